@@ -1,0 +1,3 @@
+from zorba_core.cli import main
+
+main()

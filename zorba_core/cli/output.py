@@ -1,0 +1,16 @@
+"""What commands print: one JSON object on stdout with ``--json``, a readable table without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from zorba_core.files import to_json
+
+JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object on stdout and nothing else.")
+
+
+def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
+    """Print ``result`` as JSON, or ``lines`` for people."""
+    typer.echo(to_json(result) if as_json else "\n".join(lines))

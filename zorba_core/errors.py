@@ -1,0 +1,53 @@
+"""Errors that a person reads. Each message is one line that says what is wrong, where, and how to fix it.
+
+The command line prints the message on stderr and leaves with :attr:`ZorbaError.exit_status`; the dashboard shows it in
+place. Anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ZorbaError(Exception):
+    """Base of every error raised on purpose. ``exit_status`` is what the command line leaves with."""
+
+    exit_status = 1
+
+
+class InvalidInputError(ZorbaError):
+    """The request itself is wrong: a field out of range, a file in the wrong shape, an unknown name."""
+
+    exit_status = 2
+
+
+class InfeasibleError(ZorbaError):
+    """The request is well formed but cannot be met, e.g. a client that cannot hold one block.
+
+    ``clients`` are the 0-based indices of the clients at fault (empty when no single client is).
+    """
+
+    exit_status = 2
+
+    def __init__(self, message: str, *, clients: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.clients = tuple(int(client) for client in clients)
+
+
+class MissingDataError(ZorbaError):
+    """A dataset, model or artifact is not where it was looked for; the message names every way to provide it."""
+
+    exit_status = 2
+
+
+class RunError(ZorbaError):
+    """A run started and failed."""
+
+    exit_status = 1
+
+
+def name_some(items: Sequence[object], limit: int = 5) -> str:
+    """``"0, 3, 7 and 12 more"``: names the first ``limit`` items so that a message stays one line."""
+    shown = ", ".join(str(item) for item in items[:limit])
+    rest = len(items) - limit
+    return f"{shown} and {rest} more" if rest > 0 else shown
