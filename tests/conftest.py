@@ -1,0 +1,51 @@
+"""What every test may rely on: one thread, no network for model hubs, and honest skips.
+
+A test marked ``data`` needs the real datasets (``ZORBA_DATA``), one marked ``browser`` needs Chromium. Without them the
+test is skipped with that reason; where ``ZORBA_CI`` is set, Chromium must be there, and so must the datasets if
+``ZORBA_DATA`` is set: then a skip is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _missing(marker: str) -> str | None:
+    if marker == "data":
+        folder = os.environ.get("ZORBA_DATA")
+        if not folder:
+            return "needs the real datasets: set ZORBA_DATA to their folder"
+        if not Path(folder, "sst2", "train.parquet").is_file():
+            return f"needs the real datasets: ZORBA_DATA={folder} has no sst2/train.parquet"
+    if marker == "browser" and not shutil.which("chromium"):
+        return "needs the distribution's Chromium on the PATH"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    in_ci = bool(os.environ.get("ZORBA_CI"))
+    for marker in ("data", "browser"):
+        if item.get_closest_marker(marker) is None:
+            continue
+        reason = _missing(marker)
+        if reason is None:
+            continue
+        if in_ci and (marker == "browser" or os.environ.get("ZORBA_DATA")):
+            pytest.fail(f"in CI this may not be skipped: {reason}", pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
