@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -120,8 +121,13 @@ def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
     if "\0" in text:
         raise InvalidInputError(f"{where}: a binary file; {_EXPORT_AS_CSV}")
     try:
-        frame = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        with warnings.catch_warnings():
+            # Rows longer than the header would lose their last cells under a mere warning.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True, index_col=False
+            )
+    except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError) as error:
         raise InvalidInputError(f"{where}: not a CSV table ({str(error).strip()})") from None
     try:
         return fleet_from_frame(frame)

@@ -143,8 +143,8 @@ def whole_block_budgets(
         need = (psi_model_bytes(model, workload) + psi_block_bytes(model, workload)) / GIB
         raise InfeasibleError(
             f"{len(clients)} of {blocks.shape[-1] if blocks.ndim else 1} clients cannot hold {model.name} and one "
-            f"block ({need:.3f} GiB): client {name_some(clients.tolist())}; leave them out, or lower batch size, sequence "
-            "length or precision",
+            f"block ({need:.3f} GiB): client {name_some(clients.tolist())}; leave them out, or lower batch "
+            "size, sequence length or precision",
             clients=clients.tolist(),
         )
     return np.clip(blocks, 1, model.num_blocks)

@@ -1,0 +1,59 @@
+# One environment for everything: `make app`, `make test` and `make lab` create it on first use and reuse it after.
+# Needs Python 3.11 or newer and make; nothing else. ZORBA_DATA may name the folder of the real datasets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8501
+
+# The stamp's name holds a hash of what is installed, so that a change of pins reinstalls and a fresh checkout with the
+# same pins does not.
+PINS := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
+STAMP := $(VENV)/.installed-$(PINS)
+
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
+
+.DEFAULT_GOAL := help
+.PHONY: help install app lab test lint screenshots clean
+
+help:
+	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
+	@echo "make lab          JupyterLab on the walkthroughs"
+	@echo "make test         unit tests, notebooks, dashboard tests, browser tests"
+	@echo "make lint         ruff"
+	@echo "make screenshots  pictures of every page in both themes, into artifacts/screenshots"
+	@echo "make clean        remove the environment"
+
+install: $(STAMP)
+
+# torch is named first and with its exact version: a range would bring the newest build with gigabytes of CUDA.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 -e '.[app,notebooks,dev]'
+	rm -f $(VENV)/.installed-*
+	touch $@
+
+app: $(STAMP)
+	$(BIN)/streamlit run app/main.py --server.address 127.0.0.1 --server.port $(PORT)
+
+lab: $(STAMP)
+	$(BIN)/jupyter lab --ip 127.0.0.1 --notebook-dir . notebooks
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadscope tests
+	$(BIN)/python -m pytest -n 2 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
+	    -p no:python notebooks
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+screenshots: $(STAMP)
+	$(BIN)/python -m tests.app.screenshots
+
+clean:
+	rm -rf $(VENV)

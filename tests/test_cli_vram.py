@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def zorba(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "zorba_core", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_vram_prints_one_json_object_and_nothing_else():
+    done = zorba("vram", "--model", "opt-1.3b", "--seq-len", "256", "--total-blocks", "850", "--json")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    result = json.loads(done.stdout)
+    assert result["total_gib"] == pytest.approx(1583.55, abs=0.05)
+    assert {"psi_model_gib", "psi_block_gib", "total_gib"} <= result.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--total-blocks", "10"), "total blocks is 10"),
+        (("--model", "opt-9000b"), "unknown model 'opt-9000b'"),
+        (("--method", "lora"), "unknown method 'lora'"),
+        (("--dtype", "int4", "--total-blocks", "300"), "unknown dtype 'int4'"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_on_stderr_and_status_2(arguments, says):
+    done = zorba("vram", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_importing_the_package_and_the_allocation_half_loads_neither_torch_nor_plotly():
+    code = (
+        "import sys, zorba_core, zorba_core.fleets, zorba_core.memory, zorba_core.cli;"
+        "print([name for name in ('torch', 'transformers', 'plotly', 'streamlit') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
