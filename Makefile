@@ -29,7 +29,7 @@ help:
 install: $(STAMP)
 
 # torch is named first and with its exact version: a range would bring the newest build with gigabytes of CUDA.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
