@@ -1,0 +1,89 @@
+"""toy-reviews: short reviews in two classes from a grammar written for this project. It needs no data and no network.
+
+What makes it more than a word list: the verdict can be negated ("was not slow"), set against a weaker opposite ("the
+room was clean but the food was awful") or stand after a concession ("although the staff was kind, ..."). In a contrast
+the clause after "but", or outside "although", decides the label. About half of the sentences have such a turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+
+GRAMMAR_VERSION = 1  # goes up when a sentence can change: numbers of different versions do not compare
+_SEED = 20_250_101
+VALIDATION_PER_CLASS = 500
+TRAIN_PER_CLASS = 3_000
+
+_OPENERS = (
+    "", "", "", "honestly ,", "in the end ,", "as far as i can tell ,", "on our second visit ,", "to be fair ,",
+    "last week ,", "once again ,", "i would say that", "my friends agree that", "everyone said that",
+)  # fmt: skip
+_ASPECTS = (
+    "food", "film", "story", "staff", "room", "music", "show", "book", "service", "acting", "ending", "plot", "soup",
+    "garden", "hotel", "coffee", "play", "museum", "trip", "meal", "song", "game", "view", "bread", "concert", "phone",
+)  # fmt: skip
+_GOOD = (
+    "lovely", "charming", "funny", "delightful", "excellent", "wonderful", "fresh", "clever", "warm", "beautiful",
+    "brilliant", "enjoyable", "superb", "moving", "pleasant", "perfect", "smart", "impressive",
+)  # fmt: skip
+_BAD = (
+    "awful", "boring", "dull", "horrible", "slow", "stale", "weak", "ugly", "rude", "tedious", "poor", "dreadful",
+    "annoying", "disappointing", "messy", "cheap", "silly", "painful",
+)  # fmt: skip
+_DEGREES = ("", "", "really ", "very ", "quite ", "truly ", "rather ", "so ")
+_NEGATIONS = ("not ", "never ", "not at all ", "hardly ", "by no means ")
+_TAILS = ("", "", "", "for the price", "this time", "from start to end", "that evening", "for a small place")
+
+
+def toy_reviews(split: str) -> pd.DataFrame:
+    """Rows of one split, columns ``text`` and ``label`` (0 negative, 1 positive), half of each label.
+
+    ``base`` and ``federated`` hold 3,000 rows each and ``validation`` 1,000; no sentence is in two splits.
+    """
+    start, stop = {
+        "validation": (0, VALIDATION_PER_CLASS),
+        "base": (VALIDATION_PER_CLASS, VALIDATION_PER_CLASS + TRAIN_PER_CLASS // 2),
+        "federated": (VALIDATION_PER_CLASS + TRAIN_PER_CLASS // 2, VALIDATION_PER_CLASS + TRAIN_PER_CLASS),
+    }[split]
+    chosen = [(text, label) for label in (0, 1) for text in _sentences(label)[start:stop]]
+    order = np.random.default_rng([_SEED, 2]).permutation(len(chosen))
+    return pd.DataFrame([chosen[index] for index in order], columns=["text", "label"])
+
+
+def _sentences(label: int) -> list[str]:
+    """Distinct sentences of one class in the order of their hashes, so that a split depends on the text alone."""
+    rng = np.random.default_rng([_SEED, label])
+    texts: set[str] = set()
+    while len(texts) < VALIDATION_PER_CLASS + TRAIN_PER_CLASS:
+        texts.add(_sentence(rng, bool(label)))
+    return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
+
+
+def _sentence(rng: np.random.Generator, positive: bool) -> str:
+    first, second = rng.choice(_ASPECTS, size=2, replace=False)
+    verdict = _clause(rng, second, positive)
+    turn = rng.random()
+    if turn < 0.2:
+        body = f"{_clause(rng, first, not positive)} but {verdict}"
+    elif turn < 0.35:
+        body = f"although {_clause(rng, first, not positive)} , {verdict}"
+    elif turn < 0.45:
+        body = f"{_clause(rng, first, positive)} and {verdict}"
+    else:
+        body = verdict
+    parts = (_pick(rng, _OPENERS), body, _pick(rng, _TAILS), ".")
+    return " ".join(part for part in parts if part)
+
+
+def _clause(rng: np.random.Generator, aspect: str, positive: bool) -> str:
+    """A judgement on one aspect; a quarter of the judgements are the opposite word, negated."""
+    if rng.random() < 0.25:
+        return f"the {aspect} was {_pick(rng, _NEGATIONS)}{_pick(rng, _BAD if positive else _GOOD)}"
+    return f"the {aspect} was {_pick(rng, _DEGREES)}{_pick(rng, _GOOD if positive else _BAD)}"
+
+
+def _pick(rng: np.random.Generator, words: tuple[str, ...]) -> str:
+    return words[int(rng.integers(len(words)))]
