@@ -1,0 +1,48 @@
+"""What the server does with the scalars: average per block, then update each block along the shared directions.
+
+The paper writes the average as one number a direction, but its weights a_mn / c_m depend on the block, so there is one
+average per block and direction: ``rho_bar_MQ``.
+
+Shapes: M blocks, N clients, Q directions of the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.perturbation import Directions
+
+
+def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray | None = None) -> np.ndarray:
+    """rho_bar[m, q] = (1/Q) sum_n (a_mn / c_m) rho[n, q], shape (M, Q), float64.
+
+    ``reported_N`` (bool, default all) leaves out clients whose scalars did not arrive: c_m then counts those that
+    reported. A block that nobody reported on gets zeros, so its weights stay.
+    """
+    A_MN = np.asarray(A_MN, dtype=bool)
+    rho_NQ = np.asarray(rho_NQ, dtype=np.float64)
+    if reported_N is not None:
+        A_MN = A_MN & np.asarray(reported_N, dtype=bool)
+        rho_NQ = np.where(np.asarray(reported_N, dtype=bool)[:, None], rho_NQ, 0.0)
+    popularity_M = A_MN.sum(axis=1)
+    weight_MN = A_MN / np.maximum(popularity_M, 1)[:, None]
+    return weight_MN @ rho_NQ / rho_NQ.shape[1]
+
+
+@torch.no_grad()
+def update_blocks(
+    network: BlockNetwork, rho_bar_MQ: np.ndarray, seeds_Q: Sequence[int], directions: Directions, lr: float
+) -> None:
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average."""
+    for m in range(network.num_blocks):
+        if not np.any(rho_bar_MQ[m]):
+            continue
+        # Summed before it meets the weights: one rounding against w_m a round instead of Q.
+        step = torch.zeros_like(network.block_weights(m))
+        for q, seed in enumerate(seeds_Q):
+            step.add_(directions.block(int(seed), m), alpha=float(rho_bar_MQ[m, q]))
+        network.block_weights(m).sub_(step, alpha=lr)

@@ -1,0 +1,100 @@
+"""What happens beside the training loop: progress on the terminal, and leaving on Ctrl-C with the work kept."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+from tqdm import tqdm
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One row of a run's metrics. Counts and seconds are totals since the start; None where not evaluated."""
+
+    round: int  # rounds done; 0 is the model before fine-tuning
+    train_loss: float | None  # mean over clients of F_n at the round's start
+    eval_loss: float | None
+    eval_accuracy: float | None
+    seconds: float  # spent in rounds, evaluations not counted
+    forward_passes: int  # of one client's batch
+    scalars_up: int  # finite differences, all clients to the server
+    scalars_down: int  # averages and seeds, the server to all clients
+
+
+class Callback:
+    """Told of every round, including round 0, the evaluation before the first."""
+
+    def on_round(self, record: RoundRecord) -> None:
+        """After a round, and its evaluation where one is due."""
+
+    def wants_stop(self) -> bool:
+        """Asked after every round: end the run here?"""
+        return False
+
+
+class Progress(Callback):
+    """A bar with the time left on a terminal; one line an evaluation where stderr is a file."""
+
+    def __init__(self, num_rounds: int, stream: TextIO | None = None) -> None:
+        self._num_rounds, self._stream = num_rounds, stream or sys.stderr
+        self._started = time.monotonic()
+        self._bar = None
+        if self._stream.isatty():
+            self._bar = tqdm(total=num_rounds, unit="round", file=self._stream, dynamic_ncols=True)
+
+    def on_round(self, record: RoundRecord) -> None:
+        if self._bar is not None:
+            self._bar.update(record.round - self._bar.n)
+            if record.eval_accuracy is not None:
+                self._bar.set_postfix(accuracy=f"{record.eval_accuracy:.3f}", loss=f"{record.eval_loss:.3f}")
+            if record.round == self._num_rounds:
+                self._bar.close()
+        elif record.eval_accuracy is not None:
+            elapsed = time.monotonic() - self._started
+            left = elapsed / record.round * (self._num_rounds - record.round) if record.round else None
+            ending = "" if left is None else f", {tqdm.format_interval(left)} left"
+            print(
+                f"round {record.round}/{self._num_rounds}: accuracy {record.eval_accuracy:.3f}, "
+                f"loss {record.eval_loss:.3f}{ending}",
+                file=self._stream,
+                flush=True,
+            )
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Interrupt(Callback):
+    """Turns the first Ctrl-C into "stop after this round"; a second one stops at once."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._asked, self._stream = False, stream or sys.stderr
+
+    def wants_stop(self) -> bool:
+        return self._asked
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen for SIGINT within the context (only the main thread can; elsewhere nothing changes)."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)

@@ -1,0 +1,141 @@
+"""One adapter for each model family: where its embeddings, blocks and head are. A new family is one class here.
+
+Shapes: B rows, L positions, H hidden size, C label words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zorba_core.errors import InvalidInputError
+
+
+class Family(Protocol):
+    """What an adapter provides. Its pieces, in order, must equal the model's own forward pass."""
+
+    residual_passes_through: bool  # does a block with zero weights return its input?
+
+    def blocks(self) -> list[nn.Module]:
+        """The M transformer blocks, first to last."""
+
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        """Hidden states (B, L, H) that enter the first block."""
+
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        """One block, causal, positions 0..L-1, no cache."""
+
+    def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
+        """Final norm and head for the given vocabulary rows only: (B, C)."""
+
+
+class OptFamily:
+    """OPT. The 350M model norms after each branch and has projections around its blocks."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._decoder, self._head = model.model.decoder, model.lm_head
+        self.residual_passes_through = bool(model.config.do_layer_norm_before)
+
+    def blocks(self) -> list[nn.Module]:
+        return list(self._decoder.layers)
+
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        embedded = self._decoder.embed_tokens(token_ids_BL)
+        if self._decoder.project_in is not None:
+            embedded = self._decoder.project_in(embedded)
+        positions_L = _positions(token_ids_BL)
+        return embedded + self._decoder.embed_positions(None, position_ids=positions_L)
+
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        return block(hidden_BLH, attention_mask=None, use_cache=False)
+
+    def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
+        if self._decoder.final_layer_norm is not None:
+            hidden_BH = self._decoder.final_layer_norm(hidden_BH)
+        if self._decoder.project_out is not None:
+            hidden_BH = self._decoder.project_out(hidden_BH)
+        return _head_rows(self._head, hidden_BH, token_ids_C)
+
+
+class Gpt2Family:
+    """GPT-2."""
+
+    residual_passes_through = True
+
+    def __init__(self, model: nn.Module) -> None:
+        self._body, self._head = model.transformer, model.lm_head
+
+    def blocks(self) -> list[nn.Module]:
+        return list(self._body.h)
+
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        return self._body.wte(token_ids_BL) + self._body.wpe(_positions(token_ids_BL))
+
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        return block(hidden_BLH, attention_mask=None, use_cache=False)
+
+    def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
+        return _head_rows(self._head, self._body.ln_f(hidden_BH), token_ids_C)
+
+
+class LlamaFamily:
+    """Llama and what shares its layout."""
+
+    residual_passes_through = True
+
+    def __init__(self, model: nn.Module) -> None:
+        self._body, self._head = model.model, model.lm_head
+
+    def blocks(self) -> list[nn.Module]:
+        return list(self._body.layers)
+
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        return self._body.embed_tokens(token_ids_BL)
+
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        positions_1L = _positions(hidden_BLH).unsqueeze(0)
+        rotation = self._body.rotary_emb(hidden_BLH, position_ids=positions_1L)
+        return block(
+            hidden_BLH,
+            attention_mask=None,
+            position_embeddings=rotation,
+            position_ids=positions_1L,
+            use_cache=False,
+        )
+
+    def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
+        return _head_rows(self._head, self._body.norm(hidden_BH), token_ids_C)
+
+
+# By the ``model_type`` of a Hugging Face config.
+ADAPTERS: Mapping[str, type[Family]] = {"opt": OptFamily, "gpt2": Gpt2Family, "llama": LlamaFamily}
+
+
+def family_of(model: nn.Module) -> Family:
+    """The adapter of a Hugging Face causal language model.
+
+    Raises:
+        InvalidInputError: no adapter for its ``model_type``.
+    """
+    model_type = getattr(getattr(model, "config", None), "model_type", None)
+    if model_type not in ADAPTERS:
+        raise InvalidInputError(
+            f"no adapter for model type {model_type!r} (there is one for {', '.join(ADAPTERS)}); "
+            "a new family needs a class in zorba_core/training/families.py with blocks, embed, run, logits and "
+            "residual_passes_through"
+        )
+    return ADAPTERS[model_type](model)
+
+
+def _positions(sequence: Tensor) -> Tensor:
+    """0..L-1 for a tensor whose second axis is L."""
+    return torch.arange(sequence.shape[1], device=sequence.device)
+
+
+def _head_rows(head: nn.Linear, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
+    bias = None if head.bias is None else head.bias[token_ids_C]
+    return F.linear(hidden_BH, head.weight[token_ids_C], bias)

@@ -1,0 +1,85 @@
+"""Everything a fine-tuning run is told, checked before anything is loaded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.training.network import Inactive
+from zorba_core.training.perturbation import DIRECTION_KINDS, DirectionKind
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+INACTIVE = ("frozen", "dropped")
+MAX_SEEDS = 2**20
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """One run of zeroth-order federated fine-tuning. The paper's symbols stand behind the fields.
+
+    Raises:
+        InvalidInputError: a value out of range, or two that contradict each other.
+    """
+
+    rounds: int = 150  # T
+    lr: float = 1e-2  # eta
+    mu: float = 1e-3  # size of the step that a finite difference takes, in units of the direction
+    num_perturbations: int = 10  # Q directions a round
+    num_seeds: int = 4096  # P shared seeds that the Q are drawn from
+    batch_size: int = 8  # B rows a client and round
+    seq_len: int = 64  # L: longer prompts lose the end of their text
+    direction: DirectionKind = "gaussian"
+    inactive: Inactive = "frozen"  # what a block does that a client does not activate
+    seed: int = 0  # of everything random in the run but the base model and the allocation
+    eval_every: int = 10  # rounds between evaluations; the last round is always evaluated
+    eval_rows: int | None = None  # a fixed random subset of the evaluation split; None: all of it
+    target: float | None = 0.75  # accuracy whose first reaching is recorded
+    stop_at_target: bool = False  # end the run at the first evaluation that reaches the target
+    dtype: str = "float32"
+    device: str = "cpu"
+    threads: int = 1  # of PyTorch; two threads on a busy two-core machine were 40 times slower for a small model
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInputError(f"{field.name} is {value}; it must be a finite number")
+        for name in ("rounds", "num_perturbations", "num_seeds", "batch_size", "seq_len", "eval_every", "threads"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("lr", "mu"):
+            if getattr(self, name) <= 0:
+                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
+        if self.seed < 0:
+            raise InvalidInputError(f"seed is {self.seed}; it must be at least 0")
+        if self.num_seeds > MAX_SEEDS:
+            raise InvalidInputError(f"num_seeds is {self.num_seeds}; at most {MAX_SEEDS} are shared with the clients")
+        if self.num_perturbations > self.num_seeds:
+            raise InvalidInputError(
+                f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
+                "directions from the shared seeds without repeats; give more seeds or fewer perturbations"
+            )
+        if self.eval_rows is not None and self.eval_rows < 1:
+            raise InvalidInputError(f"eval_rows is {self.eval_rows}; it must be at least 1, or left out for all rows")
+        if self.target is not None and not 0 < self.target <= 1:
+            raise InvalidInputError(f"target is {self.target}; an accuracy lies above 0 and at most at 1")
+        if self.stop_at_target and self.target is None:
+            raise InvalidInputError("stop_at_target needs a target accuracy; give one")
+        for name, value, known in (
+            ("direction", self.direction, DIRECTION_KINDS),
+            ("inactive", self.inactive, INACTIVE),
+            ("dtype", self.dtype, tuple(DTYPES)),
+        ):
+            if value not in known:
+                raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(known)}")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
+        if self.device not in ("cpu", "cuda"):
+            raise InvalidInputError(f"device is {self.device!r}; choose cpu or cuda")
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return DTYPES[self.dtype]
