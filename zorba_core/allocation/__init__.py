@@ -1,0 +1,56 @@
+"""Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
+
+from zorba_core.allocation.balanced import balanced_metrics, water_filled_budgets
+from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
+from zorba_core.allocation.lexicographic import (
+    GammaCertificate,
+    GreedyStep,
+    gamma_certificate,
+    gamma_star,
+    gamma_star_by_subsets,
+    greedy_update,
+    initial_matrix,
+)
+from zorba_core.allocation.pareto import Front, hypervolume, knee, non_dominated, sweep
+from zorba_core.allocation.popularity import AllocationMetrics
+from zorba_core.allocation.solve import SOLVERS, solve
+from zorba_core.allocation.storage import allocation_from_file, allocation_to_bytes, write_allocation
+from zorba_core.allocation.toy import MatrixClass, enumerate_classes
+from zorba_core.allocation.types import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
+from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+
+__all__ = [
+    "SOLVERS",
+    "Allocation",
+    "AllocationMetrics",
+    "AllocationProblem",
+    "Front",
+    "GammaCertificate",
+    "GreedyStep",
+    "MatrixClass",
+    "Objective",
+    "Solution",
+    "Status",
+    "TotalMode",
+    "WrappedAllocation",
+    "WrappedGroup",
+    "allocation_from_file",
+    "allocation_to_bytes",
+    "balanced_metrics",
+    "cauchy_bound",
+    "enumerate_classes",
+    "gamma_certificate",
+    "gamma_star",
+    "gamma_star_by_subsets",
+    "greedy_update",
+    "hypervolume",
+    "initial_matrix",
+    "knee",
+    "non_dominated",
+    "solve",
+    "sweep",
+    "v_bound",
+    "water_filled_bound",
+    "water_filled_budgets",
+    "write_allocation",
+]

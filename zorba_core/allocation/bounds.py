@@ -1,0 +1,67 @@
+"""Lower bounds that hold for every matrix, cheap enough to stand beside every answer.
+
+Shapes: N clients. ``held_N`` int64, blocks per client; ``x_N`` stands for 1 / (least popularity of n).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from zorba_core.allocation.types import AllocationProblem
+
+# A bound is compared with optima computed elsewhere in another order of summation: keep it below by rounding's share.
+_ROUNDING = 1.0 - 1e-12
+
+
+def cauchy_bound(held_N: NDArray[np.int64], num_blocks: int) -> float:
+    """Lambda >= M^2 / sum_n held_n^2.
+
+    A client's blocks all have popularity >= its least, so sum_n held_n x_n >= sum_m sum_n a_mn / c_m = M; Cauchy and
+    Lambda = sum_n x_n^2 give the rest.
+    """
+    return _ROUNDING * num_blocks**2 / float(np.square(held_N.astype(float)).sum())
+
+
+def water_filled_bound(problem: AllocationProblem) -> float:
+    """The Cauchy bound sharpened by 1/N <= x_n <= 1/c_min, for any total: min sum x_n^2 with sum_n held_n x_n >= M.
+
+    Of all ways to hold T blocks, the one that fills the largest budgets first (each client keeping one) majorises
+    every other, and the minimum is Schur-concave in ``held_N``, so that one bounds them all. The minimiser is
+    x_n = clip(mu held_n, 1/N, 1/c_min) with mu from one equation. O(N + M log) from the histogram of ``held_N``.
+    """
+    M, N = problem.num_blocks, problem.num_clients
+    kind_K, count_K = np.unique(_most_uneven(problem), return_counts=True)
+    low, high = 1.0 / N, 1.0 / problem.min_popularity
+
+    def covered(mu: float) -> float:
+        return float((count_K * kind_K * np.clip(mu * kind_K, low, high)).sum())
+
+    # Between two neighbouring clipping points ``covered`` is linear: find the piece, then solve it exactly.
+    knots = np.unique(np.concatenate((low / kind_K, high / kind_K)))
+    if covered(float(knots[0])) >= M:
+        return _ROUNDING * N * low**2
+    right = int(np.searchsorted([covered(float(knot)) for knot in knots], M))
+    if right == len(knots):  # rounding only: with x = 1/c_min the budgets cover M exactly
+        return _ROUNDING * N * high**2
+    left_mu, right_mu = float(knots[right - 1]), float(knots[right])
+    left, reach = covered(left_mu), covered(right_mu)
+    mu = left_mu + (right_mu - left_mu) * (M - left) / (reach - left)
+    return _ROUNDING * float((count_K * np.clip(mu * kind_K, low, high) ** 2).sum())
+
+
+def v_bound(problem: AllocationProblem) -> float:
+    """V >= (r/(q+1) + (M-r)/q) / M with q, r = divmod(T, M): 1/c is convex, so equal popularities are best."""
+    q, r = divmod(problem.most_blocks, problem.num_blocks)
+    return _ROUNDING * (r / (q + 1) + (problem.num_blocks - r) / q) / problem.num_blocks
+
+
+def _most_uneven(problem: AllocationProblem) -> NDArray[np.int64]:
+    """Blocks held when each client keeps one and the rest of T goes to the largest budgets first, sorted falling."""
+    usable_N = np.sort(problem.usable_N)[::-1]
+    before_N = np.cumsum(usable_N - 1) - (usable_N - 1)
+    spare = problem.most_blocks - problem.num_clients
+    return 1 + np.clip(spare - before_N, 0, usable_N - 1)

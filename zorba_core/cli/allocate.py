@@ -1,0 +1,115 @@
+"""``zorba allocate``: who trains which blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.cli.fleet_options import Request, read_request
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError
+from zorba_core.memory import GIB, psi_client_bytes
+
+_MOST_ROWS = 60
+
+
+def register(app: typer.Typer) -> None:
+    app.command("allocate")(allocate)
+
+
+def allocate(
+    budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3."),
+    blocks: int | None = typer.Option(None, help="M: number of blocks (with --budgets)."),
+    model: str | None = typer.Option(None, help="Model whose VRAM gives the budgets: a preset or a Hugging Face path."),
+    clients: int | None = typer.Option(None, help="N: draw a uniform fleet of this size, as in the paper."),
+    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib."),
+    seed: int = typer.Option(0, help="Seed of the fleet and of the solver's random choices."),
+    batch_size: int = typer.Option(8, help="B: sequences a batch."),
+    seq_len: int = typer.Option(128, help="L: tokens a sequence."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    total: int | None = typer.Option(None, help="T: activated blocks over all clients."),
+    total_mode: str = typer.Option("le", help="le: at most T; eq: exactly T."),
+    min_popularity: int = typer.Option(1, help="Clients that every block needs."),
+    max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
+    objective: str = typer.Option("lambda", help="lambda or v: what to minimise and bound."),
+    save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Choose each client's blocks within its budget, and say how good the choice is."""
+    request = read_request(budgets, blocks, model, clients, fleet, seed, batch_size, seq_len, dtype)
+    problem = AllocationProblem(
+        request.budget_N, request.num_blocks, total, total_mode, min_popularity, max_blocks_per_client
+    )
+    if save is not None and save.suffix not in (".npz", ".json", ".csv"):
+        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .npz, .json or .csv")
+    solution = solve(problem, solver=solver, seed=seed, objective=objective)
+    if save is not None:
+        write_allocation(save, solution.allocation)
+    emit(solution_json(solution, request), as_json, solution_lines(solution, request))
+
+
+def solution_json(solution: Solution, request: Request) -> dict[str, Any]:
+    """The JSON object of ``allocate`` and ``scenario``."""
+    allocation = solution.allocation
+    return {
+        "num_blocks": allocation.num_blocks,
+        "num_clients": allocation.num_clients,
+        "budgets": request.budget_N,
+        "blocks_per_client": allocation.blocks_per_client,
+        "popularity": allocation.popularity_M,
+        "least_popularity": allocation.least_popularity_N,
+        "lambda": allocation.bias_lambda,
+        "gamma_star": solution.gamma_star,
+        "total_blocks": allocation.total_blocks,
+        "lower_bound": solution.lower_bound,
+        "optimal": solution.optimal,
+        "mean_inverse_popularity": allocation.mean_inverse_popularity,
+        "effective_clients": allocation.effective_clients,
+        "vram_gib": _vram_gib(solution, request),
+        "min_popularity": allocation.min_popularity,
+        "largest_influence": allocation.largest_influence,
+        "forward_work": allocation.forward_work,
+        "solver": solution.solver,
+        "objective": solution.objective,
+        "gap": solution.gap,
+        "status": solution.status.value,
+        "seconds": solution.seconds,
+    }
+
+
+def solution_lines(solution: Solution, request: Request) -> list[str]:
+    """The same for people: the metrics, then a row per client."""
+    allocation = solution.allocation
+    bound = "Lambda" if solution.objective == "lambda" else "V"
+    lines = [
+        f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
+        f"{solution.seconds:.3f} s",
+        f"  Lambda                          {allocation.bias_lambda:10.6f}",
+        f"  V, mean inverse popularity      {allocation.mean_inverse_popularity:10.6f}",
+        f"  lower bound on {bound:<6}           {solution.lower_bound:10.6f}   gap {100 * solution.gap:.2f} %",
+        f"  least popularity of a block     {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
+        f"  effective clients N_eff         {allocation.effective_clients:10.2f}   "
+        f"largest influence {allocation.largest_influence:.4f}",
+        f"  activated blocks                {allocation.total_blocks:10d}   forward work {allocation.forward_work}",
+    ]
+    vram = _vram_gib(solution, request)
+    if vram is not None:
+        lines.append(f"  total VRAM                      {vram['total']:10.2f} GiB")
+    lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
+    for client, ids in enumerate(allocation.blocks_per_client[:_MOST_ROWS]):
+        name = request.names[client] if request.names else str(client)
+        lines.append(f"{name:<20} {request.budget_N[client]:7d}  {' '.join(map(str, ids))}")
+    if allocation.num_clients > _MOST_ROWS:
+        lines.append(f"... and {allocation.num_clients - _MOST_ROWS} more clients (--json or --save for all)")
+    return lines
+
+
+def _vram_gib(solution: Solution, request: Request) -> dict[str, Any] | None:
+    if request.model is None:
+        return None
+    per_client = psi_client_bytes(request.model, request.workload, solution.allocation.blocks_held_N) / GIB
+    return {"total": float(per_client.sum()), "per_client": per_client}

@@ -1,0 +1,95 @@
+"""What several commands share: budgets given outright, or from a model and a fleet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.fleets import Fleet, read_fleet_csv, uniform_fleet
+from zorba_core.memory import Workload, whole_block_budgets
+from zorba_core.models import ModelSpec, model_spec
+
+DEFAULT_MODEL = "opt-125m"
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Budgets of N clients; ``model`` and ``workload`` are None when only budgets were given."""
+
+    budget_N: NDArray[np.int64]
+    num_blocks: int
+    model: ModelSpec | None = None
+    workload: Workload | None = None
+    names: tuple[str, ...] = ()
+
+
+def read_request(
+    budgets: str | None,
+    blocks: int | None,
+    model: str | None,
+    clients: int | None,
+    fleet: Path | None,
+    seed: int,
+    batch_size: int,
+    seq_len: int,
+    dtype: str,
+) -> Request:
+    """Budgets from ``--budgets --blocks``, or from a model with ``--clients`` or ``--fleet``.
+
+    Raises:
+        InvalidInputError: two ways given at once, none, or half of one.
+        InfeasibleError: a client that cannot hold the model and one block.
+    """
+    if seed < 0:
+        raise InvalidInputError(f"seed is {seed}; it must be at least 0")
+    if budgets is not None:
+        for option, value in (("--model", model), ("--clients", clients), ("--fleet", fleet)):
+            if value is not None:
+                raise InvalidInputError(f"give --budgets or {option}, not both")
+        if blocks is None:
+            raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
+        return Request(parse_budgets(budgets), blocks)
+    if blocks is not None:
+        raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
+    if model is None and clients is None and fleet is None:
+        raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
+    spec, workload = model_spec(model or DEFAULT_MODEL), Workload(batch_size, seq_len, dtype)
+    chosen = read_fleet(spec, workload, clients, fleet, seed)
+    budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+    return Request(budget_N, spec.num_blocks, spec, workload, chosen.names)
+
+
+def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
+    """The fleet of a CSV, or the paper's uniform fleet of ``clients`` (default 50).
+
+    Raises:
+        InvalidInputError: both given.
+    """
+    if fleet is not None and clients is not None:
+        raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
+    return read_fleet_csv(fleet) if fleet is not None else uniform_fleet(spec, workload, clients or 50, seed)
+
+
+def parse_budgets(text: str) -> NDArray[np.int64]:
+    """``"11,9,3"`` as whole numbers; spaces are fine.
+
+    Raises:
+        InvalidInputError: a part that is no whole number, naming the client.
+    """
+    numbers = []
+    for client, part in enumerate(text.replace(",", " ").split()):
+        try:
+            numbers.append(int(part))
+        except ValueError:
+            raise InvalidInputError(
+                f"client {client}: budget is {part!r}; it must be a whole number of blocks, such as 4"
+            ) from None
+        if abs(numbers[-1]) >= 2**62:
+            raise InvalidInputError(f"client {client}: budget {part} is out of range")
+    if not numbers:
+        raise InvalidInputError("--budgets is empty; give whole numbers such as 11,9,3")
+    return np.array(numbers, np.int64)

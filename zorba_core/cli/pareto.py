@@ -1,0 +1,86 @@
+"""``zorba pareto``: Lambda against VRAM over many reductions (Algorithm 2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from zorba_core.allocation import SOLVERS, sweep
+from zorba_core.cli.fleet_options import DEFAULT_MODEL, read_fleet
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.memory import Workload
+from zorba_core.models import model_spec
+
+
+def register(app: typer.Typer) -> None:
+    app.command("pareto")(pareto)
+
+
+def pareto(
+    model: str = typer.Option(DEFAULT_MODEL, help="A preset or a Hugging Face path."),
+    clients: int | None = typer.Option(None, help="N: draw a uniform fleet of this size, as in the paper (50)."),
+    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib."),
+    seed: int = typer.Option(0, help="Seed of the fleet, the reductions and the solver."),
+    batch_size: int = typer.Option(8, help="B: sequences a batch."),
+    seq_len: int = typer.Option(128, help="L: tokens a sequence."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    epsilons: int = typer.Option(1000, help="E: number of reductions."),
+    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
+    too_small: str = typer.Option("clamp", help="A client below one block: clamp gives it one, drop leaves out."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """The front of Lambda against the fraction of all VRAM in use."""
+    spec, workload = model_spec(model), Workload(batch_size, seq_len, dtype)
+    chosen = read_fleet(spec, workload, clients, fleet, seed)
+    front = sweep(
+        chosen.capacity_N_bytes, spec, workload, epsilons, solver, tau_mode=tau, seed=seed, too_small=too_small
+    )
+    points = [
+        {
+            "tau": front.tau_E[i],
+            "total_blocks": front.total_blocks_E[i],
+            "vram_ratio": front.vram_ratio_E[i],
+            "lambda": front.bias_lambda_E[i],
+            "on_front": front.on_front_E[i],
+            "allocation_id": i,
+            "mean_inverse_popularity": front.mean_inverse_popularity_E[i],
+            "effective_clients": front.effective_clients_E[i],
+            "min_popularity": front.min_popularity_E[i],
+            "clamped_clients": front.clamped_E[i],
+        }
+        for i in range(len(front))
+    ]
+    result = {
+        "model": spec.name,
+        "num_clients": len(chosen.names),
+        "solver": solver,
+        "tau_mode": tau,
+        "seed": seed,
+        "points": points,
+        "hypervolume": front.hypervolume,
+        "reference": front.reference,
+        "knee": front.knee,
+        "vectors_with_clamped_clients": int((front.clamped_E > 0).sum()),
+        "dropped": front.dropped,
+    }
+    on_front = np.flatnonzero(front.on_front_E)
+    on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
+    lines = [
+        f"{spec.name}, {len(chosen.names)} clients, {len(front)} reductions, solver {solver}: "
+        f"{len(on_front)} on the front",
+        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and Lambda {front.reference[1]:g}",
+        f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one; "
+        f"{front.dropped} were dropped",
+        "",
+        "   id    ratio  blocks     Lambda        V  min c   N_eff",
+    ]
+    lines += [
+        f"{i:5d} {front.vram_ratio_E[i]:8.4f} {front.total_blocks_E[i]:7d} {front.bias_lambda_E[i]:10.5f} "
+        f"{front.mean_inverse_popularity_E[i]:8.5f} {front.min_popularity_E[i]:6d} {front.effective_clients_E[i]:7.2f}"
+        + ("   knee" if i == front.knee else "")
+        for i in on_front
+    ]
+    emit(result, as_json, lines)
