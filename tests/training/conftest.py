@@ -29,7 +29,7 @@ VOCABULARY = 400
 FAMILIES = ("opt", "opt-post-norm", "gpt2", "llama")
 
 
-def tiny_model(family: str, num_blocks: int = 3, seed: int = 0) -> PreTrainedModel:
+def tiny_model(family: str, num_blocks: int = 3, seed: int = 0, activation: str = "relu") -> PreTrainedModel:
     """A model whose weights, biases included, are all random, so that nothing is equal by being zero."""
     opt = {
         "vocab_size": VOCABULARY,
@@ -38,6 +38,7 @@ def tiny_model(family: str, num_blocks: int = 3, seed: int = 0) -> PreTrainedMod
         "num_hidden_layers": num_blocks,
         "num_attention_heads": 2,
         "max_position_embeddings": 64,
+        "activation_function": activation,
     }
     if family == "opt":
         model = OPTForCausalLM(OPTConfig(**opt, word_embed_proj_dim=16))
@@ -61,8 +62,9 @@ def tiny_model(family: str, num_blocks: int = 3, seed: int = 0) -> PreTrainedMod
         )
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+        for name, parameter in model.named_parameters():
+            mean = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+            parameter.normal_(mean, 0.25, generator=generator)
     return model.eval()
 
 

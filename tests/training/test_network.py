@@ -87,5 +87,5 @@ def test_the_fingerprint_sees_one_changed_bit(make_tiny_model):
 
 def test_an_architecture_without_adapter_is_refused_with_what_it_needs():
     bloom = BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=8, n_layer=1, n_head=2))
-    with pytest.raises(InvalidInputError, match="'bloom'.*blocks, embed, run, logits"):
+    with pytest.raises(InvalidInputError, match=r"'bloom'.*blocks, embed, run, logits"):
         BlockNetwork(bloom, LABELS)

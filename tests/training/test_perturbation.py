@@ -59,12 +59,12 @@ def test_float64_runs_use_the_directions_of_float32_runs(kind):
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(InvalidInputError, match="cauchy.*gaussian"):
+    with pytest.raises(InvalidInputError, match=r"cauchy.*gaussian"):
         Directions("cauchy", SIZES)
 
 
 def test_streams_of_keys_that_would_meet_by_addition_differ():
-    keys = [("batch", 1, 23), ("batch", 12, 3), ("batch", 123), ("batch", 23, 1), ("batches", 1, 23), ("batch", 1, 23, 0)]
+    keys = [("batch", 1, 23), ("batch", 12, 3), ("batch", 123), ("batch", 23, 1), ("batch", 1, 23, 0), ("other", 1, 23)]
     assert len({int(stream(*key).integers(2**62)) for key in keys}) == len(keys)
 
 

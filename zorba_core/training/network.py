@@ -20,7 +20,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from zorba_core.errors import InvalidInputError
 from zorba_core.training.families import Family, family_of
 
 Inactive = Literal["frozen", "dropped"]
@@ -105,7 +104,11 @@ class BlockNetwork:
 
     @torch.no_grad()
     def __call__(
-        self, token_ids_BL: Tensor, last_B: Tensor, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
+        self,
+        token_ids_BL: Tensor,
+        last_B: Tensor,
+        active_M: Sequence[bool] | None = None,
+        inactive: Inactive = "frozen",
     ) -> Tensor:
         """Label logits (B, C) of the whole network.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.training.aggregation import average_per_block, update_blocks
 from zorba_core.training.batches import client_rows, trim
@@ -75,7 +75,11 @@ def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
 
 
 def step(
-    state: TrainState, network: BlockNetwork, allocation: Allocation, rows: FederatedRows, settings: TrainSettings
+    state: TrainState,
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    rows: FederatedRows,
+    settings: TrainSettings,
 ) -> tuple[TrainState, RoundResult]:
     """One round; the network holds w^(t+1) afterwards.
 
@@ -83,8 +87,7 @@ def step(
         RunError: a client's loss or finite difference is not a finite number. The weights are those before the round.
     """
     t = state.rounds_done + 1
-    chosen = stream("round-seeds", settings.seed, t).choice(settings.num_seeds, settings.num_perturbations, replace=False)
-    seeds_Q = state.seeds_P[chosen]
+    seeds_Q = stream("round-seeds", settings.seed, t).choice(state.seeds_P, settings.num_perturbations, replace=False)
     batches_N = [
         trim(rows.train.rows(client_rows(held, settings.seed, t, n, settings.batch_size)), network.device)
         for n, held in enumerate(rows.held_N)
@@ -107,7 +110,7 @@ def step(
 
 def run(
     network: BlockNetwork,
-    allocation: Allocation,
+    allocation: AllocationMetrics,
     rows: FederatedRows,
     settings: TrainSettings,
     callbacks: Sequence[Callback] = (),
@@ -118,7 +121,7 @@ def run(
         InvalidInputError: allocation, data and network do not fit each other.
         RunError: the run diverged.
     """
-    _check_fit(network, allocation, rows, settings)
+    check_fit(network, allocation, rows, settings)
     state = init(network, settings)
     records: list[RoundRecord] = []
     seconds, forward_passes, stopped_by = 0.0, 0, "rounds"
@@ -164,7 +167,9 @@ def run(
     return Outcome(tuple(records), state.rounds_done, stopped_by)
 
 
-def _check_fit(network: BlockNetwork, allocation: Allocation, rows: FederatedRows, settings: TrainSettings) -> None:
+def check_fit(
+    network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
+) -> None:
     num_blocks, num_clients = allocation.A_MN.shape
     if num_blocks != network.num_blocks:
         raise InvalidInputError(f"the allocation is for {num_blocks} blocks and the model has {network.num_blocks}")

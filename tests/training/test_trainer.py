@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.allocation import Allocation
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.training.callbacks import Callback
+from zorba_core.training.evaluation import choose_rows, evaluate
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.settings import TrainSettings
+from zorba_core.training.tasks import Encoded
+from zorba_core.training.trainer import FederatedRows, init, run, step
+
+A_MN = np.array([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=bool)
+SETTINGS = TrainSettings(rounds=4, num_perturbations=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
+
+
+def rows_of_two_kinds(count: int, seed: int) -> Encoded:
+    """Prompts of tokens 30..44 have label 0, prompts of tokens 45..59 label 1."""
+    generator = torch.Generator().manual_seed(seed)
+    label_R = torch.randint(0, 2, (count,), generator=generator)
+    token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
+    return Encoded(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
+
+
+@pytest.fixture
+def rows() -> FederatedRows:
+    return FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))
+
+
+@pytest.fixture
+def new_network(make_tiny_model):
+    return lambda dtype=torch.float32: BlockNetwork(make_tiny_model("opt"), [70, 71], dtype=dtype)
+
+
+def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):
+    def fingerprint(seed: int) -> str:
+        network = new_network()
+        run(network, Allocation(A_MN), rows, dataclasses.replace(SETTINGS, seed=seed))
+        return network.weights_sha256()
+
+    assert fingerprint(0) == fingerprint(0)
+    assert fingerprint(0) != fingerprint(1)
+
+
+def test_forward_passes_alone_lower_the_loss(new_network, rows):
+    """Where one answer is always right, a random network learns to give it."""
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    settings = dataclasses.replace(SETTINGS, rounds=40, num_perturbations=8, num_seeds=512, eval_every=40, lr=1e-2)
+    outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
+    assert outcome.records[-1].eval_loss < 0.6 * outcome.records[0].eval_loss
+
+
+def test_a_block_that_nobody_activates_keeps_its_weights(new_network, rows):
+    A = A_MN.copy()
+    A[1] = False
+    A[0] = True
+    network = new_network()
+    before_M = [network.block_weights(m).clone() for m in range(3)]
+    run(network, Allocation(A), rows, SETTINGS)
+    changed = [not torch.equal(before_M[m], network.block_weights(m)) for m in range(3)]
+    assert changed == [True, False, True]
+
+
+def test_only_blocks_are_fine_tuned(new_network, rows):
+    network = new_network()
+    outside = {k: v.clone() for k, v in network.model.named_parameters() if ".layers." not in k}
+    run(network, Allocation(A_MN), rows, SETTINGS)
+    assert all(torch.equal(v, outside[k]) for k, v in network.model.named_parameters() if k in outside)
+
+
+def test_a_round_is_the_equations_of_the_paper(new_network, rows):
+    """w_m <- w_m - lr (1/Q) sum_n (a_mn / c_m) sum_q rho[n, q] v_q,m, from what the round reports."""
+    network = new_network(torch.float64)
+    before_M = [network.block_weights(m).clone() for m in range(3)]
+    state, result = step(init(network, SETTINGS), network, Allocation(A_MN), rows, SETTINGS)
+    for m in range(3):
+        clients = np.flatnonzero(A_MN[m])
+        gradient = sum(
+            result.rho_NQ[n, q] * state.directions.block(int(seed), m) / len(clients) / 3
+            for n in clients
+            for q, seed in enumerate(result.seeds_Q)
+        )
+        assert torch.allclose(network.block_weights(m), before_M[m] - 1e-3 * gradient, atol=1e-12)
+
+
+def test_seeds_are_all_different_and_a_round_repeats_none(new_network, rows):
+    network = new_network()
+    settings = dataclasses.replace(SETTINGS, num_seeds=2000, num_perturbations=100, batch_size=1)
+    state = init(network, settings)
+    assert len(set(state.seeds_P.tolist())) == 2000
+    one_client = FederatedRows(rows.train, rows.held_N[:1], rows.evaluation)
+    after, first = step(state, network, Allocation(A_MN[:, :1] | True), one_client, settings)
+    _, second = step(after, network, Allocation(A_MN[:, :1] | True), one_client, settings)
+    assert len(set(first.seeds_Q.tolist())) == 100
+    assert set(first.seeds_Q.tolist()) <= set(state.seeds_P.tolist())
+    assert set(first.seeds_Q.tolist()) != set(second.seeds_Q.tolist())
+
+
+def test_records_count_what_was_computed_and_sent(new_network, rows):
+    outcome = run(new_network(), Allocation(A_MN), rows, SETTINGS)
+    assert [r.round for r in outcome.records] == [0, 1, 2, 3, 4]
+    assert [r.eval_accuracy is not None for r in outcome.records] == [True, False, True, False, True]
+    last = outcome.records[-1]
+    assert last.forward_passes == 4 * 4 * (1 + 3)  # rounds x clients x (base + Q)
+    assert last.scalars_up == 4 * 4 * 3  # rounds x clients x Q
+    assert last.scalars_down == 4 * 4 * (3 + 1) * 3  # rounds x clients x (an average a block, and the seed) x Q
+
+
+def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
+    settings = dataclasses.replace(SETTINGS, rounds=50, target=0.01, stop_at_target=True)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings)
+    assert (outcome.stopped_by, outcome.rounds_done) == ("target", 2)
+
+
+def test_a_callback_ends_the_run_after_the_round_and_its_state_is_evaluated(new_network, rows):
+    class After3(Callback):
+        rounds = 0
+
+        def on_round(self, record):
+            self.rounds = record.round
+
+        def wants_stop(self):
+            return self.rounds >= 2
+
+    outcome = run(new_network(), Allocation(A_MN), rows, SETTINGS, [After3()])
+    assert (outcome.stopped_by, outcome.rounds_done) == ("interrupt", 3)
+    assert outcome.records[-1].eval_accuracy is not None
+
+
+def test_a_diverging_run_stops_with_the_client_the_round_and_the_cure(new_network, rows):
+    settings = dataclasses.replace(SETTINGS, lr=1e30)
+    with pytest.raises(RunError, match=r"round \d.*not a finite number.*smaller learning rate \(lr is 1e\+30\)"):
+        run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, eval_every=4))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"allocation": Allocation(np.ones((2, 4)))}, "2 blocks and the model has 3"),
+        ({"allocation": Allocation(np.ones((3, 5)))}, "5 clients and data is held by 4"),
+        ({"settings": dataclasses.replace(SETTINGS, seq_len=65)}, "65 and the model has 64 positions"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(new_network, rows, change, words):
+    request = {"allocation": Allocation(A_MN), "rows": rows, "settings": SETTINGS, **change}
+    with pytest.raises(InvalidInputError, match=words):
+        run(new_network(), **request)
+
+
+def test_evaluation_does_not_depend_on_batches_or_order(new_network, rows):
+    network = new_network(torch.float64)
+    whole = evaluate(network, rows.evaluation, batch_size=40)
+    shuffled = evaluate(network, rows.evaluation.rows(np.random.default_rng(0).permutation(40)), batch_size=7)
+    assert shuffled.accuracy == whole.accuracy
+    assert shuffled.loss == pytest.approx(whole.loss, rel=1e-12)
+
+
+def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
+    chosen = choose_rows(500, 40, seed=3)
+    assert np.array_equal(chosen, choose_rows(500, 40, seed=3))
+    assert not np.array_equal(chosen, choose_rows(500, 40, seed=4))
+    assert len(set(chosen.tolist())) == 40
+    assert np.array_equal(choose_rows(5, 40, seed=3), np.arange(5))

@@ -1,0 +1,176 @@
+"""``zorba train``: federated zeroth-order fine-tuning, from a fleet to a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from zorba_core.allocation import SOLVERS, AllocationProblem, solve
+from zorba_core.cli.fleet_options import parse_budgets, read_fleet
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.memory import DTYPE_BYTES, Workload, whole_block_budgets
+from zorba_core.runs import DEFAULT_FOLDER, Run
+
+if TYPE_CHECKING:
+    from zorba_core.models import ModelSpec
+
+DEFAULT_CLIENTS = 20
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train")(train)
+
+
+def train(
+    model: str = typer.Option("opt-mini", help="opt-mini, a Hugging Face folder, or a hub id."),
+    dataset: str = typer.Option("toy-reviews", help="toy-reviews (needs no data), sst2, ag-news or snli."),
+    label_words: str | None = typer.Option(None, help="Comma separated, one for each label; default: the task's."),
+    clients: int | None = typer.Option(None, help=f"N: number of clients (default {DEFAULT_CLIENTS})."),
+    alpha: float = typer.Option(1.0, help="Of the Dirichlet division of rows; smaller is more uneven."),
+    rounds: int = typer.Option(150, help="T: rounds."),
+    seed: int = typer.Option(0, help="Of the fleet, the division of rows, batches and directions."),
+    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    total: int | None = typer.Option(None, help="Most activated blocks over all clients."),
+    blocks_per_client: int | None = typer.Option(None, help="Give every client this many blocks instead of a fleet."),
+    budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3, instead of a fleet."),
+    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib; default: drawn as in the paper."),
+    perturbations: int = typer.Option(10, help="Q: directions a round."),
+    num_seeds: int = typer.Option(4096, help="P: shared seeds that the directions are drawn from."),
+    batch_size: int = typer.Option(8, help="B: rows a client and round."),
+    seq_len: int = typer.Option(64, help="L: longest prompt, in tokens."),
+    mu: float = typer.Option(1e-3, help="Length of a finite difference, in units of the direction."),
+    lr: float = typer.Option(1e-2, help="Learning rate."),
+    direction: str = typer.Option("gaussian", help="gaussian, sphere, rademacher or unit-sphere."),
+    inactive: str = typer.Option("frozen", help="Blocks a client does not activate: frozen, or dropped (zero)."),
+    eval_every: int = typer.Option(10, help="Rounds between evaluations."),
+    eval_rows: int | None = typer.Option(None, help="Evaluate on that many fixed random rows; default: all."),
+    target: float = typer.Option(0.75, help="Accuracy whose first reaching is recorded."),
+    stop_at_target: bool = typer.Option(False, "--stop-at-target", help="End at the first evaluation that reaches it."),
+    dtype: str = typer.Option("float32", help="float32 or float64."),
+    device: str = typer.Option("cpu", help="cpu or cuda."),
+    threads: int = typer.Option(1, help="CPU threads. More are slower for a small model."),
+    runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where the run's folder is made."),
+    name: str | None = typer.Option(None, help="First part of its name; default <dataset>-<model>."),
+    save_model: bool = typer.Option(False, "--save-model", help="Also write the fine-tuned model to <run>/model."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone.
+
+    Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
+    """
+    from zorba_core.training.callbacks import Interrupt, Progress
+    from zorba_core.training.session import fine_tune
+    from zorba_core.training.settings import TrainSettings
+    from zorba_core.training.tasks import get_task
+
+    settings = TrainSettings(
+        rounds=rounds,
+        lr=lr,
+        mu=mu,
+        num_perturbations=perturbations,
+        num_seeds=num_seeds,
+        batch_size=batch_size,
+        seq_len=seq_len,
+        direction=direction,
+        inactive=inactive,
+        seed=seed,
+        eval_every=eval_every,
+        eval_rows=eval_rows,
+        target=target,
+        stop_at_target=stop_at_target,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+    )
+    get_task(dataset)  # before anything slow
+    budget_N, origin = _budgets(model, settings, clients, blocks_per_client, budgets, fleet)
+    problem = AllocationProblem(budget_N, _spec(model).num_blocks, total)
+    solution = solve(problem, solver=solver, seed=seed)
+    progress, interrupt = Progress(rounds), Interrupt()
+    try:
+        with interrupt.listening():
+            run = fine_tune(
+                solution.allocation,
+                dataset=dataset,
+                model=model,
+                settings=settings,
+                alpha=alpha,
+                label_words=None if label_words is None else [word.strip() for word in label_words.split(",")],
+                runs_folder=runs_folder,
+                name=name,
+                save_model=save_model,
+                callbacks=[progress, interrupt],
+                origin={"solver": solver, "total": total, **origin},
+            )
+    except KeyboardInterrupt:
+        raise RunError(f"stopped at once; the run in {runs_folder} has metrics up to its last evaluation") from None
+    finally:
+        progress.close()
+    emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
+    if run.summary["stopped_by"] == "interrupt":
+        raise RunError(f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}")
+
+
+def _spec(model: str) -> ModelSpec:
+    from zorba_core.training.loading import read_spec
+
+    return read_spec(model)
+
+
+def _budgets(
+    model: str,
+    settings: Any,
+    clients: int | None,
+    blocks_per_client: int | None,
+    budgets: str | None,
+    fleet: Path | None,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Blocks that each client may activate, and where they come from, for the run's config.
+
+    Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
+    """
+    ways = {"--blocks-per-client": blocks_per_client, "--budgets": budgets, "--fleet": fleet}
+    given = [option for option, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"give {given[0]} or {given[1]}, not both: each says how many blocks a client holds")
+    if clients is not None and clients < 1:
+        raise InvalidInputError(f"--clients is {clients}; it must be at least 1")
+    if budgets is not None:
+        budget_N = parse_budgets(budgets)
+        if clients not in (None, len(budget_N)):
+            raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
+        return budget_N, {"budgets": budget_N, "fleet": None}
+    if blocks_per_client is not None:
+        budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
+        return budget_N, {"budgets": budget_N, "fleet": None}
+    # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
+    dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
+    spec, workload = _spec(model), Workload(settings.batch_size, settings.seq_len, dtype)
+    chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
+    budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+    return budget_N, {"budgets": budget_N, "fleet": "uniform" if fleet is None else fleet.name}
+
+
+def _lines(run: Run) -> list[str]:
+    summary, config, data = run.summary, run.config, run.environment["data"]
+    reached = summary["rounds_to_target"]
+    target = "not reached" if reached is None else f"reached in round {reached}"
+    note = f" ({data['note']})" if data["note"] else ""
+    return [
+        f"{config['dataset']}{note}, {config['model']}, {config['num_clients']} clients, "
+        f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
+        f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
+        f"  accuracy, {data['evaluation_split']} ({data['evaluation_rows']} rows)   "
+        f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
+        f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
+        f"  target {summary['target']:.2f}                      {target}",
+        f"  Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
+        f"effective clients {summary['effective_clients']:.1f}, "
+        f"VRAM by the paper's model {summary['vram_gib']['total']:.3f} GiB over all clients",
+        f"  scalars sent                     {summary['scalars_up']} up, {summary['scalars_down']} down",
+        f"  run                              {run.path}",
+    ]
