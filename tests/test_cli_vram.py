@@ -35,12 +35,3 @@ def test_a_wrong_request_gets_one_line_on_stderr_and_status_2(arguments, says):
     assert done.stdout == ""
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_importing_the_package_and_the_allocation_half_loads_neither_torch_nor_plotly():
-    code = (
-        "import sys, zorba_core, zorba_core.fleets, zorba_core.memory, zorba_core.cli;"
-        "print([name for name in ('torch', 'transformers', 'plotly', 'streamlit') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

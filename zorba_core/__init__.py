@@ -1,6 +1,64 @@
 """Block allocation and zeroth-order federated fine-tuning across clients whose GPUs differ.
 
-Importing this package loads neither torch nor plotly; ``zorba_core.training`` and ``zorba_core.plots`` do.
+The names below are what most programs need. They load on first use: importing this package loads neither torch nor
+plotly, and planning a fleet never does.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zorba_core.allocation import Allocation, AllocationProblem, solve, sweep
+    from zorba_core.errors import ZorbaError
+    from zorba_core.fleets import Fleet, read_fleet_csv, uniform_fleet
+    from zorba_core.memory import GIB, Workload, total_bytes, whole_block_budgets
+    from zorba_core.models import model_spec
+    from zorba_core.runs import list_runs, read_run
+    from zorba_core.training.session import fine_tune
+    from zorba_core.training.settings import TrainSettings
+
 __version__ = "0.1.0"
+
+_HOME = {
+    "zorba_core.allocation": ("Allocation", "AllocationProblem", "solve", "sweep"),
+    "zorba_core.errors": ("ZorbaError",),
+    "zorba_core.fleets": ("Fleet", "read_fleet_csv", "uniform_fleet"),
+    "zorba_core.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
+    "zorba_core.models": ("model_spec",),
+    "zorba_core.runs": ("list_runs", "read_run"),
+    "zorba_core.training.session": ("fine_tune",),
+    "zorba_core.training.settings": ("TrainSettings",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - in the order of use: a model, a fleet, an allocation, a run
+    "model_spec",
+    "Workload",
+    "GIB",
+    "total_bytes",
+    "whole_block_budgets",
+    "Fleet",
+    "uniform_fleet",
+    "read_fleet_csv",
+    "AllocationProblem",
+    "Allocation",
+    "solve",
+    "sweep",
+    "TrainSettings",
+    "fine_tune",
+    "list_runs",
+    "read_run",
+    "ZorbaError",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
