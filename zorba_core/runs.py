@@ -91,7 +91,8 @@ def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
         if path.name.startswith(".") or not path.is_dir():
             continue
         try:
-            runs.append(((path / CONFIG).stat().st_mtime, read_run(path)))
+            run = read_run(path)
+            runs.append(((path / CONFIG).stat().st_mtime, run))
         except (ZorbaError, OSError) as error:
             problems.append(" ".join(str(error).split()))
     runs.sort(key=lambda dated: dated[0], reverse=True)

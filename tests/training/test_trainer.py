@@ -112,12 +112,24 @@ def test_records_count_what_was_computed_and_sent(new_network, rows):
 
 
 def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
-    settings = dataclasses.replace(SETTINGS, rounds=50, target=0.01, stop_at_target=True)
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    rows = FederatedRows(always_1, rows.held_N, always_1)
+    settings = dataclasses.replace(SETTINGS, rounds=60, num_perturbations=8, num_seeds=512, target=1.0, lr=2e-2)
+    outcome = run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, stop_at_target=True))
+    assert outcome.stopped_by == "target"
+    assert 0 < outcome.rounds_done < 60
+    accuracies = [r.eval_accuracy for r in outcome.records if r.eval_accuracy is not None]
+    assert accuracies[-1] == 1.0
+    assert max(accuracies[:-1]) < 1.0
+
+
+def test_a_model_at_its_target_already_is_left_alone(new_network, rows):
+    settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
     outcome = run(new_network(), Allocation(A_MN), rows, settings)
-    assert (outcome.stopped_by, outcome.rounds_done) == ("target", 2)
+    assert (outcome.stopped_by, outcome.rounds_done) == ("target", 0)
 
 
-def test_a_callback_ends_the_run_after_the_round_and_its_state_is_evaluated(new_network, rows):
+def test_a_callback_ends_the_run(new_network, rows):
     class After3(Callback):
         rounds = 0
 
@@ -125,9 +137,10 @@ def test_a_callback_ends_the_run_after_the_round_and_its_state_is_evaluated(new_
             self.rounds = record.round
 
         def wants_stop(self):
-            return self.rounds >= 2
+            return self.rounds >= 2  # asked after round 3, before its record
 
-    outcome = run(new_network(), Allocation(A_MN), rows, SETTINGS, [After3()])
+    settings = dataclasses.replace(SETTINGS, rounds=9, eval_every=9)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings, [After3()])
     assert (outcome.stopped_by, outcome.rounds_done) == ("interrupt", 3)
     assert outcome.records[-1].eval_accuracy is not None
 

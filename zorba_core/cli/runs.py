@@ -10,6 +10,8 @@ import typer
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
 
+_STATUS = {"target": "at target", "interrupt": "interrupted"}
+
 
 def register(app: typer.Typer) -> None:
     app.command("runs")(runs)
@@ -39,7 +41,7 @@ def _row(run: Run) -> dict[str, Any]:
     accuracy = run.evaluations["eval_accuracy"]
     return {
         "run": run.name,
-        "status": run.summary.get("stopped_by", "finished") if run.finished else "unfinished",
+        "status": _STATUS.get(run.summary.get("stopped_by"), "finished") if run.finished else "unfinished",
         "dataset": run.config.get("dataset"),
         "model": run.config.get("model"),
         "seed": run.config.get("seed"),

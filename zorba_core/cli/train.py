@@ -17,6 +17,7 @@ from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
     from zorba_core.models import ModelSpec
+    from zorba_core.training.settings import TrainSettings
 
 DEFAULT_CLIENTS = 20
 
@@ -62,8 +63,10 @@ def train(
 
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
+    from transformers.utils import logging as transformers_logging
+
     from zorba_core.training.callbacks import Interrupt, Progress
-    from zorba_core.training.session import fine_tune
+    from zorba_core.training.session import fine_tune, read_spec
     from zorba_core.training.settings import TrainSettings
     from zorba_core.training.tasks import get_task
 
@@ -86,9 +89,11 @@ def train(
         device=device,
         threads=threads,
     )
+    transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
     get_task(dataset)  # before anything slow
-    budget_N, origin = _budgets(model, settings, clients, blocks_per_client, budgets, fleet)
-    problem = AllocationProblem(budget_N, _spec(model).num_blocks, total)
+    spec = read_spec(model)
+    budget_N, origin = _budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
+    problem = AllocationProblem(budget_N, spec.num_blocks, total)
     solution = solve(problem, solver=solver, seed=seed)
     progress, interrupt = Progress(rounds), Interrupt()
     try:
@@ -107,7 +112,10 @@ def train(
                 origin={"solver": solver, "total": total, **origin},
             )
     except KeyboardInterrupt:
-        raise RunError(f"stopped at once; the run in {runs_folder} has metrics up to its last evaluation") from None
+        kept = (
+            "nothing was written" if interrupt.folder is None else f"{interrupt.folder} keeps the metrics, unfinished"
+        )
+        raise RunError(f"stopped at once; {kept}") from None
     finally:
         progress.close()
     emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
@@ -115,15 +123,9 @@ def train(
         raise RunError(f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}")
 
 
-def _spec(model: str) -> ModelSpec:
-    from zorba_core.training.loading import read_spec
-
-    return read_spec(model)
-
-
 def _budgets(
-    model: str,
-    settings: Any,
+    spec: ModelSpec,
+    settings: TrainSettings,
     clients: int | None,
     blocks_per_client: int | None,
     budgets: str | None,
@@ -143,16 +145,17 @@ def _budgets(
         budget_N = parse_budgets(budgets)
         if clients not in (None, len(budget_N)):
             raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
-        return budget_N, {"budgets": budget_N, "fleet": None}
+        return budget_N, {"budgets": budget_N}
     if blocks_per_client is not None:
         budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
-        return budget_N, {"budgets": budget_N, "fleet": None}
+        return budget_N, {"budgets": budget_N}
     # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
     dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
-    spec, workload = _spec(model), Workload(settings.batch_size, settings.seq_len, dtype)
+    workload = Workload(settings.batch_size, settings.seq_len, dtype)
     chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
     budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
-    return budget_N, {"budgets": budget_N, "fleet": "uniform" if fleet is None else fleet.name}
+    origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
+    return budget_N, {"budgets": budget_N, **origin}
 
 
 def _lines(run: Run) -> list[str]:

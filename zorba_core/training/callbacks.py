@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 from tqdm import tqdm
@@ -31,6 +32,9 @@ class RoundRecord:
 class Callback:
     """Told of every round, including round 0, the evaluation before the first."""
 
+    def on_start(self, folder: Path) -> None:
+        """Everything is loaded and checked; the run's folder exists."""
+
     def on_round(self, record: RoundRecord) -> None:
         """After a round, and its evaluation where one is due."""
 
@@ -44,12 +48,17 @@ class Progress(Callback):
 
     def __init__(self, num_rounds: int, stream: TextIO | None = None) -> None:
         self._num_rounds, self._stream = num_rounds, stream or sys.stderr
-        self._started = time.monotonic()
-        self._bar = None
-        if self._stream.isatty():
-            self._bar = tqdm(total=num_rounds, unit="round", file=self._stream, dynamic_ncols=True)
+        self._started = 0.0
+        self._bar: tqdm | None = None
+
+    def on_start(self, folder: Path) -> None:
+        print(f"run {folder}", file=self._stream, flush=True)
 
     def on_round(self, record: RoundRecord) -> None:
+        if record.round == 0:
+            self._started = time.monotonic()
+            if self._stream.isatty():
+                self._bar = tqdm(total=self._num_rounds, unit="round", file=self._stream, dynamic_ncols=True)
         if self._bar is not None:
             self._bar.update(record.round - self._bar.n)
             if record.eval_accuracy is not None:
@@ -73,10 +82,14 @@ class Progress(Callback):
 
 
 class Interrupt(Callback):
-    """Turns the first Ctrl-C into "stop after this round"; a second one stops at once."""
+    """Turns the first Ctrl-C into "stop after this round"; a second one, or one during loading, stops at once."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
+        self.folder: Path | None = None  # of the run, once there is something to keep
         self._asked, self._stream = False, stream or sys.stderr
+
+    def on_start(self, folder: Path) -> None:
+        self.folder = folder
 
     def wants_stop(self) -> bool:
         return self._asked
@@ -94,7 +107,7 @@ class Interrupt(Callback):
             signal.signal(signal.SIGINT, before)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self._asked:
+        if self._asked or self.folder is None:
             raise KeyboardInterrupt
         self._asked = True
         print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)

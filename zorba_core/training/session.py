@@ -13,19 +13,19 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.errors import RunError
+from zorba_core.errors import MissingDataError, RunError
 from zorba_core.files import to_json
 from zorba_core.memory import DTYPE_BYTES, GIB, Workload, psi_client_bytes
-from zorba_core.models import ModelSpec, spec_from_config
+from zorba_core.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.environment import describe
 from zorba_core.training.evaluation import choose_rows
-from zorba_core.training.loading import load_model
+from zorba_core.training.model_source import load_model, load_tokenizer, resolve_model
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.partition import dirichlet_partition
 from zorba_core.training.run_writer import RunWriter, check_name
@@ -90,6 +90,8 @@ def fine_tune(
         }
         environment = {**describe(settings), "base_weights_sha256": network.weights_sha256(), "data": data_facts}
         writer = RunWriter(runs_folder, name, config, environment, allocation)
+        for callback in callbacks:
+            callback.on_start(writer.path)
         try:
             outcome = run(network, allocation, rows, settings, [writer, *callbacks])
         except RunError as error:
@@ -105,9 +107,23 @@ def fine_tune(
     return read_run(writer.path)
 
 
-def network_spec(network: BlockNetwork, name: str = "model") -> ModelSpec:
-    """The model's sizes, for the VRAM model."""
-    return spec_from_config(network.model.config.to_dict(), name)
+def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
+    """M, H, K, alpha and d of a model that :func:`fine_tune` takes, without loading its weights.
+
+    Raises:
+        InvalidInputError, MissingDataError: unknown, not to be had, or of a family whose size cannot be counted.
+    """
+    source = resolve_model(model)
+    if os.path.isdir(source):
+        return model_spec(source)
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise MissingDataError(
+            f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
+            "the network, or give a local Hugging Face folder"
+        ) from None
+    return spec_from_config(config.to_dict(), name=source)
 
 
 @contextlib.contextmanager
@@ -123,10 +139,10 @@ def _threads(count: int) -> Iterator[None]:
 def _open_network(
     task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
-    loaded, tokenizer = load_model(model)
+    tokenizer = load_tokenizer(model)
     words = None if label_words is None else tuple(label_words)
     label_ids_C = label_token_ids(task, tokenizer, words)
-    return BlockNetwork(loaded, label_ids_C, dtype=settings.torch_dtype, device=settings.device), tokenizer
+    return BlockNetwork(load_model(model), label_ids_C, dtype=settings.torch_dtype, device=settings.device), tokenizer
 
 
 def _divide_rows(
@@ -171,7 +187,8 @@ def _summary(
     # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
     dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
     workload = Workload(settings.batch_size, settings.seq_len, dtype)
-    vram_N_bytes = psi_client_bytes(network_spec(network), workload, allocation.blocks_held_N)
+    spec = spec_from_config(network.model.config.to_dict(), name="model")
+    vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
     return {
         "stopped_by": outcome.stopped_by,
         "rounds_done": outcome.rounds_done,

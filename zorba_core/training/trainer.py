@@ -124,7 +124,7 @@ def run(
     check_fit(network, allocation, rows, settings)
     state = init(network, settings)
     records: list[RoundRecord] = []
-    seconds, forward_passes, stopped_by = 0.0, 0, "rounds"
+    seconds, forward_passes = 0.0, 0
     num_blocks, num_clients = allocation.A_MN.shape
     scalars_up = num_clients * settings.num_perturbations
     # An average for each block and direction, and the directions' seeds, to every client.
@@ -149,21 +149,19 @@ def run(
             callback.on_round(entry)
         return entry
 
-    latest = record(train_loss=None, evaluated=True)
-    while state.rounds_done < settings.rounds:
+    def at_target(entry: RoundRecord) -> bool:
+        return settings.stop_at_target and entry.eval_accuracy is not None and entry.eval_accuracy >= settings.target
+
+    latest, stop = record(train_loss=None, evaluated=True), False
+    while state.rounds_done < settings.rounds and not stop and not at_target(latest):
         started = time.perf_counter()
         state, result = step(state, network, allocation, rows, settings)
         seconds += time.perf_counter() - started
         forward_passes += result.forward_passes
-        interrupted = any(callback.wants_stop() for callback in callbacks)
-        due = state.rounds_done % settings.eval_every == 0 or state.rounds_done == settings.rounds or interrupted
+        stop = any(callback.wants_stop() for callback in callbacks)
+        due = state.rounds_done % settings.eval_every == 0 or state.rounds_done == settings.rounds or stop
         latest = record(float(result.loss_N.mean()), evaluated=due)
-        if interrupted:
-            stopped_by = "interrupt"
-            break
-        if settings.stop_at_target and latest.eval_accuracy is not None and latest.eval_accuracy >= settings.target:
-            stopped_by = "target"
-            break
+    stopped_by = "target" if at_target(latest) else "interrupt" if stop else "rounds"
     return Outcome(tuple(records), state.rounds_done, stopped_by)
 
 
