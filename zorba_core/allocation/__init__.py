@@ -1,6 +1,7 @@
 """Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
 
 from zorba_core.allocation.balanced import balanced_metrics, water_filled_budgets
+from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
 from zorba_core.allocation.lexicographic import (
     GammaCertificate,
@@ -13,13 +14,14 @@ from zorba_core.allocation.lexicographic import (
 )
 from zorba_core.allocation.pareto import Front, hypervolume, knee, non_dominated, sweep
 from zorba_core.allocation.popularity import AllocationMetrics
-from zorba_core.allocation.solve import SOLVERS, solve
+from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
 from zorba_core.allocation.storage import allocation_from_file, allocation_to_bytes, write_allocation
 from zorba_core.allocation.toy import MatrixClass, enumerate_classes
 from zorba_core.allocation.types import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
 from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
 
 __all__ = [
+    "BLOCK_ORDERS",
     "SOLVERS",
     "Allocation",
     "AllocationMetrics",
@@ -46,6 +48,7 @@ __all__ = [
     "hypervolume",
     "initial_matrix",
     "knee",
+    "least_forward_work",
     "non_dominated",
     "solve",
     "sweep",

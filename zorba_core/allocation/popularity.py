@@ -60,8 +60,9 @@ class AllocationMetrics:
     @cached_property
     def bias_lambda(self) -> float:
         """The paper's Lambda = sum_n 1 / (least popularity of n)^2; infinite when a client has no block."""
-        least, count = np.unique(self.least_popularity_N, return_counts=True)
-        return float("inf") if least[0] == 0 else float((count / least.astype(float) ** 2).sum())
+        clients_by_least = np.bincount(self.least_popularity_N)
+        least = np.flatnonzero(clients_by_least)
+        return float("inf") if least[0] == 0 else float((clients_by_least[least] / least.astype(float) ** 2).sum())
 
     @cached_property
     def mean_inverse_popularity(self) -> float:

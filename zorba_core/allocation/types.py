@@ -148,6 +148,7 @@ class Status(enum.Enum):
     OPTIMAL = "Proven optimal: no matrix that meets the request does better."
     FEASIBLE = "Feasible, optimality not proven: the lower bound says how much better another matrix could be at most."
     TIME_LIMIT = "The time limit came first: this is the best matrix found, with a valid lower bound."
+    ON_TARGET = "On target: the total is exact and Lambda within the tolerance."
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,8 @@ def allocate(
     min_popularity: int = typer.Option(1, help="Clients that every block needs."),
     max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
     objective: str = typer.Option("lambda", help="lambda or v: what to minimise and bound."),
+    time_limit: float = typer.Option(10.0, help="Seconds for the exact solver; then the best found and its bound."),
+    block_order: str = typer.Option("as-solved", help="as-solved, or least-work: ids that let clients start late."),
     save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -46,7 +48,9 @@ def allocate(
     )
     if save is not None and save.suffix not in (".npz", ".json", ".csv"):
         raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .npz, .json or .csv")
-    solution = solve(problem, solver=solver, seed=seed, objective=objective)
+    solution = solve(
+        problem, solver=solver, seed=seed, objective=objective, time_limit=time_limit, block_order=block_order
+    )
     if save is not None:
         write_allocation(save, solution.allocation)
     emit(solution_json(solution, request), as_json, solution_lines(solution, request))
