@@ -1,0 +1,118 @@
+"""Pieces that pages share: numbers in a row, messages with a next step, downloads, the palette of the current theme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from zorba_core.plots import Palette, palette_named
+
+_MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
+_CSS = """
+<style>
+[data-testid="stMainBlockContainer"] { padding-top: 2.6rem; padding-bottom: 3rem; max-width: 1500px; }
+[data-testid="stMetric"] { min-width: 8.5rem; }
+[data-testid="stMetricLabel"] p { font-size: .85rem; }
+[data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
+[data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+@media (max-width: 640px) {
+  [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
+  [data-testid="stMetric"] { min-width: 45%; }
+}
+</style>
+"""
+
+
+def style() -> None:
+    """Spacing that the theme's settings do not reach."""
+    st.html(_CSS)
+
+
+def palette() -> Palette:
+    """Colours of the theme the reader sees."""
+    return palette_named(st.context.theme.type)
+
+
+@dataclass(frozen=True)
+class Number:
+    """One headline number: what it is called, what it says, what it means."""
+
+    label: str
+    value: str
+    help: str
+    note: str | None = None
+
+
+def numbers(items: Sequence[Number]) -> None:
+    """Headline numbers side by side, wrapping where the screen is narrow."""
+    with st.container(horizontal=True, gap="small"):
+        for item in items:
+            st.metric(
+                item.label,
+                item.value,
+                delta=item.note,
+                delta_color="off",
+                delta_arrow="off",
+                help=item.help,
+                border=True,
+            )
+
+
+def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool = False) -> None:
+    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture."""
+    config = {
+        "displaylogo": False,
+        "scrollZoom": False,
+        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+        "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
+    }
+    st.plotly_chart(
+        figure,
+        width="stretch",
+        theme=None,
+        key=key,
+        on_select="rerun" if select else "ignore",
+        selection_mode="points",
+        config=config,
+        alt=alt,
+    )
+
+
+def problem(title: str, sentence: str) -> None:
+    """Something stands in the way: what, in one sentence."""
+    st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
+
+
+def plain(text: str) -> str:
+    """Names and messages that come from outside, shown as they are and not as Markdown."""
+    return "".join("\\" + character if character in _MARKDOWN else character for character in text)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that is made when someone asks for it."""
+
+    label: str
+    file_name: str
+    mime: str
+    content: Callable[[], bytes]
+    help: str
+
+
+def downloads(files: Sequence[Download], *, key: str) -> None:
+    """Buttons in a row; a file is made on the click."""
+    with st.container(horizontal=True, gap="small"):
+        for index, file in enumerate(files):
+            st.download_button(
+                file.label,
+                file.content,
+                file.file_name,
+                file.mime,
+                key=f"{key}_{index}",
+                on_click="ignore",
+                icon=":material/download:",
+                help=file.help,
+            )

@@ -1,0 +1,46 @@
+"""The dashboard: `streamlit run app/main.py`. The sidebar holds the scenario; each page answers one question."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
+    sys.path.insert(0, str(ROOT))
+
+from app import components, state  # noqa: E402
+from zorba_core.errors import ZorbaError  # noqa: E402
+
+MARK = Path(__file__).with_name("mark.svg")
+WORDMARK = Path(__file__).with_name("wordmark.svg")
+
+
+def main() -> None:
+    st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
+    st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
+    components.style()
+    # The folder is not called "pages": Streamlit would run a file of such a folder by itself when a link names it.
+    page = st.navigation(
+        [
+            st.Page("views/explore.py", title="Explore", icon=":material/scatter_plot:", default=True),
+            st.Page("views/runs.py", title="Runs", icon=":material/show_chart:"),
+        ]
+    )
+    try:
+        st.session_state["scenario"] = state.sidebar()
+        page.run()
+    except ZorbaError as error:
+        components.problem("This cannot be shown", str(error))
+    except Exception:
+        logging.getLogger("zorba.app").exception("page %s failed", page.title)
+        components.problem(
+            "Something went wrong on our side",
+            "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to go on.",
+        )
+
+
+main()

@@ -1,0 +1,116 @@
+"""Which point of the sweep is selected: by a click on the plot, a row of the table, or the link that opened the page.
+
+The plot and the table each remember their own last event, so what counts is which of them changed since the last run.
+The plot keeps its selection in the browser and stays silent when the same point is clicked again; once something else
+has chosen, it therefore gets a new key and starts afresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from app.scenario import Scenario, Study
+
+PLOT, TABLE = "front_plot", "front_table"
+_CHOSEN, _SEEN, _TURN = "chosen_point", "seen_events", "plot_turn"
+
+
+def selected_point(study: Study, rows: Sequence[int]) -> int:
+    """Index of the selected point; the knee until someone chooses. ``rows`` are the indices the table shows, in order.
+
+    Call before the plot and the table are drawn: it also marks the selected row in the table.
+    """
+    chosen = _chosen_by_event(rows)
+    if chosen is not None:
+        _remember(study.scenario, chosen)
+    point = _remembered(study)
+    if point is None:
+        point = study.default_point()
+    _mark_row(rows, point)
+    return point
+
+
+def select(scenario: Scenario, point: int | None) -> None:
+    """Select a point, or go back to the knee with None (a button's callback)."""
+    _remember(scenario, point)
+    _renew_plot()
+
+
+def plot_key() -> str:
+    """The plot's key in this run."""
+    turn = st.session_state.get(_TURN, 0)
+    return f"{PLOT}_{turn}" if turn else PLOT
+
+
+def _renew_plot() -> None:
+    if _plotted_point() is not None:
+        st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
+        st.session_state.setdefault(_SEEN, {PLOT: None, TABLE: None})[PLOT] = None
+
+
+def _chosen_by_event(rows: Sequence[int]) -> int | None:
+    """The point that the plot or the table was asked for since the last run, if any."""
+    events = {PLOT: _plotted_point(), TABLE: _picked_row()}
+    seen = st.session_state.get(_SEEN, {PLOT: None, TABLE: None})
+    st.session_state[_SEEN] = events
+    # The plot's selection also empties on its own (a double click, a new figure): that chooses nothing.
+    if events[PLOT] != seen[PLOT] and events[PLOT] is not None:
+        return events[PLOT]
+    if events[TABLE] != seen[TABLE] and events[TABLE] is not None and events[TABLE] < len(rows):
+        _renew_plot()
+        return int(rows[events[TABLE]])
+    return None
+
+
+def _plotted_point() -> int | None:
+    event = st.session_state.get(plot_key())
+    points = event["selection"]["points"] if event else []
+    for point in points:
+        customdata = point.get("customdata")
+        if customdata:  # the paper's scenarios are marks to look at, not points of the sweep
+            # Plotly sends rows of a typed array as {"0": ..., "1": ...}, other rows as lists.
+            return int(customdata["0"] if isinstance(customdata, dict) else customdata[0])
+    return None
+
+
+def _picked_row() -> int | None:
+    event = st.session_state.get(TABLE)
+    rows = event["selection"]["rows"] if event else []
+    return int(rows[0]) if rows else None
+
+
+def _mark_row(rows: Sequence[int], point: int) -> None:
+    """Show the selected point in the table too, without taking that for a new choice."""
+    where = np.flatnonzero(np.asarray(rows) == point)
+    row = int(where[0]) if where.size else None
+    if _picked_row() != row:
+        st.session_state[TABLE] = {"selection": {"rows": [] if row is None else [row], "columns": [], "cells": []}}
+    st.session_state[_SEEN][TABLE] = row
+
+
+def _remember(scenario: Scenario, point: int | None) -> None:
+    st.session_state[_CHOSEN] = (scenario, point)
+    if point is None:
+        st.query_params.pop("point", None)
+    else:
+        st.query_params["point"] = str(point)
+
+
+def _remembered(study: Study) -> int | None:
+    """The chosen point if it belongs to this scenario; a point named in the link counts for the first one shown."""
+    if _CHOSEN not in st.session_state:
+        named = st.query_params.get("point", "")
+        _remember(study.scenario, int(named) if named.isdecimal() and len(named) < 9 else None)
+    scenario, point = st.session_state[_CHOSEN]
+    if scenario != study.scenario:
+        _remember(study.scenario, None)
+        return None
+    usable = point is not None and 0 <= point < len(study.front) and not np.isnan(study.front.bias_lambda_E[point])
+    if not usable:
+        return None
+    if st.query_params.get("point") != str(point):  # a visit to another page takes it out of the link
+        st.query_params["point"] = str(point)
+    return point

@@ -1,0 +1,91 @@
+"""The real dashboard in a real browser: a server on a free loopback port, and Chromium kept from the network."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+FRONT_POINT = "[class*=st-key-front_plot] .scatterlayer .trace .point"
+
+
+@contextlib.contextmanager
+def serve(runs_folder: Path | None = None, timeout: float = 60.0) -> Iterator[str]:
+    """The dashboard's address. ``runs_folder`` stands in for artifacts/runs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if runs_folder is not None:
+        environment["ZORBA_RUNS"] = str(runs_folder)
+    with tempfile.TemporaryFile("w+") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(port)],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait_until_healthy(f"http://127.0.0.1:{port}/_stcore/health", server, timeout)
+            yield f"http://127.0.0.1:{port}"
+        except Exception:
+            log.seek(0)
+            print(log.read()[-4000:], file=sys.stderr)
+            raise
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The distribution's Chromium, without a screen."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def settled(page: Page, selector: str, timeout_s: float = 30.0) -> None:
+    """Wait until ``selector`` is there and no rerun is going on."""
+    page.wait_for_selector(selector, timeout=1000 * timeout_s)
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=1000 * timeout_s)
+
+
+def _wait_until_healthy(url: str, server: subprocess.Popen, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise RuntimeError(f"the dashboard ended with status {server.returncode} before it answered")
+        try:
+            with urllib.request.urlopen(url, timeout=1) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise RuntimeError(f"the dashboard did not answer within {timeout:.0f} s")

@@ -1,0 +1,160 @@
+"""An activation matrix as one picture: who trains which block, how often each block is trained, and what it costs.
+
+Shapes: M blocks, N clients. ``A_MN`` bool; ``order_N`` int64, the clients from left to right; ``used_N_gib`` and
+``capacity_N_gib`` float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike, NDArray
+from plotly.subplots import make_subplots
+
+from zorba_core.plots.theme import LIGHT, Palette, apply
+
+# Above this many clients a gap between cells would leave nothing of the cells.
+_GAP_UP_TO = 120
+
+
+def allocation_figure(
+    A_MN: NDArray[np.bool_],
+    *,
+    names: Sequence[str] | None = None,
+    used_N_gib: ArrayLike | None = None,
+    capacity_N_gib: ArrayLike | None = None,
+    parameters_gib: float = 0.0,
+    order_N: ArrayLike | None = None,
+    palette: Palette = LIGHT,
+) -> go.Figure:
+    """Blocks (rows) by clients (columns), a filled cell for an activated block; each block's popularity c_m on the
+    right and, when ``used_N_gib`` and ``capacity_N_gib`` are given, each client's VRAM against its capacity on top.
+
+    ``parameters_gib`` is the part of the use that every client pays whatever it activates (psi_md).
+    """
+    A_MN = np.asarray(A_MN, dtype=bool)
+    num_blocks, num_clients = A_MN.shape
+    order_N = np.arange(num_clients) if order_N is None else np.asarray(order_N)
+    label_N = [f"client-{n}" for n in range(num_clients)] if names is None else list(names)
+    label_N = [label_N[n] for n in order_N]
+    with_vram = used_N_gib is not None and capacity_N_gib is not None
+    matrix_height = float(np.clip(20 * num_blocks, 240, 560))
+    vram_height = 190.0 if with_vram else 0.0
+    figure = make_subplots(
+        rows=2 if with_vram else 1,
+        cols=2,
+        shared_xaxes="columns",
+        shared_yaxes="rows",
+        row_heights=[vram_height, matrix_height] if with_vram else None,
+        column_widths=[0.84, 0.16],
+        horizontal_spacing=0.015,
+        vertical_spacing=0.04,
+    )
+    row = 2 if with_vram else 1
+    figure.add_trace(_cells(A_MN[:, order_N], label_N, palette), row=row, col=1)
+    figure.add_trace(_popularity_bars(A_MN.sum(axis=1), num_clients, palette), row=row, col=2)
+    if with_vram:
+        used, capacity = np.asarray(used_N_gib, float)[order_N], np.asarray(capacity_N_gib, float)[order_N]
+        for trace in _vram_bars(used, capacity, parameters_gib, label_N, palette):
+            figure.add_trace(trace, row=1, col=1)
+        figure.update_yaxes(title_text="VRAM (GiB)", rangemode="tozero", row=1, col=1)
+    apply(figure, palette, height=int(matrix_height + vram_height + 110))
+    figure.update_layout(
+        barmode="overlay",
+        bargap=0.15 if num_clients <= _GAP_UP_TO else 0,
+        showlegend=with_vram,
+        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
+        dragmode=False,
+    )
+    figure.update_xaxes(showgrid=False, zeroline=False)
+    figure.update_xaxes(showticklabels=False, ticks="", range=[-0.5, num_clients - 0.5], col=1)
+    figure.update_xaxes(title_text=f"{num_clients} clients", row=row, col=1)
+    figure.update_xaxes(
+        title_text="popularity", showticklabels=False, range=[0, 1.35 * max(1, A_MN.sum(axis=1).max())], row=row, col=2
+    )
+    figure.update_yaxes(
+        autorange="reversed", showgrid=False, dtick=1 if num_blocks <= 40 else None, title_text="block", row=row, col=1
+    )
+    figure.update_yaxes(title_text="", row=row, col=2)
+    return figure
+
+
+def client_order(A_MN: NDArray[np.bool_], capacity_N: ArrayLike, by: str) -> NDArray[np.int64]:
+    """Clients from left to right: ``"given"``, ``"vram"`` (largest first) or ``"blocks"`` (most blocks first, then by
+    the first block held, so that like columns stand together)."""
+    num_clients = A_MN.shape[1]
+    if by == "vram":
+        return np.argsort(-np.asarray(capacity_N, float), kind="stable")
+    if by == "blocks":
+        return np.lexsort((A_MN.argmax(axis=0), -A_MN.sum(axis=0)))
+    return np.arange(num_clients)
+
+
+def _cells(A_MN: NDArray[np.bool_], label_N: Sequence[str], palette: Palette) -> go.Heatmap:
+    num_blocks, num_clients = A_MN.shape
+    gap = (2 if num_clients <= 60 else 1) if num_clients <= _GAP_UP_TO else 0
+    return go.Heatmap(
+        z=A_MN.astype(np.uint8),
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, palette.faint], [1, palette.front]],
+        showscale=False,
+        xgap=gap,
+        ygap=gap,
+        customdata=np.broadcast_to(np.array(label_N, dtype=object), (num_blocks, num_clients)),
+        text=np.where(A_MN, "trains", "does not train"),
+        hovertemplate="%{customdata} %{text} block %{y}<extra></extra>",
+        name="",
+    )
+
+
+def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, palette: Palette) -> go.Bar:
+    scarce_M = popularity_M == popularity_M.min()
+    uneven = not scarce_M.all()
+    return go.Bar(
+        y=np.arange(len(popularity_M)),
+        x=popularity_M,
+        orientation="h",
+        text=[
+            f"{count}{' ◂ least' if uneven and scarce_M.sum() <= 3 and scarce else ''}"
+            for count, scarce in zip(popularity_M, scarce_M, strict=True)
+        ],
+        textposition="outside",
+        cliponaxis=False,
+        textfont={"size": 12, "color": palette.text},
+        marker={"color": palette.quiet},
+        hovertemplate="block %{y}: %{x} of " + str(num_clients) + " clients<extra></extra>",
+        showlegend=False,
+    )
+
+
+def _vram_bars(
+    used: NDArray[np.float64],
+    capacity: NDArray[np.float64],
+    parameters_gib: float,
+    label_N: Sequence[str],
+    palette: Palette,
+) -> list[go.Bar]:
+    x = np.arange(len(used))
+    parameters = np.full(len(used), parameters_gib)
+    hover = "%{customdata[0]}: %{customdata[1]:.2f} of %{customdata[2]:.2f} GiB used<extra></extra>"
+    customdata = np.empty((len(used), 3), dtype=object)
+    customdata[:, 0], customdata[:, 1], customdata[:, 2] = label_N, used, capacity
+    common = {"x": x, "customdata": customdata, "hovertemplate": hover}
+    return [
+        go.Bar(
+            **common,
+            y=capacity,
+            name="capacity",
+            marker={"color": palette.faint, "line": {"color": palette.muted, "width": 1}},
+        ),
+        go.Bar(**common, y=used, name="used by activated blocks", marker={"color": palette.front}),
+        go.Bar(
+            **common,
+            y=np.minimum(parameters, used),
+            name="used by the model's parameters",
+            marker={"color": palette.muted},
+        ),
+    ]

@@ -1,0 +1,219 @@
+"""Lambda against VRAM: every swept point, the front as one line, the point the reader chose.
+
+Shapes: E points of a sweep, F points of its front (rising VRAM ratio).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from zorba_core.allocation import Front
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, apply
+
+# Section V-B of the paper: (total VRAM usage ratio, Lambda) of the scenarios it trains.
+PAPER_SCENARIOS: Mapping[str, tuple[float, float]] = {"SC1": (0.71, 0.50), "SC2": (0.86, 0.50), "SC3": (0.86, 0.95)}
+
+VRAM_AXIS = "VRAM used / VRAM available, all clients together"
+LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
+
+_HOVER = (
+    "<b>%{x:.1%} of VRAM, Λ = %{y:.4g}</b><br>"
+    "activated blocks %{customdata[1]}<br>"
+    "clients on the least trained block %{customdata[2]}<br>"
+    "V = %{customdata[3]:.4f} · N<sub>eff</sub> = %{customdata[4]:.1f}<br>"
+    "mean τ = %{customdata[5]:.3f}"
+)
+
+
+def front_order(front: Front) -> NDArray[np.int64]:
+    """Indices of the front's points, least VRAM first, shape (F,)."""
+    on_front = np.flatnonzero(front.on_front_E)
+    return on_front[np.argsort(front.vram_ratio_E[on_front], kind="stable")]
+
+
+def front_figure(
+    front: Front,
+    *,
+    selected: int | None = None,
+    references: Mapping[str, tuple[float, float]] = PAPER_SCENARIOS,
+    log_lambda: bool = True,
+    palette: Palette = LIGHT,
+    height: int = 460,
+) -> go.Figure:
+    """Lambda (log axis by default) against the VRAM ratio.
+
+    ``customdata[0]`` of a swept point is its index in ``front``, so that a click can be traced back; ``references`` are
+    labelled marks, none when empty.
+    """
+    customdata_E = _customdata(front)
+    on_front = front_order(front)
+    dominated = _once_each(front, on_front)
+    figure = go.Figure()
+    figure.add_trace(
+        go.Scatter(
+            x=front.vram_ratio_E[dominated],
+            y=front.bias_lambda_E[dominated],
+            customdata=customdata_E[dominated],
+            mode="markers",
+            name="swept, dominated",
+            marker={"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}},
+            hovertemplate=_HOVER + "<extra>dominated</extra>",
+            **_never_dimmed(0.55),
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=front.vram_ratio_E[on_front],
+            y=front.bias_lambda_E[on_front],
+            customdata=customdata_E[on_front],
+            mode="lines+markers",
+            name="Pareto front",
+            line={"color": palette.front, "width": 2.5, "shape": "hv"},
+            marker={
+                "symbol": "circle",
+                "size": 7,
+                "color": palette.front,
+                "line": {"width": 1, "color": palette.paper},
+            },
+            hovertemplate=_HOVER + "<extra>on the front</extra>",
+            **_never_dimmed(1.0),
+        )
+    )
+    if references:
+        figure.add_trace(_references(references, palette))
+    if selected is not None:
+        figure.add_trace(
+            go.Scatter(
+                x=front.vram_ratio_E[[selected]],
+                y=front.bias_lambda_E[[selected]],
+                customdata=customdata_E[[selected]],
+                mode="markers",
+                name="selected",
+                marker={
+                    "symbol": "diamond",
+                    "size": 17,
+                    "color": palette.selected,
+                    "line": {"width": 2.5, "color": palette.paper},
+                },
+                hovertemplate=_HOVER + "<extra>selected</extra>",
+                **_never_dimmed(1.0),
+            )
+        )
+    apply(figure, palette, height=height)
+    figure.update_layout(
+        # Bottom left stays empty: nothing lies below the front.
+        legend={"x": 0.015, "y": 0.03, "yanchor": "bottom", "itemclick": False, "itemdoubleclick": False},
+        clickmode="event+select",
+        dragmode="pan",
+        hovermode="closest",
+    )
+    figure.update_xaxes(title_text=VRAM_AXIS, tickformat=".0%")
+    _lambda_axis(figure, [front.bias_lambda_E[~np.isnan(front.bias_lambda_E)]], references, log_lambda)
+    return figure
+
+
+def compare_fronts_figure(
+    fronts: Mapping[str, Front],
+    *,
+    references: Mapping[str, tuple[float, float]] = PAPER_SCENARIOS,
+    log_lambda: bool = True,
+    palette: Palette = LIGHT,
+    height: int = 460,
+) -> go.Figure:
+    """The fronts of several sweeps, each with a colour, a dash and a marker of its own."""
+    figure = go.Figure()
+    for index, (name, front) in enumerate(fronts.items()):
+        on_front = front_order(front)
+        color = palette.series[index % len(palette.series)]
+        figure.add_trace(
+            go.Scatter(
+                x=front.vram_ratio_E[on_front],
+                y=front.bias_lambda_E[on_front],
+                customdata=_customdata(front)[on_front],
+                mode="lines+markers",
+                name=name,
+                line={"color": color, "width": 2, "shape": "hv", "dash": DASHES[index % len(DASHES)]},
+                marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": color},
+                hovertemplate=_HOVER + f"<extra>{name}</extra>",
+            )
+        )
+    if references:
+        figure.add_trace(_references(references, palette))
+    apply(figure, palette, height=height)
+    figure.update_layout(legend={"x": 0.015, "y": 0.03, "yanchor": "bottom"}, hovermode="closest")
+    figure.update_xaxes(title_text=VRAM_AXIS, tickformat=".0%")
+    values = [front.bias_lambda_E[front.on_front_E] for front in fronts.values()]
+    _lambda_axis(figure, values, references, log_lambda)
+    return figure
+
+
+def _once_each(front: Front, on_front: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Dominated points, one of those that lie on the same spot and none that lies on a point of the front: a click
+    on a spot then means one point."""
+    drawn = np.concatenate((on_front, np.flatnonzero(~front.on_front_E & ~np.isnan(front.bias_lambda_E))))
+    spot = np.round(np.column_stack((front.vram_ratio_E[drawn], front.bias_lambda_E[drawn])), 9)
+    first = np.unique(spot, axis=0, return_index=True)[1]
+    return np.sort(drawn[first[first >= len(on_front)]])
+
+
+def _customdata(front: Front) -> NDArray[np.float64]:
+    """(E, 6): index, activated blocks, least popularity, V, N_eff, mean tau."""
+    return np.column_stack(
+        (
+            np.arange(len(front)),
+            front.total_blocks_E,
+            front.min_popularity_E,
+            front.mean_inverse_popularity_E,
+            front.effective_clients_E,
+            front.tau_E,
+        )
+    )
+
+
+def _references(references: Mapping[str, tuple[float, float]], palette: Palette) -> go.Scatter:
+    x, y = zip(*references.values(), strict=True)
+    return go.Scatter(
+        x=x,
+        y=y,
+        mode="markers+text",
+        name="the paper's scenarios",
+        text=[f"<b>{name}</b>" for name in references],
+        textposition="middle right",
+        textfont={"size": 13, "color": palette.text},
+        marker={"symbol": "x-thin", "size": 10, "line": {"width": 2.5, "color": palette.text}},
+        hovertemplate="%{text} of the paper<br>%{x:.0%} of VRAM, Λ = %{y:.2f}<extra></extra>",
+        selected={"marker": {"opacity": 1.0}, "textfont": {"color": palette.text}},
+        unselected={"marker": {"opacity": 1.0}, "textfont": {"color": palette.text}},
+    )
+
+
+def _never_dimmed(opacity: float) -> dict[str, dict]:
+    """Plotly fades what is not selected; here the selection has a marker of its own and the rest keeps its look."""
+    return {"selected": {"marker": {"opacity": opacity}}, "unselected": {"marker": {"opacity": opacity}}}
+
+
+def _lambda_axis(
+    figure: go.Figure,
+    values: Sequence[NDArray[np.float64]],
+    references: Mapping[str, tuple[float, float]],
+    log_lambda: bool,
+) -> None:
+    shown = np.concatenate([*values, [y for _, y in references.values()]])
+    figure.update_yaxes(title_text=LAMBDA_AXIS)
+    if not log_lambda or not shown.size:
+        figure.update_yaxes(rangemode="tozero")
+        return
+    low, high = np.log10(shown.min()), np.log10(shown.max())
+    pad = 0.06 * max(high - low, 0.3)
+    ticks = [m * 10.0**e for e in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1) for m in (1, 2, 5)]
+    figure.update_yaxes(
+        type="log",
+        range=[low - pad, high + pad],
+        tickvals=ticks,
+        ticktext=[f"{tick:g}" for tick in ticks],
+        minor={"ticks": ""},
+    )
