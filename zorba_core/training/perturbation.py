@@ -1,7 +1,8 @@
 """Shared random directions: (seed, block) -> v_m, the same numbers for every client, on every device.
 
-Every block has a stream of its own, so any subset of blocks can be drawn, in any order, without drawing the others.
-Numbers are drawn on the CPU in float32 and converted, so a float64 run perturbs along the directions of a float32 run.
+Each number is a function of its seed, block and place in the block (:mod:`zorba_core.training.noise`), so any part can
+be drawn, in any order, without the rest. Numbers are drawn in float32 on the device that needs them and converted, so
+a float64 run perturbs along the directions of a float32 run.
 
 Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head are never perturbed).
 """
@@ -9,17 +10,19 @@ Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.training.randomness import stream
+from zorba_core.training import noise
 
 DirectionKind = Literal["gaussian", "sphere", "rademacher", "unit-sphere"]
 DIRECTION_KINDS: tuple[str, ...] = get_args(DirectionKind)
+# Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
+_PIECE_CPU, _PIECE_ELSEWHERE = 2**17, 2**21
 
 
 class Directions:
@@ -27,7 +30,7 @@ class Directions:
 
     Kinds, with their norm over all d parameters:
 
-    - ``gaussian``: independent standard normals; the norm is sqrt(d) on average;
+    - ``gaussian``: independent standard normals (in 65,536 steps); the norm is sqrt(d) on average;
     - ``rademacher``: independent signs; the norm is sqrt(d) exactly;
     - ``sphere``: the Gaussian direction scaled to norm sqrt(d);
     - ``unit-sphere``: the Gaussian direction scaled to norm 1, as the paper prints.
@@ -54,26 +57,41 @@ class Directions:
         self.device = torch.device(device)
         self._scale_by_seed: dict[int, float] = {}
 
-    def block(self, seed: int, block: int) -> torch.Tensor:
+    def block(self, seed: int, block: int) -> Tensor:
         """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
-        values = torch.from_numpy(self._raw(seed, block)).to(device=self.device, dtype=self.dtype)
-        if self.kind in ("sphere", "unit-sphere"):
-            values *= self._scale(seed)
+        values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
+        for start, stop in self._pieces(block):
+            values[start:stop] = self._piece(seed, block, start, stop)
         return values
 
-    def _raw(self, seed: int, block: int) -> np.ndarray:
+    def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
+        """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
+        for start, stop in self._pieces(block):
+            # Multiplied, then added: some devices would round a fused multiply-add once, others twice.
+            weights[start:stop].add_(self._piece(seed, block, start, stop).mul_(scale))
+
+    def _pieces(self, block: int) -> Iterator[tuple[int, int]]:
         size = self.sizes_M[block]
-        if self.kind == "rademacher":
-            random_bytes = stream("direction/rademacher", seed, block).bytes(-(-size // 8))
-            bits = np.unpackbits(np.frombuffer(random_bytes, dtype=np.uint8), count=size)
-            return bits.astype(np.float32) * 2 - 1
-        return stream("direction/gaussian", seed, block).standard_normal(size, dtype=np.float32)
+        step = _PIECE_CPU if self.device.type == "cpu" else _PIECE_ELSEWHERE
+        return ((start, min(start + step, size)) for start in range(0, size, step))
+
+    def _piece(self, seed: int, block: int, start: int, stop: int) -> Tensor:
+        values = self._raw(seed, block, start, stop).to(self.dtype)
+        return values.mul_(self._scale(seed)) if self.kind in ("sphere", "unit-sphere") else values
+
+    def _raw(self, seed: int, block: int, start: int, stop: int) -> Tensor:
+        draw = noise.signs if self.kind == "rademacher" else noise.normals
+        return draw(seed, block, start, stop, self.device)
 
     def _scale(self, seed: int) -> float:
         if seed not in self._scale_by_seed:
-            # One block at a time, in float64: no more memory than one block, and no dependence on their order.
-            squares = [float(np.square(self._raw(seed, m), dtype=np.float64).sum()) for m in range(len(self.sizes_M))]
-            norm = math.sqrt(math.fsum(squares))
+            # In whole numbers, so that no order of summation on any device changes the result.
+            squares = 0
+            for m in range(len(self.sizes_M)):
+                for start, stop in self._pieces(m):
+                    steps = (self._raw(seed, m, start, stop) / noise.NORMAL_STEP).long()
+                    squares += int(steps.square_().sum())
+            norm = math.sqrt(squares) * noise.NORMAL_STEP
             wanted = 1.0 if self.kind == "unit-sphere" else math.sqrt(sum(self.sizes_M))
             self._scale_by_seed[seed] = wanted / norm
         return self._scale_by_seed[seed]
