@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -69,7 +70,7 @@ def fine_tune(
     """
     settings = settings or TrainSettings()
     task = get_task(dataset)
-    name = check_name(name or f"{task.name}-{os.path.basename(os.path.normpath(model))}")
+    name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}"))
     with _threads(settings.threads):
         network, tokenizer = _open_network(task, model, label_words, settings)
         rows, data_facts = _divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
@@ -124,6 +125,10 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
             "the network, or give a local Hugging Face folder"
         ) from None
     return spec_from_config(config.to_dict(), name=source)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
 
 
 @contextlib.contextmanager
