@@ -14,6 +14,7 @@ from zorba_core.allocation.lexicographic import (
 )
 from zorba_core.allocation.pareto import Front, hypervolume, knee, non_dominated, sweep
 from zorba_core.allocation.popularity import AllocationMetrics
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
 from zorba_core.allocation.storage import allocation_from_file, allocation_to_bytes, write_allocation
 from zorba_core.allocation.toy import MatrixClass, enumerate_classes
@@ -22,6 +23,7 @@ from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
 
 __all__ = [
     "BLOCK_ORDERS",
+    "PAPER_SCENARIOS",
     "SOLVERS",
     "Allocation",
     "AllocationMetrics",
@@ -31,6 +33,7 @@ __all__ = [
     "GreedyStep",
     "MatrixClass",
     "Objective",
+    "Scenario",
     "Solution",
     "Status",
     "TotalMode",
@@ -51,7 +54,9 @@ __all__ = [
     "least_forward_work",
     "non_dominated",
     "solve",
+    "solve_scenario",
     "sweep",
+    "total_at_ratio",
     "v_bound",
     "water_filled_bound",
     "water_filled_budgets",

@@ -37,6 +37,11 @@ def first_active_block(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), A_MN.shape[0])
 
 
+def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
+    """Lambda of a matrix in which every client has a block."""
+    return float((1.0 / least_popularity(A_MN).astype(float) ** 2).sum())
+
+
 class AllocationMetrics:
     """Everything that follows from a matrix, for any class that gives ``num_blocks``, ``popularity_M``,
     ``least_popularity_N``, ``blocks_held_N``, ``influence_N`` and ``first_block_N``."""

@@ -41,8 +41,8 @@ class TwoLevel:
     bias_lambda: float
 
 
-def solve_two_level(problem: AllocationProblem) -> WrappedAllocation:
-    """The best of the two-level choices and the balanced allocation, by Lambda.
+def solve_two_level(problem: AllocationProblem, target: float = 0.0) -> WrappedAllocation:
+    """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
 
     Equals the optimum on most totals of realistic fleets; never better than ``exact``. Every (g, n2, v2) is tried when
     N <= 64; above, a grid over n2 and v2 is refined down to single steps around its best points.
@@ -50,11 +50,11 @@ def solve_two_level(problem: AllocationProblem) -> WrappedAllocation:
     """
     balanced = solve_balanced(problem)
     order_N = by_falling_budget(problem)
-    choice = best_two_level(problem, problem.usable_N[order_N])
+    choice = best_two_level(problem, problem.usable_N[order_N], target)
     if choice is None:
         return balanced
     two_level = _carry_out(problem, order_N, choice)
-    return min((balanced, two_level), key=lambda allocation: allocation.bias_lambda)
+    return min((balanced, two_level), key=lambda allocation: abs(allocation.bias_lambda - target))
 
 
 def by_falling_budget(problem: AllocationProblem) -> NDArray[np.int64]:
@@ -63,8 +63,13 @@ def by_falling_budget(problem: AllocationProblem) -> NDArray[np.int64]:
     return np.argsort(negative.astype(np.int16) if problem.num_blocks < 2**15 else negative, kind="stable")  # radix
 
 
-def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64]) -> TwoLevel | None:
-    """The choice of smallest closed-form Lambda, None when none can be carried out. ``budget_N`` sorted falling."""
+def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64], target: float = 0.0) -> TwoLevel | None:
+    """The choice whose closed-form Lambda is closest to ``target``, None when none can be carried out. ``budget_N`` is
+    sorted falling."""
+
+    def distance(choice: TwoLevel) -> float:
+        return abs(choice.bias_lambda - target)
+
     form = _ClosedForm(problem, budget_N)
     N, floor = problem.num_clients, problem.min_popularity
     groups = np.arange(1, problem.num_blocks)
@@ -74,10 +79,9 @@ def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64]) -> T
     best: TwoLevel | None = None
     windows = [(groups, n2, v2)]
     while windows and len(groups):
-        found = [choice for window in windows for choice in form.best_per_group(*window)]
-        found.sort(key=lambda choice: choice.bias_lambda)
-        if found and (best is None or found[0].bias_lambda < best.bias_lambda):
-            best = found[0]
+        found = [choice for window in windows for choice in form.best_per_group(*window, target)]
+        found.sort(key=distance)
+        best = min((choice for choice in (best, *found[:1]) if choice is not None), key=distance, default=None)
         if step <= 1:
             break
         half, step = 2 * step, max(1, 4 * step // _GRID)
@@ -108,18 +112,20 @@ class _ClosedForm:
         cut = np.minimum(first, self.larger[cap])
         return cap * cut + self.prefix[first] - self.prefix[cut]
 
-    def best_per_group(self, groups: NDArray[np.int64], n2: NDArray[np.int64], v2: NDArray[np.int64]) -> list[TwoLevel]:
-        """The best choice for each g over all pairs (n2, v2)."""
-        g, n2_g = groups[:, None, None], n2[None, :, None]
-        value, v1 = self.evaluate(g, n2_g, v2[None, None, :])
+    def best_per_group(
+        self, groups: NDArray[np.int64], n2: NDArray[np.int64], v2: NDArray[np.int64], target: float
+    ) -> list[TwoLevel]:
+        """For each g, the pair (n2, v2) whose Lambda is closest to ``target``."""
+        value, v1 = self.evaluate(groups[:, None, None], n2[None, :, None], v2[None, None, :])
         flat = value.reshape(len(groups), -1)
-        best = flat.argmin(axis=1)
+        best_G = np.abs(flat - target).argmin(axis=1)
         choices = []
-        for row, at in enumerate(best):
+        for row, at in enumerate(best_G.tolist()):
             if np.isfinite(flat[row, at]):
-                a, b = divmod(int(at), len(v2))
+                a, b = divmod(at, len(v2))
+                popularity = int(v1[row, a, b]), int(v2[b])
                 choices.append(
-                    TwoLevel(int(groups[row]), int(v1[row, a, b]), int(n2[a]), int(v2[b]), float(flat[row, at]))
+                    TwoLevel(int(groups[row]), popularity[0], int(n2[a]), popularity[1], float(flat[row, at]))
                 )
         return choices
 

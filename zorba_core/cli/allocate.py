@@ -42,18 +42,27 @@ def allocate(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Choose each client's blocks within its budget, and say how good the choice is."""
+    check_save(save)
     request = read_request(budgets, blocks, model, clients, fleet, seed, batch_size, seq_len, dtype)
     problem = AllocationProblem(
         request.budget_N, request.num_blocks, total, total_mode, min_popularity, max_blocks_per_client
     )
-    if save is not None and save.suffix not in (".npz", ".json", ".csv"):
-        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .npz, .json or .csv")
     solution = solve(
         problem, solver=solver, seed=seed, objective=objective, time_limit=time_limit, block_order=block_order
     )
     if save is not None:
         write_allocation(save, solution.allocation)
     emit(solution_json(solution, request), as_json, solution_lines(solution, request))
+
+
+def check_save(save: Path | None) -> None:
+    """Refuse a file name before anything is computed.
+
+    Raises:
+        InvalidInputError: an ending that is no allocation format.
+    """
+    if save is not None and save.suffix.lower() not in (".npz", ".json", ".csv"):
+        raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .npz, .json or .csv")
 
 
 def solution_json(solution: Solution, request: Request) -> dict[str, Any]:
@@ -105,8 +114,7 @@ def solution_lines(solution: Solution, request: Request) -> list[str]:
         lines.append(f"  total VRAM                      {vram['total']:10.2f} GiB")
     lines += [f"  {solution.status.value}", "", "client                budget  blocks"]
     for client, ids in enumerate(allocation.blocks_per_client[:_MOST_ROWS]):
-        name = request.names[client] if request.names else str(client)
-        lines.append(f"{name:<20} {request.budget_N[client]:7d}  {' '.join(map(str, ids))}")
+        lines.append(f"{request.names[client]:<20} {request.budget_N[client]:7d}  {' '.join(map(str, ids))}")
     if allocation.num_clients > _MOST_ROWS:
         lines.append(f"... and {allocation.num_clients - _MOST_ROWS} more clients (--json or --save for all)")
     return lines

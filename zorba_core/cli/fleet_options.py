@@ -24,7 +24,11 @@ class Request:
     num_blocks: int
     model: ModelSpec | None = None
     workload: Workload | None = None
-    names: tuple[str, ...] = ()
+    fleet: Fleet | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.fleet.names if self.fleet else tuple(str(client) for client in range(len(self.budget_N)))
 
 
 def read_request(
@@ -60,7 +64,7 @@ def read_request(
     spec, workload = model_spec(model or DEFAULT_MODEL), Workload(batch_size, seq_len, dtype)
     chosen = read_fleet(spec, workload, clients, fleet, seed)
     budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
-    return Request(budget_N, spec.num_blocks, spec, workload, chosen.names)
+    return Request(budget_N, spec.num_blocks, spec, workload, chosen)
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:

@@ -1,0 +1,249 @@
+"""A matrix with an exact total and a given Lambda: the paper's SC1, SC2, SC3 and any other (total, Lambda).
+
+The paper's solver cannot give SC2 and SC3 (at 0.86 of the VRAM it ends near 0.1), so they are constructed: a start
+whose Lambda is close, then single moves of one activated block to another cell until Lambda is within the tolerance.
+
+Shapes: M blocks, N clients, K moves tried at once. ``A_MN`` bool; ``room_N`` int64.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zorba_core.allocation.balanced import water_filled_budgets
+from zorba_core.allocation.bounds import water_filled_bound
+from zorba_core.allocation.exact import solve_exact
+from zorba_core.allocation.lexicographic import gamma_star
+from zorba_core.allocation.popularity import bias_lambda
+from zorba_core.allocation.solve import solve
+from zorba_core.allocation.two_level import solve_two_level
+from zorba_core.allocation.types import Allocation, AllocationProblem, Solution, Status
+from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.memory import Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.models import ModelSpec
+
+_MOVES_AT_ONCE = 64
+_STEPS = 300
+_POPULARITIES_TRIED = 6
+_HEATS = (0.01, 0.1)  # starting temperatures of the walk, of the target
+_COOLING = 0.98
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A point of the paper's Fig. 5: fraction of all VRAM in use, and Lambda."""
+
+    vram_ratio: float
+    bias_lambda: float
+
+
+PAPER_SCENARIOS: Mapping[str, Scenario] = {
+    "SC1": Scenario(0.71, 0.50),
+    "SC2": Scenario(0.86, 0.50),
+    "SC3": Scenario(0.86, 0.95),
+}
+
+
+def total_at_ratio(vram_ratio: float, capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload) -> int:
+    """The whole number of activated blocks whose VRAM is closest to ``vram_ratio`` of all capacity."""
+    capacity_N = np.asarray(capacity_N_bytes, float)
+    free = vram_ratio * capacity_N.sum() - len(capacity_N) * psi_model_bytes(model, workload)
+    return round(free / psi_block_bytes(model, workload))
+
+
+def solve_scenario(
+    problem: AllocationProblem,
+    target_lambda: float,
+    tolerance: float = 1e-3,
+    *,
+    seed: int = 0,
+    time_limit: float = 10.0,
+) -> Solution:
+    """A matrix with exactly ``problem.total`` blocks and abs(Lambda - target) <= tolerance. Well under 1 s at N=50.
+
+    ``time_limit`` (seconds) also covers the proof of the reachable interval when nothing is found.
+
+    Raises:
+        InvalidInputError: no total, or a target or tolerance that is not positive.
+        InfeasibleError: out of reach, with the interval that is not; or nothing found, with the closest value.
+    """
+    if problem.total is None:
+        raise InvalidInputError("a scenario needs a total: the exact number of activated blocks")
+    for what, value in (("target Lambda", target_lambda), ("tolerance", tolerance)):
+        if not 0 < value < np.inf:
+            raise InvalidInputError(f"{what} is {value}; it must be a finite number above 0")
+    started = time.perf_counter()
+    problem = replace(problem, total_mode="eq")
+    lower, upper = water_filled_bound(problem), _upper_bound(problem)
+    if not lower - tolerance <= target_lambda <= upper + tolerance:
+        _refuse(problem, target_lambda, None, time_limit)
+    rng = np.random.default_rng(seed)
+    closest = np.inf
+    starts = _starts(problem, target_lambda)
+    for heat, start_MN in itertools.product(_HEATS, starts):
+        if time.perf_counter() > started + time_limit / 2:
+            break
+        walk = _Walk(problem, target_lambda, tolerance, heat * target_lambda, started + time_limit / 2)
+        A_MN = walk.run(start_MN, rng)
+        value = bias_lambda(A_MN)
+        if abs(value - target_lambda) <= tolerance:
+            return Solution(
+                allocation=Allocation(A_MN),
+                solver="scenario",
+                status=Status.ON_TARGET,
+                objective="lambda",
+                lower_bound=min(lower, value),
+                gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
+                seconds=time.perf_counter() - started,
+                problem=problem,
+            )
+        if abs(value - target_lambda) < abs(closest - target_lambda):
+            closest = value
+    _refuse(problem, target_lambda, closest, time_limit / 2)
+
+
+def _starts(problem: AllocationProblem, target: float) -> list[NDArray[np.bool_]]:
+    """Starting matrices, the most promising first: starved blocks for a high target, else balanced or two-level."""
+    balanced = solve(problem).allocation
+    low = solve(problem, "two-level").allocation
+    starts = [balanced.A_MN, low.A_MN, solve_two_level(problem, target).A_MN]
+    if target > balanced.bias_lambda:
+        starts = [_starved_towards(problem, target, beyond) for beyond in (False, True)] + starts
+    if target < low.bias_lambda:
+        starts.append(solve(problem, "exact", time_limit=2.0).allocation.A_MN)
+    return sorted(starts, key=lambda A_MN: abs(bias_lambda(A_MN) - target))
+
+
+def _starved_towards(problem: AllocationProblem, target: float, beyond: bool) -> NDArray[np.bool_]:
+    """Starve one block after another, each as much as brings Lambda closer to the target: v clients on a block of
+    their own add about 1/v. ``beyond`` allows the last one to pass the target."""
+    best_MN = solve(problem).allocation.A_MN
+    starved: list[int] = []
+    while len(starved) < problem.num_blocks - 1:
+        missing = target - bias_lambda(best_MN)
+        if missing <= 0:
+            break
+        first = max(problem.min_popularity, int(1 / missing))
+        for popularity in range(first, min(first + _POPULARITIES_TRIED, problem.num_clients) + 1):
+            A_MN = _with_starved(problem, [*starved, popularity])
+            value = bias_lambda(A_MN) if A_MN is not None else np.inf
+            if abs(value - target) < missing and (beyond or value <= target):
+                best_MN, starved = A_MN, [*starved, popularity]
+                break
+        else:
+            break
+    return best_MN
+
+
+def _with_starved(problem: AllocationProblem, popularities: list[int]) -> NDArray[np.bool_] | None:
+    """Blocks of the given popularities on clients of their own, largest budgets first, the rest wrapped around; None if
+    the total cannot be reached that way."""
+    M, N, count = problem.num_blocks, problem.num_clients, len(popularities)
+    if sum(popularities) > N:
+        return None
+    order_N = np.argsort(-problem.usable_N, kind="stable")
+    A_MN = np.zeros((M, N), bool)
+    A_MN[np.repeat(np.arange(M - count, M), popularities), order_N[: sum(popularities)]] = True
+    rest_N = np.minimum(problem.usable_N - A_MN.sum(axis=0), M - count)
+    must_N = (~A_MN.any(axis=0)).astype(np.int64)
+    left = problem.most_blocks - sum(popularities)
+    if not int(must_N.sum()) <= left <= int(rest_N.sum()) or left < (M - count) * problem.min_popularity:
+        return None
+    held_N = must_N + water_filled_budgets(rest_N - must_N, left - int(must_N.sum()))
+    A_MN[: M - count] = WrappedAllocation((WrappedGroup(0, M - count, held_N),)).A_MN
+    return A_MN
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Moves of single activated cells, each time the best of K random ones, accepted as in simulated annealing."""
+
+    problem: AllocationProblem
+    target: float
+    tolerance: float
+    heat: float
+    deadline: float
+
+    def run(self, start_MN: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
+        """The matrix closest to the target on the way."""
+        A_MN, heat = start_MN.copy(), self.heat
+        best_MN, distance = start_MN, abs(bias_lambda(start_MN) - self.target)
+        best = distance
+        for _ in range(_STEPS):
+            if best <= self.tolerance or time.perf_counter() > self.deadline:
+                break
+            source_K, goal_K, lambda_K = self._random_moves(A_MN, rng)
+            distance_K = np.abs(lambda_K - self.target)
+            at = int(distance_K.argmin())
+            if distance_K[at] < distance - heat * np.log(rng.random()):
+                A_MN.flat[source_K[at]], A_MN.flat[goal_K[at]] = False, True
+                distance = float(distance_K[at])
+                if distance < best:
+                    best_MN, best = A_MN.copy(), distance
+            heat *= _COOLING
+        return best_MN
+
+    def _random_moves(
+        self, A_MN: NDArray[np.bool_], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """K moves (flat cell emptied, flat cell filled) and Lambda after each, infinite where a constraint breaks.
+        Half of them stay in one client's column, which a full budget does not forbid."""
+        M, N, K = self.problem.num_blocks, self.problem.num_clients, _MOVES_AT_ONCE
+        source_K = rng.choice(np.flatnonzero(A_MN), K)
+        m, n = np.divmod(source_K, N)
+        m2, n2 = rng.integers(M, size=K), np.where(np.arange(K) % 2, n, rng.integers(N, size=K))
+        popularity_M, held_N = A_MN.sum(axis=1), A_MN.sum(axis=0)
+        allowed = ~A_MN[m2, n2]
+        allowed &= (n == n2) | ((held_N[n] > 1) & (held_N[n2] < self.problem.usable_N[n2]))
+        allowed &= (m == m2) | (popularity_M[m] > self.problem.min_popularity)
+        each = np.arange(K)
+        popularity_KM = np.tile(popularity_M, (K, 1))
+        popularity_KM[each, m] -= 1
+        popularity_KM[each, m2] += 1
+        A_KMN = np.tile(A_MN, (K, 1, 1))
+        A_KMN[each, m, n], A_KMN[each, m2, n2] = False, True
+        least_KN = np.where(A_KMN, popularity_KM[:, :, None], N + 1).min(axis=1)
+        lambda_K = (1.0 / np.maximum(least_KN, 1) ** 2.0).sum(axis=1)
+        return source_K, m2 * N + n2, np.where(allowed, lambda_K, np.inf)
+
+
+def _upper_bound(problem: AllocationProblem) -> float:
+    """Lambda <= sum_m 1/c_m: at most c_m clients have block m as their least popular one.
+
+    Whatever the matrix, the s least popular blocks together hold at least B_s = max(s c_min, T - sum_n min(budget_n,
+    M - s)), since the others can take no more. B is convex in s, so c_s = B_s - B_{s-1} rises, and it majorises every
+    possible sequence of popularities: the convex sum is largest there.
+    """
+    size_M = np.arange(problem.num_blocks + 1)
+    room_M = np.array([np.minimum(problem.usable_N, problem.num_blocks - s).sum() for s in size_M])
+    popularity_M = np.diff(np.maximum(size_M * problem.min_popularity, problem.most_blocks - room_M))
+    most = problem.num_clients / problem.min_popularity**2
+    return min(most, float((1.0 / popularity_M).sum())) * (1 + 1e-12)
+
+
+def _refuse(problem: AllocationProblem, target: float, closest: float | None, time_limit: float) -> None:
+    """Raise with what can be reached.
+
+    Raises:
+        InfeasibleError: always.
+    """
+    lowest = solve_exact(problem, max(time_limit, 0.1))
+    upper, total = _upper_bound(problem), problem.total
+    proven = "proven" if lowest.status is Status.OPTIMAL else f"bound {lowest.lower_bound:.6g}"
+    interval = f"{lowest.allocation.bias_lambda:.6g} ({proven}) to at most {upper:.6g}"
+    if closest is None or target < lowest.lower_bound:
+        raise InfeasibleError(
+            f"Lambda {target:g} is out of reach with exactly {total} blocks: within these budgets it ranges from "
+            f"{interval}; change the target or the total"
+        )
+    raise InfeasibleError(
+        f"found no matrix with exactly {total} blocks and Lambda {target:g}; the closest has {closest:.6g} and the "
+        f"interval is {interval}; widen the tolerance or change the total"
+    )

@@ -1,0 +1,85 @@
+"""``zorba scenario``: a matrix with an exact total and a given Lambda, such as the paper's SC1, SC2, SC3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio, write_allocation
+from zorba_core.cli.allocate import check_save, solution_json, solution_lines
+from zorba_core.cli.fleet_options import Request, read_request
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("scenario")(scenario)
+
+
+def scenario(
+    budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3."),
+    blocks: int | None = typer.Option(None, help="M: number of blocks (with --budgets)."),
+    model: str | None = typer.Option(None, help="Model whose VRAM gives the budgets: a preset or a Hugging Face path."),
+    clients: int | None = typer.Option(None, help="N: draw a uniform fleet of this size, as in the paper."),
+    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib."),
+    seed: int = typer.Option(0, help="Seed of the fleet and of the search."),
+    batch_size: int = typer.Option(8, help="B: sequences a batch."),
+    seq_len: int = typer.Option(128, help="L: tokens a sequence."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    name: str | None = typer.Option(None, help=f"{', '.join(PAPER_SCENARIOS)}: total and target from the paper."),
+    total: int | None = typer.Option(None, help="T: exact number of activated blocks over all clients."),
+    vram_ratio: float | None = typer.Option(None, help="Instead of a total: fraction of all VRAM, with a model."),
+    target_lambda: float | None = typer.Option(None, help="Lambda to meet."),
+    tolerance: float = typer.Option(1e-3, help="Largest distance from the target."),
+    min_popularity: int = typer.Option(1, help="Clients that every block needs."),
+    max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
+    time_limit: float = typer.Option(10.0, help="Seconds to search, and to prove what is out of reach."),
+    save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Construct a matrix that has exactly the given total and Lambda."""
+    check_save(save)
+    request = read_request(budgets, blocks, model, clients, fleet, seed, batch_size, seq_len, dtype)
+    exact_total, target = _aim(request, name, total, vram_ratio, target_lambda)
+    problem = AllocationProblem(
+        request.budget_N, request.num_blocks, exact_total, "eq", min_popularity, max_blocks_per_client
+    )
+    solution = solve_scenario(problem, target, tolerance, seed=seed, time_limit=time_limit)
+    if save is not None:
+        write_allocation(save, solution.allocation)
+    result = solution_json(solution, request) | {"target_lambda": target, "tolerance": tolerance}
+    emit(result, as_json, [f"target Lambda {target:g} with {exact_total} blocks", *solution_lines(solution, request)])
+
+
+def _aim(
+    request: Request, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
+) -> tuple[int, float]:
+    """The exact total and the target Lambda.
+
+    Raises:
+        InvalidInputError: an unknown name, a name beside what it stands for, or too little to know both.
+    """
+    if name is not None:
+        if total is not None or vram_ratio is not None or target_lambda is not None:
+            raise InvalidInputError("give --name, or --target-lambda with --total or --vram-ratio, not both")
+        if name.upper() not in PAPER_SCENARIOS:
+            raise InvalidInputError(f"unknown scenario {name!r}; choose one of {', '.join(PAPER_SCENARIOS)}")
+        known = PAPER_SCENARIOS[name.upper()]
+        vram_ratio, target_lambda = known.vram_ratio, known.bias_lambda
+    if target_lambda is None:
+        raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
+    if (total is None) == (vram_ratio is None):
+        raise InvalidInputError("give --total or --vram-ratio, one of them")
+    if vram_ratio is None:
+        return total, target_lambda
+    if request.fleet is None:
+        raise InvalidInputError(
+            "a VRAM ratio needs capacities: give --model or --fleet instead of --budgets, or --total"
+        )
+    if not 0 < vram_ratio <= 1:
+        raise InvalidInputError(f"VRAM ratio is {vram_ratio}; it must be above 0 and at most 1")
+    exact_total = total_at_ratio(vram_ratio, request.fleet.capacity_N_bytes, request.model, request.workload)
+    if exact_total < 1:
+        raise InvalidInputError(f"VRAM ratio {vram_ratio:g} does not even hold every client's model; raise it")
+    return exact_total, target_lambda
