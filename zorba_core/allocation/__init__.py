@@ -3,6 +3,7 @@
 from zorba_core.allocation.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
+from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
 from zorba_core.allocation.lexicographic import (
     GammaCertificate,
     GreedyStep,
@@ -12,7 +13,7 @@ from zorba_core.allocation.lexicographic import (
     greedy_update,
     initial_matrix,
 )
-from zorba_core.allocation.pareto import Front, hypervolume, knee, non_dominated, sweep
+from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.popularity import AllocationMetrics
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
@@ -56,6 +57,7 @@ __all__ = [
     "solve",
     "solve_scenario",
     "sweep",
+    "sweep_totals",
     "total_at_ratio",
     "v_bound",
     "water_filled_bound",

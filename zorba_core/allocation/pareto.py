@@ -1,11 +1,11 @@
-"""Algorithm 2: sweep VRAM reductions, keep what is not dominated.
+"""Algorithm 2: sweep VRAM reductions, keep what is not dominated. Also the front by total, at the clients' own budgets.
 
-Shapes: E reduction vectors, N clients, P points. ``tau_EN`` float64 in [0, 1); ``budget_EN`` int16 or wider;
-``vram_ratio_E`` is sum psi_tot / sum psi_max; ``bias_lambda_E`` float64 (NaN where budgets do not cover every block).
+Shapes: E reduction vectors or totals, N clients. ``tau_EN`` float64 in [0, 1); ``budget_EN`` int16 or wider.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,60 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.allocation.balanced import balanced_metrics
-from zorba_core.allocation.feasibility import whole_number
-from zorba_core.allocation.popularity import AllocationMetrics
+from zorba_core.allocation.feasibility import whole_number, whole_numbers
+from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, point_seed
 from zorba_core.allocation.solve import SOLVERS, solve
-from zorba_core.allocation.types import AllocationProblem
+from zorba_core.allocation.types import AllocationProblem, Objective, Solution
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.memory import Workload, affordable_blocks, psi_block_bytes, psi_model_bytes
+from zorba_core.memory import Workload, affordable_blocks, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.models import ModelSpec
 
 TauMode = Literal["client", "vector"]
 TooSmall = Literal["clamp", "drop"]
 
-# Streams apart from each other and from a fleet drawn with the same seed: equal streams would make a client's
-# reduction a function of its capacity.
-_TAU_STREAM, _SOLVER_STREAM = 1, 2
-
-
-@dataclass(frozen=True, eq=False)
-class Front:
-    """E points of Lambda against VRAM, and how to get any one's matrix back. Nothing here holds a matrix."""
-
-    tau_E: NDArray[np.float64]  # the vector's tau, or the mean over its clients
-    total_blocks_E: NDArray[np.int64]
-    vram_ratio_E: NDArray[np.float64]
-    bias_lambda_E: NDArray[np.float64]
-    mean_inverse_popularity_E: NDArray[np.float64]  # V
-    effective_clients_E: NDArray[np.float64]  # N_eff
-    min_popularity_E: NDArray[np.int64]
-    clamped_E: NDArray[np.int64]  # clients that could not hold one block and were given one all the same
-    on_front_E: NDArray[np.bool_]
-    hypervolume: float  # against the reference (1, bias_lambda of one client a block) unless the caller chose another
-    reference: tuple[float, float]
-    knee: int | None  # index of the point of the front furthest below the line between its ends
-    budget_EN: NDArray[np.integer]
-    num_blocks: int
-    solver: str
-    seed: int
-    dropped: int = 0  # vectors left out because a client could not hold one block
-
-    def __len__(self) -> int:
-        return len(self.tau_E)
-
-    def budgets(self, i: int) -> NDArray[np.int64]:
-        return self.budget_EN[i].astype(np.int64)
-
-    def allocation(self, i: int) -> AllocationMetrics:
-        """The matrix of point ``i``, computed anew: the same every time.
-
-        Raises:
-            InfeasibleError: the point's budgets do not cover every block.
-        """
-        return solve(self.problem(i), solver=self.solver, seed=_seed_of(self.seed, i)).allocation
-
-    def problem(self, i: int) -> AllocationProblem:
-        return AllocationProblem(self.budgets(i), self.num_blocks)
+# A stream apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
+# capacity.
+_TAU_STREAM = 1
 
 
 def sweep(
@@ -78,6 +38,7 @@ def sweep(
     tau_mode: TauMode = "client",
     seed: int = 0,
     *,
+    objective: Objective = "lambda",
     too_small: TooSmall = "clamp",
     reference: tuple[float, float] | None = None,
     **options: Any,
@@ -87,10 +48,11 @@ def sweep(
     ``tau_mode="vector"`` draws one tau for all clients, as the paper's text reads; ``"client"`` one for each, without
     which few points lie above half of the VRAM. A client left with less than one block is given one and counted
     (``too_small="clamp"``), or its whole vector is left out (``"drop"``). The balanced solver is vectorised over E;
-    ``options`` go to any other solver.
+    ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume counts up to
+    ``reference``, by default all VRAM and the objective of one block for each client.
 
     Raises:
-        InvalidInputError: an unknown solver or mode, or capacities that are not finite and positive.
+        InvalidInputError: an unknown solver or mode, or capacities that are not finite numbers of at least 0.
         InfeasibleError: no vector is left.
     """
     if solver not in SOLVERS:
@@ -99,10 +61,8 @@ def sweep(
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
     if too_small not in ("clamp", "drop"):
         raise InvalidInputError(f"unknown policy {too_small!r} for clients that are too small; choose clamp or drop")
-    E = whole_number("number of epsilons", num_epsilons, 1)
-    capacity_N = np.asarray(capacity_N_bytes, float)
-    if capacity_N.ndim != 1 or not capacity_N.size:
-        raise InvalidInputError("capacities must be a list with one number of bytes per client")
+    E, M = whole_number("number of epsilons", num_epsilons, 1), model.num_blocks
+    capacity_N = _capacities(capacity_N_bytes)
     tau_rng = np.random.default_rng((_TAU_STREAM, whole_number("seed", seed, 0)))
     tau_EN = tau_rng.random((E, len(capacity_N)) if tau_mode == "client" else (E, 1))
     whole_EN = affordable_blocks(capacity_N, model, workload, tau_EN * capacity_N)
@@ -110,97 +70,138 @@ def sweep(
     kept = np.arange(E) if too_small == "clamp" else np.flatnonzero(clamped_E == 0)
     if not kept.size:
         raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
-    M = model.num_blocks
     budget_EN = np.clip(whole_EN[kept], 1, M).astype(np.int16 if M < 2**15 else np.int64)
-    values = _solve_rows(budget_EN, M, solver, seed, options)
-    psi_tot_E = psi_model_bytes(model, workload) * len(capacity_N) + values["total"] * psi_block_bytes(model, workload)
-    ratio_E = psi_tot_E / capacity_N.sum()
-    on_front_E = non_dominated(ratio_E, values["lambda"])
-    reference = reference or (1.0, _worst_lambda(M, len(capacity_N)))
-    return Front(
-        tau_E=tau_EN[kept].mean(axis=1),
-        total_blocks_E=values["total"],
-        vram_ratio_E=ratio_E,
-        bias_lambda_E=values["lambda"],
-        mean_inverse_popularity_E=values["v"],
-        effective_clients_E=values["n_eff"],
-        min_popularity_E=values["min_popularity"],
-        clamped_E=clamped_E[kept],
-        on_front_E=on_front_E,
-        hypervolume=hypervolume(ratio_E, values["lambda"], reference),
-        reference=reference,
-        knee=knee(ratio_E, values["lambda"], on_front_E),
-        budget_EN=budget_EN,
-        num_blocks=M,
-        solver=solver,
-        seed=seed,
-        dropped=E - len(kept),
+    if solver == "balanced":
+        points = _balanced_points(budget_EN, M, objective)
+    else:
+        points = _Points.empty(budget_EN.sum(axis=1, dtype=np.int64))
+        for i in np.flatnonzero(points.total_E >= M):
+            problem = AllocationProblem(budget_EN[i], M)
+            points.put(i, solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options))
+    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(kept)}
+    sweep_fields = {"tau_E": tau_EN[kept].mean(axis=1), "clamped_E": clamped_E[kept], "limit_E": None}
+    return _front(points, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **sweep_fields)
+
+
+def sweep_totals(
+    capacity_N_bytes: ArrayLike,
+    model: ModelSpec,
+    workload: Workload,
+    totals: int | Sequence[int] = 50,
+    solver: str = "exact",
+    *,
+    objective: Objective = "lambda",
+    reference: tuple[float, float] | None = None,
+    **options: Any,
+) -> Front:
+    """The front by total: each client keeps its full budget, and at most T blocks are activated over all clients.
+
+    ``totals`` are the values of T, or how many to spread from the least possible to all budgets. With ``exact`` the
+    points are the true front of Lambda against VRAM, each with its bound; at most 50 take some 10 s at N=50, M=12.
+
+    Raises:
+        InvalidInputError: a solver that takes no total.
+        InfeasibleError: a client that cannot hold one block, or a total out of range.
+    """
+    capacity_N = _capacities(capacity_N_bytes)
+    budget_N, M = whole_block_budgets(capacity_N, model, workload), model.num_blocks
+    if isinstance(totals, int | np.integer):
+        least, most = max(M, len(budget_N)), int(budget_N.sum())
+        count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
+        totals = np.linspace(least, most, count).round().astype(int).tolist()
+    limit_E = whole_numbers("total", totals)
+    points = _Points.empty(np.zeros(len(limit_E), np.int64))
+    for i, total in enumerate(limit_E.tolist()):
+        points.put(i, solve(AllocationProblem(budget_N, M, total), solver, objective=objective, **options))
+    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": 0}
+    none = np.zeros(len(limit_E), np.int64)
+    sweep_fields = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}
+    budget_EN = np.broadcast_to(budget_N, (len(limit_E), len(budget_N)))
+    return _front(points, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **sweep_fields)
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """What solving E problems gave, column by column."""
+
+    total_E: NDArray[np.int64]
+    lambda_E: NDArray[np.float64]
+    v_E: NDArray[np.float64]
+    effective_E: NDArray[np.float64]
+    least_E: NDArray[np.int64]
+    bound_E: NDArray[np.float64]
+    optimal_E: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, total_E: NDArray[np.int64]) -> _Points:
+        E = len(total_E)
+        nan = [np.full(E, np.nan) for _ in range(4)]
+        return cls(total_E.copy(), nan[0], nan[1], nan[2], np.zeros(E, np.int64), nan[3], np.zeros(E, bool))
+
+    def put(self, i: int, solution: Solution) -> None:
+        allocation = solution.allocation
+        self.total_E[i], self.least_E[i] = allocation.total_blocks, allocation.min_popularity
+        self.lambda_E[i], self.v_E[i] = allocation.bias_lambda, allocation.mean_inverse_popularity
+        self.effective_E[i] = allocation.effective_clients
+        self.bound_E[i], self.optimal_E[i] = solution.lower_bound, solution.optimal
+
+
+def _balanced_points(budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective) -> _Points:
+    """All rows at once. The bound is Cauchy's for Lambda; V is the optimum itself."""
+    rows = balanced_metrics(budget_EN, num_blocks)
+    covered_E = rows.min_popularity_E > 0
+    if objective == "v":
+        bound_E, optimal_E = rows.mean_inverse_popularity_E, covered_E
+    else:
+        square_E = np.einsum("en,en->e", budget_EN, budget_EN, dtype=np.float64)
+        bound_E = np.where(covered_E, num_blocks**2 / square_E, np.nan)
+        optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
+    return _Points(
+        rows.total_blocks_E,
+        rows.bias_lambda_E,
+        rows.mean_inverse_popularity_E,
+        rows.effective_clients_E,
+        rows.min_popularity_E,
+        bound_E,
+        optimal_E,
     )
 
 
-def non_dominated(x_P: NDArray[np.float64], y_P: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which points have no other with both values at most theirs and one below; of equal points the first is kept.
-    NaN never is. O(P log P)."""
-    on_front_P = np.zeros(len(x_P), bool)
-    usable = np.flatnonzero(~np.isnan(x_P) & ~np.isnan(y_P))
-    order = usable[np.lexsort((usable, y_P[usable], x_P[usable]))]
-    best_before = np.minimum.accumulate(np.concatenate(([np.inf], y_P[order])))[:-1]
-    on_front_P[order] = y_P[order] < best_before
-    return on_front_P
+def _front(
+    points: _Points,
+    capacity_N: NDArray[np.float64],
+    model: ModelSpec,
+    workload: Workload,
+    reference: tuple[float, float] | None,
+    **fields: Any,
+) -> Front:
+    N, M = len(capacity_N), model.num_blocks
+    psi_tot_E = N * psi_model_bytes(model, workload) + points.total_E * psi_block_bytes(model, workload)
+    ratio_E = psi_tot_E / capacity_N.sum()
+    value_E = points.lambda_E if fields["objective"] == "lambda" else points.v_E
+    if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
+        least = max(1, N // M)
+        reference = (1.0, N / least**2 if fields["objective"] == "lambda" else 1 / least)
+    on_front_E = non_dominated(ratio_E, value_E)
+    return Front(
+        total_blocks_E=points.total_E,
+        vram_ratio_E=ratio_E,
+        bias_lambda_E=points.lambda_E,
+        mean_inverse_popularity_E=points.v_E,
+        effective_clients_E=points.effective_E,
+        min_popularity_E=points.least_E,
+        lower_bound_E=points.bound_E,
+        optimal_E=points.optimal_E,
+        on_front_E=on_front_E,
+        hypervolume=hypervolume(ratio_E, value_E, reference),
+        reference=reference,
+        knee=knee(ratio_E, value_E, on_front_E),
+        **fields,
+    )
 
 
-def hypervolume(x_P: NDArray[np.float64], y_P: NDArray[np.float64], reference: tuple[float, float]) -> float:
-    """Area that the points dominate up to ``reference``; points beyond it add nothing. O(P log P)."""
-    inside = (x_P < reference[0]) & (y_P < reference[1])
-    x, y = x_P[inside], y_P[inside]
-    front = np.flatnonzero(non_dominated(x, y))
-    front = front[np.argsort(x[front])]
-    right = np.append(x[front][1:], reference[0])
-    return float(((right - x[front]) * (reference[1] - y[front])).sum())
-
-
-def knee(x_P: NDArray[np.float64], y_P: NDArray[np.float64], on_front_P: NDArray[np.bool_]) -> int | None:
-    """Index of the front's point furthest below the straight line between its two ends, both axes scaled to 0..1;
-    None when the front has fewer than three points."""
-    front = np.flatnonzero(on_front_P)
-    if len(front) < 3:
-        return None
-    x, y = x_P[front], y_P[front]
-    scaled = (x - x.min()) / np.ptp(x) + (y - y.min()) / np.ptp(y)
-    return int(front[scaled.argmin()])
-
-
-def _worst_lambda(num_blocks: int, num_clients: int) -> float:
-    """Lambda of one block for each client, spread evenly: what a front that saves everything pays."""
-    return float(num_clients / max(1, num_clients // num_blocks) ** 2)
-
-
-def _solve_rows(
-    budget_EN: NDArray[np.integer], num_blocks: int, solver: str, seed: int, options: dict[str, Any]
-) -> dict[str, NDArray]:
-    if solver == "balanced":
-        rows = balanced_metrics(budget_EN, num_blocks)
-        return {
-            "total": rows.total_blocks_E,
-            "lambda": rows.bias_lambda_E,
-            "v": rows.mean_inverse_popularity_E,
-            "n_eff": rows.effective_clients_E,
-            "min_popularity": rows.min_popularity_E,
-        }
-    E = len(budget_EN)
-    values = {name: np.full(E, np.nan) for name in ("lambda", "v", "n_eff")}
-    values |= {"total": budget_EN.sum(axis=1, dtype=np.int64), "min_popularity": np.zeros(E, np.int64)}
-    for i in np.flatnonzero(values["total"] >= num_blocks):
-        problem = AllocationProblem(budget_EN[i], num_blocks)
-        allocation = solve(problem, solver=solver, seed=_seed_of(seed, int(i)), **options).allocation
-        values["total"][i] = allocation.total_blocks
-        values["lambda"][i] = allocation.bias_lambda
-        values["v"][i] = allocation.mean_inverse_popularity
-        values["n_eff"][i] = allocation.effective_clients
-        values["min_popularity"][i] = allocation.min_popularity
-    return values
-
-
-def _seed_of(seed: int, point: int) -> tuple[int, int, int]:
-    """Each point has a stream of its own, so that one point's matrix does not depend on the others."""
-    return (_SOLVER_STREAM, seed, point)
+def _capacities(capacity_N_bytes: ArrayLike) -> NDArray[np.float64]:
+    capacity_N = np.array(capacity_N_bytes, float)
+    if capacity_N.ndim != 1 or not capacity_N.size:
+        raise InvalidInputError("capacities must be a list with one number of bytes per client")
+    return capacity_N

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from zorba_core.allocation import SOLVERS, sweep
+from zorba_core.allocation import SOLVERS, Front, sweep, sweep_totals
 from zorba_core.cli.fleet_options import DEFAULT_MODEL, read_fleet
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError
 from zorba_core.memory import Workload
 from zorba_core.models import model_spec
 
@@ -26,18 +27,25 @@ def pareto(
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence."),
     dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
-    epsilons: int = typer.Option(1000, help="E: number of reductions."),
+    epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
+    by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
     solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
+    objective: str = typer.Option("lambda", help="lambda or v: what the front is of."),
     too_small: str = typer.Option("clamp", help="A client below one block: clamp gives it one, drop leaves out."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """The front of Lambda against the fraction of all VRAM in use."""
     spec, workload = model_spec(model), Workload(batch_size, seq_len, dtype)
     chosen = read_fleet(spec, workload, clients, fleet, seed)
-    front = sweep(
-        chosen.capacity_N_bytes, spec, workload, epsilons, solver, tau_mode=tau, seed=seed, too_small=too_small
-    )
+    front: Front
+    if by == "total":
+        front = sweep_totals(chosen.capacity_N_bytes, spec, workload, epsilons, solver, objective=objective)
+    elif by == "reduction":
+        options = {"tau_mode": tau, "seed": seed, "objective": objective, "too_small": too_small}
+        front = sweep(chosen.capacity_N_bytes, spec, workload, epsilons, solver, **options)
+    else:
+        raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = [
         {
             "tau": front.tau_E[i],
@@ -49,6 +57,8 @@ def pareto(
             "mean_inverse_popularity": front.mean_inverse_popularity_E[i],
             "effective_clients": front.effective_clients_E[i],
             "min_popularity": front.min_popularity_E[i],
+            "lower_bound": front.lower_bound_E[i],
+            "optimal": front.optimal_E[i],
             "clamped_clients": front.clamped_E[i],
         }
         for i in range(len(front))
@@ -57,7 +67,9 @@ def pareto(
         "model": spec.name,
         "num_clients": len(chosen.names),
         "solver": solver,
-        "tau_mode": tau,
+        "by": by,
+        "objective": objective,
+        "tau_mode": tau if by == "reduction" else None,
         "seed": seed,
         "points": points,
         "hypervolume": front.hypervolume,
@@ -69,9 +81,9 @@ def pareto(
     on_front = np.flatnonzero(front.on_front_E)
     on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
     lines = [
-        f"{spec.name}, {len(chosen.names)} clients, {len(front)} reductions, solver {solver}: "
-        f"{len(on_front)} on the front",
-        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and Lambda {front.reference[1]:g}",
+        f"{spec.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {solver}: {len(on_front)} on the front",
+        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and {objective} "
+        f"{front.reference[1]:g}",
         f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one; "
         f"{front.dropped} were dropped",
         "",
