@@ -58,6 +58,7 @@ def numbers(items: Sequence[Number]) -> None:
                 delta_arrow="off",
                 help=item.help,
                 border=True,
+                height="stretch",
             )
 
 

@@ -9,16 +9,23 @@ from app import components, state
 from app.scenario import Scenario, block_gib, remedies
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
 
+_EXAMPLE_CSV = "client,vram_gib\nworkstation,24\nlaptop,8\nedge-box,6"
+
 
 def explain(error: ZorbaError, scenario: Scenario) -> None:
     """The fleet or a field is wrong: what, who, and the ways out."""
-    if isinstance(error, InvalidInputError):
+    if scenario.fleet_kind == "csv" and scenario.csv is None:
+        st.info(
+            "Upload a CSV in the sidebar: one row per client, its name and its VRAM in GiB.", icon=":material/upload:"
+        )
+        st.code(_EXAMPLE_CSV, language=None)
+    elif isinstance(error, InvalidInputError):
         components.problem("The fleet cannot be read as it is", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        return
-    components.problem("This fleet cannot train the model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-    if isinstance(error, InfeasibleError) and error.clients:
+    elif isinstance(error, InfeasibleError) and error.clients:
+        components.problem("Some clients cannot train this model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         _too_small(error, scenario)
     else:
+        components.problem("This fleet cannot train the model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         st.markdown(
             "Every block needs at least one client. Add clients, give them more VRAM, or shorten L, lower B or choose "
             "half precision in the sidebar so that each can hold more blocks."

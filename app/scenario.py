@@ -128,11 +128,10 @@ class Study:
         on_front = np.flatnonzero(self.front.on_front_E)
         return int(on_front[np.argsort(self.front.vram_ratio_E[on_front])][len(on_front) // 2])
 
-    def lambda_within(self, vram_ratio: float) -> float | None:
-        """The smallest Lambda found that uses at most ``vram_ratio`` of the VRAM; None when nothing is that small."""
-        within = self.front.vram_ratio_E <= vram_ratio
-        values = self.front.bias_lambda_E[within & ~np.isnan(self.front.bias_lambda_E)]
-        return float(values.min()) if values.size else None
+    def best_within(self, vram_ratio: float) -> int | None:
+        """The point of smallest Lambda that uses at most ``vram_ratio`` of the VRAM; None if nothing does."""
+        within = np.flatnonzero(self.front.on_front_E & (self.front.vram_ratio_E <= vram_ratio))
+        return int(within[self.front.bias_lambda_E[within].argmin()]) if within.size else None
 
 
 def study(scenario: Scenario) -> Study:
@@ -173,19 +172,21 @@ class Remedy:
 
 def remedies(scenario: Scenario) -> list[Remedy]:
     """Changes after which every client holds at least one block, the gentlest of each kind; those that cannot help are
-    not offered. Leaving clients out is offered while some client remains."""
+    not offered."""
     fleet, model = scenario.fleet(), scenario.model_spec
-    capacity_N = fleet.capacity_N_bytes
 
     def enough(changed: Scenario) -> bool:
-        return bool((affordable_blocks(capacity_N, model, changed.workload) >= 1).all())
+        blocks_N = affordable_blocks(fleet.capacity_N_bytes, model, changed.workload)
+        if changed.leave_out_small:
+            blocks_N = blocks_N[blocks_N >= 1]
+        covered = int(np.minimum(blocks_N, model.num_blocks).sum()) >= model.num_blocks
+        return covered and bool((blocks_N >= 1).all())
 
     offers = []
-    fits_N = affordable_blocks(capacity_N, model, scenario.workload) >= 1
-    if fits_N.any() and not fits_N.all():
-        count = int((~fits_N).sum())
-        label = f"Leave out {count} client{'s' if count > 1 else ''}"
-        offers.append(Remedy(label, replace(scenario, leave_out_small=True)))
+    small = int((affordable_blocks(fleet.capacity_N_bytes, model, scenario.workload) < 1).sum())
+    without = replace(scenario, leave_out_small=True)
+    if small and enough(without):
+        offers.append(Remedy(f"Leave out {small} client{'s' if small > 1 else ''}", without))
     # Only a table, a CSV and the two kinds hold still while the workload changes; the drawn fleets scale with it.
     if scenario.fleet_kind in ("uniform", "normal"):
         return offers

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import streamlit as st
 
+from app.links import keep
 from app.scenario import Scenario, Study
 
 PLOT, TABLE = "front_plot", "front_table"
@@ -93,10 +94,7 @@ def _mark_row(rows: Sequence[int], point: int) -> None:
 
 def _remember(scenario: Scenario, point: int | None) -> None:
     st.session_state[_CHOSEN] = (scenario, point)
-    if point is None:
-        st.query_params.pop("point", None)
-    else:
-        st.query_params["point"] = str(point)
+    keep("point", None if point is None else str(point))
 
 
 def _remembered(study: Study) -> int | None:
@@ -111,6 +109,5 @@ def _remembered(study: Study) -> int | None:
     usable = point is not None and 0 <= point < len(study.front) and not np.isnan(study.front.bias_lambda_E[point])
     if not usable:
         return None
-    if st.query_params.get("point") != str(point):  # a visit to another page takes it out of the link
-        st.query_params["point"] = str(point)
+    keep("point", str(point))  # a visit to another page takes it out of the address
     return point

@@ -1,6 +1,6 @@
 """The sidebar: it turns widgets into a :class:`~app.scenario.Scenario`, and the address of the page into widgets.
 
-Every widget is bound to a query parameter of its own name, so that a pasted link restores the scenario. A typed table
+Every widget has a query parameter of its own name, so that a pasted link restores the scenario. A typed table
 and an uploaded CSV are too long for a link; they live as long as the browser tab.
 """
 
@@ -9,16 +9,23 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from app.links import linked
 from app.scenario import FLEET_KINDS, Remedy, Scenario, Study, study
-from zorba_core.allocation import SOLVERS
+from zorba_core.allocation import Solution, solve
 from zorba_core.errors import ZorbaError
 from zorba_core.memory import DTYPE_BYTES
 from zorba_core.models import PRESETS
 
-SOLVER_LABELS = {"balanced": "Balanced (fast)", "lexicographic": "Lexicographic (the paper's)"}
+# The exact solver takes too long for every point of a sweep; the page offers it for the selected one.
+SOLVER_LABELS = {
+    "balanced": "Balanced (fast)",
+    "lexicographic": "Lexicographic (the paper's)",
+    "two-level": "Two-level (smaller Λ)",
+}
 TAU_LABELS = {"vector": "one for all", "client": "one each"}
 MAX_CLIENTS = 2_000
 MAX_EPSILONS = 5_000
+PROOF_SECONDS = 8.0
 
 
 def sidebar() -> Scenario:
@@ -39,6 +46,12 @@ def solved(scenario: Scenario) -> Study:
     return study(scenario)
 
 
+@st.cache_resource(max_entries=64, show_spinner="Searching for a proof …", show_time=True)
+def best_possible(scenario: Scenario, point: int) -> Solution:
+    """The smallest Lambda within the budgets of a point, proven or with a bound after a few seconds."""
+    return solve(solved(scenario).front.problem(point), solver="exact", time_limit=PROOF_SECONDS)
+
+
 def apply_remedy(remedy: Remedy) -> None:
     """Set the sidebar to the remedy's scenario (a button's callback)."""
     changed = remedy.scenario
@@ -49,12 +62,12 @@ def apply_remedy(remedy: Remedy) -> None:
 
 
 def _fleet_controls() -> dict:
-    kind = st.selectbox(
+    kind = linked(
+        st.selectbox,
         "How much VRAM clients have",
         list(FLEET_KINDS),
         format_func=FLEET_KINDS.get,
         key="fleet",
-        bind="query-params",
         help="A client is one participant with one GPU. *Uniform* draws each client's VRAM between what the model and "
         "one block need and what the model and all blocks need, as the paper does.",
     )
@@ -145,12 +158,12 @@ def _example_rows() -> pd.DataFrame:
 
 
 def _workload_controls() -> dict:
-    model = st.selectbox(
+    model = linked(
+        st.selectbox,
         "Model",
         list(PRESETS),
         format_func=lambda name: f"{name.upper()} · {PRESETS[name].num_blocks} blocks",
         key="model",
-        bind="query-params",
         help="A block is one transformer layer. Each client trains some of the blocks and keeps the others frozen.",
     )
     left, right = st.columns(2)
@@ -158,26 +171,27 @@ def _workload_controls() -> dict:
     seq_len = right.number_input(
         "Length L", 1, 65536, 128, 16, key="seq", bind="query-params", help="Tokens per sequence."
     )
-    dtype = st.selectbox(
+    dtype = linked(
+        st.selectbox,
         "Number format",
         list(DTYPE_BYTES),
         format_func=lambda name: f"{name} · {DTYPE_BYTES[name]} bytes",
         key="dtype",
-        bind="query-params",
         help="Bytes per number, for parameters and activations alike.",
     )
     return {"model": model, "batch_size": batch_size, "seq_len": seq_len, "dtype": dtype}
 
 
 def _search_controls() -> dict:
-    solver = st.selectbox(
+    solver = linked(
+        st.selectbox,
         "Solver",
-        list(SOLVERS),
-        format_func=lambda name: SOLVER_LABELS.get(name, name.capitalize()),
+        list(SOLVER_LABELS),
+        format_func=SOLVER_LABELS.get,
         key="solver",
-        bind="query-params",
         help="*Balanced* deals the blocks out in turn: every budget used, popularities within one of each other. "
-        "*Lexicographic* is the paper's Dinic flow and greedy update, about 10 ms a reduction at N = 50.",
+        "*Lexicographic* is the paper's Dinic flow and greedy update (seconds for 1000 reductions). *Two-level* lowers "
+        "Λ by letting a few large clients carry the scarce blocks; watch V and the effective clients.",
     )
     left, right = st.columns(2)
     num_epsilons = left.number_input(
@@ -190,12 +204,12 @@ def _search_controls() -> dict:
         bind="query-params",
         help="How many VRAM reductions ε are tried. Each gives one point of the plot.",
     )
-    tau_mode = right.selectbox(
+    tau_mode = linked(
+        right.selectbox,
         "τ drawn",
         list(TAU_LABELS),
         format_func=TAU_LABELS.get,
         key="tau",
-        bind="query-params",
         help="A reduction holds back $\\epsilon_n = \\tau\\,\\psi_{\\max,n}$ of client *n*'s VRAM with "
         "$\\tau \\sim U[0, 1]$: one τ for all clients, or one for each client.",
     )

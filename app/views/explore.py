@@ -13,12 +13,14 @@ from app import components, files, selection, state
 from app.components import Download, Number
 from app.glossary import glossary
 from app.infeasible import explain
+from app.links import linked
 from app.scenario import Study
 from zorba_core.allocation import Solution, solve
 from zorba_core.plots import PAPER_SCENARIOS, allocation_figure, client_order, front_figure, front_order
 
 ORDERS = {"vram": "VRAM", "blocks": "blocks held", "given": "order given"}
 SAVINGS = (0.1, 0.2, 0.3)
+SPARSE = 0.03
 
 
 def page() -> None:
@@ -168,11 +170,15 @@ def _cost_of_saving(study: Study) -> None:
     st.markdown("##### What does saving memory cost?")
     lines = []
     for saving in SAVINGS:
-        reached = study.lambda_within(1 - saving)
-        if reached is None:
+        found = study.best_within(1 - saving)
+        if found is None:
             lines.append(f"- Saving **{saving:.0%}** is out of reach: no sampled reduction goes that far.")
-        else:
-            lines.append(f"- Saving **{saving:.0%}** costs **{reached / best:.1f} × the bias** (Λ = {reached:.3g}).")
+            continue
+        reached, ratio = study.front.bias_lambda_E[found], study.front.vram_ratio_E[found]
+        times = f"**{reached / best:.1f} × the bias**"
+        # A sweep with one tau for each client leaves most of the range above its front empty.
+        at_most = f"at most, found at {ratio:.0%} of the VRAM, " if ratio < 1 - saving - SPARSE else ""
+        lines.append(f"- Saving **{saving:.0%}** costs {at_most}{times} (Λ = {reached:.3g}).")
     st.markdown(
         f"With nothing held back the fleet uses {study.everything_ratio:.0%} of its VRAM and reaches "
         f"Λ = {best:.3g}.\n\n" + "\n".join(lines)
@@ -241,18 +247,18 @@ def _allocation(study: Study, point: int, solution: Solution) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.subheader("Who trains what", anchor=False, width="stretch")
         st.caption("Sort clients by", width="content")
-        order = st.segmented_control(
+        order = linked(
+            st.segmented_control,
             "Sort clients by",
             list(ORDERS),
-            default="vram",
             required=True,
             format_func=ORDERS.get,
             key="sort",
-            bind="query-params",
             label_visibility="collapsed",
         )
     held_N = allocation.blocks_held_N
     st.markdown(_in_words(solution))
+    _best_possible(study, point, solution)
     drawn = allocation_figure(
         allocation.A_MN,
         names=study.fleet.names,
@@ -290,6 +296,36 @@ def _allocation(study: Study, point: int, solution: Solution) -> None:
             ),
         ],
         key="allocation_files",
+    )
+
+
+def _best_possible(study: Study, point: int, solution: Solution) -> None:
+    """On request: the optimum for the same budgets, and what its smaller Lambda is paid with."""
+    if solution.optimal:
+        return
+    asked = st.session_state.get("proof_of") == (study.scenario, point)
+    if not asked:
+        st.button(
+            "How close is this to the best possible?",
+            on_click=lambda: st.session_state.update(proof_of=(study.scenario, point)),
+            icon=":material/verified:",
+            help="Searches for the smallest Λ that these budgets allow and proves it, for a few seconds at most.",
+        )
+        return
+    best, here = state.best_possible(study.scenario, point), solution.allocation
+    there = best.allocation
+    found = "The smallest possible Λ" if best.optimal else "The smallest Λ found in time"
+    bound = "" if best.optimal else f" (none is below {best.lower_bound:.3g})"
+    if there.bias_lambda >= here.bias_lambda * (1 - 1e-9):
+        st.success(f"{found} within these budgets is the one shown{bound}.", icon=":material/verified:")
+        return
+    st.info(
+        f"{found} within these budgets is **{there.bias_lambda:.3g}**{bound}, "
+        f"{1 - there.bias_lambda / here.bias_lambda:.0%} below the one shown. "
+        f"Its least trained block has {there.min_popularity} of the clients instead of {here.min_popularity}, "
+        f"V is {there.mean_inverse_popularity:.3f} instead of {here.mean_inverse_popularity:.3f}, and "
+        f"{there.effective_clients:.1f} clients count instead of {here.effective_clients:.1f}.",
+        icon=":material/verified:",
     )
 
 

@@ -12,6 +12,7 @@ import streamlit as st
 
 from app import components
 from app.components import Download, Number
+from app.links import linked
 from zorba_core.allocation import allocation_to_bytes
 from zorba_core.files import to_json
 from zorba_core.plots import (
@@ -121,6 +122,7 @@ def _pick(runs: Sequence[Run]) -> list[Run]:
         hide_index=True,
         width="stretch",
         height="auto" if len(runs) <= 8 else 320,
+        placeholder="–",
         column_config={
             "best": st.column_config.NumberColumn("best accuracy", format="percent"),
             "rounds": st.column_config.NumberColumn("rounds", help="Rounds done"),
@@ -173,22 +175,21 @@ def _vram_gib(run: Run) -> float | None:
 def _curves(chosen: Sequence[Run]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.markdown("##### Learning curves", width="stretch")
-        measure = st.segmented_control(
+        measure = linked(
+            st.segmented_control,
             "Measure",
             list(MEASURE_LABELS),
-            default="eval_accuracy",
             required=True,
             format_func=MEASURE_LABELS.get,
             key="measure",
-            bind="query-params",
             label_visibility="collapsed",
         )
-        cost = st.selectbox(
+        cost = linked(
+            st.selectbox,
             "against",
             list(COST_LABELS),
             format_func=lambda name: f"against {COST_LABELS[name]}",
             key="cost",
-            bind="query-params",
             label_visibility="collapsed",
             width=220,
         )

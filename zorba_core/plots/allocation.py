@@ -63,7 +63,7 @@ def allocation_figure(
     apply(figure, palette, height=int(matrix_height + vram_height + 110))
     figure.update_layout(
         barmode="overlay",
-        bargap=0.15 if num_clients <= _GAP_UP_TO else 0,
+        bargap=0.15,
         showlegend=with_vram,
         legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
         dragmode=False,
@@ -142,13 +142,14 @@ def _vram_bars(
     hover = "%{customdata[0]}: %{customdata[1]:.2f} of %{customdata[2]:.2f} GiB used<extra></extra>"
     customdata = np.empty((len(used), 3), dtype=object)
     customdata[:, 0], customdata[:, 1], customdata[:, 2] = label_N, used, capacity
-    common = {"x": x, "customdata": customdata, "hovertemplate": hover}
+    many = len(used) > _GAP_UP_TO
+    common = {"x": x, "customdata": customdata, "hovertemplate": hover, "width": 1 if many else None}
     return [
         go.Bar(
             **common,
             y=capacity,
             name="capacity",
-            marker={"color": palette.faint, "line": {"color": palette.muted, "width": 1}},
+            marker={"color": palette.faint, "line": {"color": palette.muted, "width": 0 if many else 1}},
         ),
         go.Bar(**common, y=used, name="used by activated blocks", marker={"color": palette.front}),
         go.Bar(

@@ -20,6 +20,8 @@ PAPER_SCENARIOS: Mapping[str, tuple[float, float]] = {"SC1": (0.71, 0.50), "SC2"
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
 LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
 
+_LEGEND_BELOW = {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"}
+
 _HOVER = (
     "<b>%{x:.1%} of VRAM, Λ = %{y:.4g}</b><br>"
     "activated blocks %{customdata[1]}<br>"
@@ -75,9 +77,9 @@ def front_figure(
             line={"color": palette.front, "width": 2.5, "shape": "hv"},
             marker={
                 "symbol": "circle",
-                "size": 7,
+                "size": 7 if len(on_front) <= 100 else 5,
                 "color": palette.front,
-                "line": {"width": 1, "color": palette.paper},
+                "line": {"width": 1 if len(on_front) <= 100 else 0.5, "color": palette.paper},
             },
             hovertemplate=_HOVER + "<extra>on the front</extra>",
             **_never_dimmed(1.0),
@@ -105,8 +107,7 @@ def front_figure(
         )
     apply(figure, palette, height=height)
     figure.update_layout(
-        # Bottom left stays empty: nothing lies below the front.
-        legend={"x": 0.015, "y": 0.03, "yanchor": "bottom", "itemclick": False, "itemdoubleclick": False},
+        legend={**_LEGEND_BELOW, "itemclick": False, "itemdoubleclick": False},
         clickmode="event+select",
         dragmode="pan",
         hovermode="closest",
@@ -144,7 +145,7 @@ def compare_fronts_figure(
     if references:
         figure.add_trace(_references(references, palette))
     apply(figure, palette, height=height)
-    figure.update_layout(legend={"x": 0.015, "y": 0.03, "yanchor": "bottom"}, hovermode="closest")
+    figure.update_layout(legend=_LEGEND_BELOW, hovermode="closest")
     figure.update_xaxes(title_text=VRAM_AXIS, tickformat=".0%")
     values = [front.bias_lambda_E[front.on_front_E] for front in fronts.values()]
     _lambda_axis(figure, values, references, log_lambda)

@@ -56,6 +56,7 @@ def learning_curves_figure(
                 y=rows[measure],
                 customdata=rows["round"],
                 mode="lines+markers" if few else "lines",
+                cliponaxis=False,
                 name=run.name,
                 line={"color": color, "width": 2.2, "dash": DASHES[index % len(DASHES)]},
                 marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 6, "color": color},

@@ -1,0 +1,225 @@
+"""What the pages do, without a browser: Streamlit's AppTest runs the script and hands over its widgets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.scenario import Scenario, study
+from zorba_core.allocation import Allocation
+from zorba_core.plots import front_order
+from zorba_core.training.callbacks import RoundRecord
+from zorba_core.training.run_writer import RunWriter
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def app(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+
+
+def texts(app) -> str:
+    parts = [*app.title, *app.markdown, *app.caption, *app.warning, *app.info, *app.success, *app.subheader]
+    return "\n".join(part.value for part in parts)
+
+
+def metrics(app) -> dict[str, str]:
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def click_on_the_plot(app, point: int) -> None:
+    app.session_state["front_plot"] = {"selection": {"points": [{"customdata": {"0": point, "1": 0}}]}}
+
+
+def pick_in_the_table(app, row: int) -> None:
+    app.session_state["front_table"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+
+
+def test_the_first_page_shows_the_knee_of_the_papers_fleet(app):
+    app.run()
+    assert not app.exception
+    result = study(Scenario())
+    shown = metrics(app)
+    knee = result.front.knee
+    assert shown["Λ, convergence bias"] == f"{result.front.bias_lambda_E[knee]:.3g}"
+    assert shown["VRAM in use"] == f"{result.front.vram_ratio_E[knee]:.1%}"
+    assert shown["Activated blocks"] == str(result.front.total_blocks_E[knee])
+    assert "Selected: the knee" in texts(app)
+
+
+def test_a_click_selects_a_point_and_a_row_of_the_table_another(app):
+    front = study(Scenario()).front
+    rows = front_order(front)
+    app.run()
+    click_on_the_plot(app, int(rows[20]))
+    app.run()
+    assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[20]])
+    assert app.session_state["front_table"]["selection"]["rows"] == [20]  # the table follows
+    pick_in_the_table(app, 60)
+    app.run()
+    assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[60]])
+    assert app.query_params["point"] == str(rows[60])
+    next(button for button in app.button if button.label == "Back to the knee").click().run()
+    assert "Selected: the knee" in texts(app)
+    assert "point" not in app.query_params
+
+
+def test_a_new_scenario_starts_at_its_knee(app):
+    app.run()
+    click_on_the_plot(app, 5)
+    app.run()
+    assert "Selected: point 5" in texts(app)
+    app.number_input(key="clients").set_value(20).run()
+    assert "Selected: the knee" in texts(app)
+    assert "**20 clients**" in texts(app)
+
+
+def test_a_link_restores_scenario_and_point(app):
+    link = {"model": "opt-1.3b", "solver": "two-level", "tau": "client", "clients": "9", "vectors": "40", "point": "3"}
+    for key, value in link.items():
+        app.query_params[key] = value
+    app.run()
+    scenario = Scenario(model="opt-1.3b", solver="two-level", tau_mode="client", num_clients=9, num_epsilons=40)
+    assert app.session_state["scenario"] == scenario
+    assert metrics(app)["Activated blocks"] == str(study(scenario).front.total_blocks_E[3])
+
+
+def test_garbage_in_a_link_is_ignored(app):
+    for key in ("model", "solver", "clients", "vectors", "point", "seed", "leave_out", "dtype"):
+        app.query_params[key] = "-1e9'; <script>"
+    app.run()
+    assert not app.exception
+    assert app.session_state["scenario"] == Scenario()
+
+
+@pytest.mark.parametrize("kind", ["normal", "two-kinds", "table"])
+def test_every_fleet_shows_a_front(app, kind):
+    app.run()
+    app.selectbox(key="fleet").select(kind).run()
+    assert not app.exception
+    assert not app.warning
+    assert "Λ, convergence bias" in metrics(app)
+
+
+def test_waiting_for_a_csv_shows_what_one_looks_like(app):
+    app.run()
+    app.selectbox(key="fleet").select("csv").run()
+    assert "client,vram_gib" in app.code[0].value
+    assert not app.warning
+
+
+def test_switching_the_solver_switches_the_front(app):
+    app.run()
+    app.number_input(key="vectors").set_value(30)
+    app.number_input(key="clients").set_value(12).run()
+    for solver in ("lexicographic", "two-level"):
+        app.selectbox(key="solver").select(solver).run()
+        assert not app.exception
+        expected = study(Scenario(solver=solver, num_epsilons=30, num_clients=12))
+        shown = metrics(app)["Λ, convergence bias"]
+        assert shown == f"{expected.front.bias_lambda_E[expected.default_point()]:.3g}"
+
+
+def test_clients_that_are_too_small_are_named_and_one_click_leaves_them_out(app):
+    app.query_params["fleet"], app.query_params["small"], app.query_params["clients"] = "two-kinds", "0.5", "20"
+    app.run()
+    assert "14 of 20 clients cannot hold" in texts(app)
+    assert set(app.dataframe[0].value["client"]) <= {f"client-{n}" for n in range(20)}
+    assert not app.metric
+    labels = [button.label for button in app.button]
+    assert labels[0] == "Leave out 14 clients"
+    assert "Half precision (bfloat16)" in labels
+    app.button[0].click().run()
+    assert not app.warning
+    assert "14 clients too small for one block are left out" in texts(app)
+    assert metrics(app)["Effective clients"]
+
+
+def test_half_precision_by_one_click_changes_the_sidebar(app):
+    app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
+    app.run()
+    next(button for button in app.button if button.label.startswith("Half")).click().run()
+    assert app.selectbox(key="dtype").value == "bfloat16"
+    assert metrics(app)
+
+
+def test_the_optimum_for_a_points_budgets_comes_on_request(app):
+    app.run()
+    next(button for button in app.button if button.label.startswith("How close")).click().run()
+    assert not app.exception
+    assert "within these budgets" in "".join(part.value for part in [*app.info, *app.success])
+
+
+def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("app.components.numbers", broken)
+    app.run()
+    assert not app.exception
+    assert "Something went wrong on our side" in texts(app)
+    assert "secret" not in texts(app)
+    assert "secret detail" in caplog.text
+
+
+def test_no_runs_yet_says_how_to_make_one(app):
+    app.switch_page("views/runs.py").run()
+    assert not app.exception
+    assert app.code[0].value.startswith("zorba train ")
+
+
+def write_run(folder, seed, accuracy, *, dirty=False, finished=True):
+    allocation = Allocation(np.array([[1, 0, 1], [1, 1, 0]]))
+    config = {"dataset": "toy-reviews", "model": "opt-mini", "seed": seed, "target": 0.7}
+    writer = RunWriter(folder, "toy", config, {"torch": "2.13.0", "git_dirty": dirty}, allocation)
+    for t, value in enumerate(accuracy):
+        writer.on_round(RoundRecord(t, 0.5 if t else None, 0.6, value, 1.5 * t, 33 * t, 30 * t, 90 * t))
+    if finished:
+        writer.finish({"stopped_by": "rounds", "vram_gib": {"total": 1.5}})
+    return writer.path
+
+
+def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
+    write_run(tmp_path / "runs", 0, [0.5, 0.6, 0.72, 0.8])
+    write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
+    app.switch_page("views/runs.py").run()
+    assert not app.exception
+    table = app.dataframe[0].value.set_index("seed")
+    assert table.loc[0, "to target"] == 2
+    assert np.isnan(table.loc[1, "to target"])
+    assert table["status"].to_dict() == {0: "finished", 1: "unfinished"}
+    differences = app.dataframe[1].value
+    assert differences.index.tolist() == ["seed"]
+
+
+def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
+    write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
+    app.switch_page("views/runs.py").run()
+    assert "uncommitted changes" in texts(app)
+    assert "cut short" in texts(app)
+
+
+def test_a_broken_run_folder_is_named_and_hides_no_other(app, tmp_path):
+    good = write_run(tmp_path / "runs", 0, [0.5, 0.8])
+    (tmp_path / "runs" / "half_written").mkdir()
+    app.switch_page("views/runs.py").run()
+    assert not app.exception
+    assert "half\\_written" in app.warning[0].value
+    assert app.dataframe[0].value["run"].tolist() == [good.name]
+
+
+def test_the_dashboard_starts_without_torch(root):
+    code = (
+        "import sys; from streamlit.testing.v1 import AppTest; "
+        "app = AppTest.from_file('app/main.py', default_timeout=60).run(); "
+        "print(bool(app.metric), {'torch', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout == "True set()\n"
