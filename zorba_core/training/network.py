@@ -74,6 +74,10 @@ class BlockNetwork:
         """w_m, shape (D_m,): writing to it changes the block."""
         return self._weights_M[block]
 
+    def block_module(self, block: int) -> nn.Module:
+        """Block m as the model's own module; its parameters, in order, are the parts of ``block_weights(m)``."""
+        return self._blocks[block]
+
     def embed(self, token_ids_BL: Tensor) -> Tensor:
         """Hidden states before the first block, shape (B, L, H)."""
         return self._family.embed(token_ids_BL)
