@@ -1,0 +1,106 @@
+"""From a model's name to a folder, or a hub's name, that ``transformers`` loads; and the loading itself.
+
+Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zorba_core.errors import InvalidInputError, MissingDataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MODELS_VARIABLE = "ZORBA_MODELS"
+BUNDLED = ("opt-mini",)
+
+
+def models_folder() -> Path:
+    """Where bundled models lie: the folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
+    named = os.environ.get(MODELS_VARIABLE)
+    return Path(named).expanduser() if named else Path(__file__).resolve().parents[2] / "artifacts" / "models"
+
+
+def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
+    """The folder of a bundled model (``opt-mini``) or a local one, or the hub's name as given (``facebook/opt-125m``).
+
+    Whether the hub has it is found out only when it is loaded.
+
+    Raises:
+        MissingDataError: a bundled model that is not there, or a path that is no model folder.
+        InvalidInputError: neither a folder nor what a hub's name looks like.
+    """
+    name = os.fspath(name_or_path)
+    if name in BUNDLED:
+        folder = models_folder() / name
+        if not (folder / "config.json").is_file():
+            raise MissingDataError(
+                f"model {name} is not in {folder}: set {MODELS_VARIABLE} to the folder that holds it, "
+                f"or make it with zorba make-base --out {folder}"
+            )
+        return str(folder)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise MissingDataError(f"{name} is no model folder: it has no config.json (save_pretrained writes one)")
+        return str(folder)
+    parts = name.split("/")
+    if len(parts) != 2 or not all(parts) or name.startswith((".", "~")) or folder.suffix == ".json":
+        raise InvalidInputError(
+            f"unknown model {name!r}: give {', '.join(BUNDLED)}, a folder that exists, "
+            "or a hub name such as facebook/opt-125m"
+        )
+    return name
+
+
+def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
+    """The causal language model, float32, in evaluation mode.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be had or read.
+    """
+    from transformers import AutoModelForCausalLM
+
+    model = _load(
+        name_or_path, "weights", lambda source, **options: AutoModelForCausalLM.from_pretrained(
+            source, use_safetensors=True, dtype="float32", **options
+        )
+    )  # fmt: skip
+    return model.eval()
+
+
+def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
+    """The model's tokenizer.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the tokenizer cannot be had or read.
+    """
+    from transformers import AutoTokenizer
+
+    return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
+
+
+def _load(name_or_path, what, load):
+    source = resolve_model(name_or_path)
+    local = Path(source).is_dir()
+    try:
+        return load(source, trust_remote_code=False, local_files_only=local)
+    except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
+        first = error
+    if not local:
+        try:  # the network is down, and the model was fetched before
+            return load(source, trust_remote_code=False, local_files_only=True)
+        except Exception as error:
+            raise MissingDataError(
+                f"model {source}: it is no folder here and the hub did not give its {what} "
+                f"({type(first).__name__}); check the name and the network, fetch it before going offline, "
+                "or use opt-mini, which needs no download"
+            ) from error
+    reason = (str(first).splitlines() or [type(first).__name__])[0]
+    raise InvalidInputError(
+        f"model folder {source}: its {what} cannot be loaded ({reason}); it must be saved with save_pretrained, "
+        "weights as safetensors and the tokenizer beside them"
+    ) from first
