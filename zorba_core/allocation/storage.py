@@ -71,7 +71,7 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
         raise InvalidInputError(f"{path}: unknown format; want a name that ends in {', '.join(FORMATS)}")
     try:
         return reader(path)
-    except (ValueError, KeyError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
+    except (InvalidInputError, ValueError, KeyError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInputError(f"{path}: not an allocation ({error})") from None
 
 

@@ -1,0 +1,122 @@
+"""Wrapping around: budgets met exactly, gamma* attained, V minimal, and metrics that need no matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zorba_core.allocation import (
+    Allocation,
+    AllocationProblem,
+    WrappedAllocation,
+    WrappedGroup,
+    balanced_metrics,
+    gamma_star,
+    solve,
+    water_filled_budgets,
+)
+
+
+@st.composite
+def budgets_and_blocks(draw, most_clients=30, most_blocks=12):
+    num_blocks = draw(st.integers(1, most_blocks))
+    budgets = draw(st.lists(st.integers(1, num_blocks), min_size=1, max_size=most_clients))
+    while sum(budgets) < num_blocks:
+        budgets.append(num_blocks)
+    return np.array(budgets), num_blocks
+
+
+@given(budgets_and_blocks())
+@settings(max_examples=150, deadline=None)
+def test_every_budget_is_met_and_popularities_differ_by_at_most_one(case):
+    budgets, num_blocks = case
+    allocation = solve(AllocationProblem(budgets, num_blocks)).allocation
+    A_MN = allocation.A_MN
+    assert (A_MN.sum(axis=0) == budgets).all()
+    assert np.ptp(A_MN.sum(axis=1)) <= 1
+    assert A_MN.sum(axis=1).min() == gamma_star(budgets, num_blocks)
+
+
+@given(budgets_and_blocks())
+@settings(max_examples=150, deadline=None)
+def test_metrics_without_a_matrix_equal_those_of_the_matrix(case):
+    budgets, num_blocks = case
+    wrapped = solve(AllocationProblem(budgets, num_blocks)).allocation
+    dense = Allocation(wrapped.A_MN)
+    rows = balanced_metrics(budgets[None, :], num_blocks)
+    assert (wrapped.popularity_M == dense.popularity_M).all()
+    assert (wrapped.least_popularity_N == dense.least_popularity_N).all()
+    assert (wrapped.first_block_N == dense.first_block_N).all()
+    assert wrapped.blocks_per_client == dense.blocks_per_client
+    assert wrapped.influence_N == pytest.approx(dense.influence_N)
+    assert dense.influence_N.sum() == pytest.approx(1)
+    assert rows.bias_lambda_E[0] == pytest.approx(dense.bias_lambda)
+    assert rows.mean_inverse_popularity_E[0] == pytest.approx(dense.mean_inverse_popularity)
+    assert rows.effective_clients_E[0] == pytest.approx(dense.effective_clients)
+    assert rows.min_popularity_E[0] == dense.min_popularity
+
+
+@given(budgets_and_blocks(most_clients=12), st.data())
+@settings(max_examples=100, deadline=None)
+def test_two_wrapped_groups_give_the_metrics_of_their_matrix(case, data):
+    budgets, num_blocks = case
+    first = data.draw(st.integers(1, num_blocks))
+    held_first = np.minimum(budgets, first)
+    groups = [WrappedGroup(0, first, held_first)]
+    if first < num_blocks:
+        groups.append(WrappedGroup(first, num_blocks - first, np.minimum(budgets - held_first, num_blocks - first)))
+    wrapped = WrappedAllocation(tuple(groups))
+    dense = Allocation(wrapped.A_MN)
+    assert (wrapped.popularity_M == dense.popularity_M).all()
+    assert (wrapped.least_popularity_N == dense.least_popularity_N).all()
+    assert (wrapped.first_block_N == dense.first_block_N).all()
+    assert (wrapped.sparse_blocks().toarray() == dense.A_MN).all()
+    assert wrapped.influence_N == pytest.approx(dense.influence_N)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.data())
+def test_water_filling_reaches_the_total_with_levels_one_apart(budgets, data):
+    budgets = np.array(budgets)
+    total = data.draw(st.integers(0, int(budgets.sum())))
+    held = water_filled_budgets(budgets, total)
+    assert held.sum() == total
+    assert (held <= budgets).all()
+    cut = held < budgets
+    assert not cut.any() or held.max() <= held[cut].min() + 1
+
+
+def test_identity_of_v_with_the_distance_of_weights_from_the_mean():
+    # sum_mn (a_mn / c_m - 1/N)^2 = sum_m (1/c_m - 1/N), which is why V matters.
+    A_MN = np.random.default_rng(0).random((6, 9)) < 0.5
+    A_MN[:, 0] = A_MN[0] = True
+    weight_MN = A_MN / A_MN.sum(axis=1, keepdims=True)
+    distance = ((weight_MN - 1 / 9) ** 2).sum()
+    assert distance == pytest.approx(6 * Allocation(A_MN).mean_inverse_popularity - 6 / 9)
+
+
+def test_a_million_clients_need_no_matrix():
+    budgets = np.random.default_rng(0).integers(1, 49, 1_000_000)
+    for solver in ("balanced", "two-level"):
+        allocation = solve(AllocationProblem(budgets, 48, total=12_000_000), solver).allocation
+        assert allocation.popularity_M.sum() == allocation.blocks_held_N.sum() <= 12_000_000
+        assert (allocation.blocks_held_N <= budgets).all()
+        assert allocation.blocks_held_N.min() == 1
+        assert "A_MN" not in allocation.__dict__
+
+
+def test_sparse_blocks_of_many_clients_add_up_to_the_popularities():
+    budgets = np.random.default_rng(0).integers(1, 49, 20_000)
+    for solver in ("balanced", "two-level"):
+        allocation = solve(AllocationProblem(budgets, 48, total=240_000), solver).allocation
+        columns = allocation.sparse_blocks()
+        assert (np.bincount(columns.indices, minlength=48) == allocation.popularity_M).all()
+        assert (np.diff(columns.indptr) == allocation.blocks_held_N).all()
+
+
+def test_rows_whose_budgets_do_not_cover_every_block_are_nan():
+    rows = balanced_metrics(np.array([[1, 1], [2, 1]]), 3)
+    assert np.isnan(rows.bias_lambda_E[0])
+    assert rows.bias_lambda_E[1] == 2
+    assert rows.min_popularity_E.tolist() == [0, 1]

@@ -1,0 +1,133 @@
+"""Algorithm 2: sweeps, the non-dominated filter, hypervolume and knee."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zorba_core.allocation import Allocation, hypervolume, knee, non_dominated, sweep, sweep_totals
+from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.fleets import uniform_fleet
+from zorba_core.memory import Workload, psi_client_bytes
+from zorba_core.models import model_spec
+
+MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
+points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=25)
+
+
+def capacities(num_clients: int = 20, seed: int = 0) -> np.ndarray:
+    return uniform_fleet(MODEL, WORKLOAD, num_clients, seed).capacity_N_bytes
+
+
+@given(points)
+def test_a_point_is_on_the_front_iff_no_other_dominates_it(pairs):
+    x, y = np.array(pairs, float).T
+    on_front = non_dominated(x, y)
+    for i in range(len(x)):
+        dominated = ((x <= x[i]) & (y <= y[i]) & ((x < x[i]) | (y < y[i]))).any()
+        same_before = ((x[:i] == x[i]) & (y[:i] == y[i])).any()
+        assert on_front[i] == (not dominated and not same_before)
+
+
+@given(points)
+def test_hypervolume_is_the_area_of_the_cells_that_some_point_dominates(pairs):
+    x, y = np.array(pairs, float).T
+    cells = np.arange(5) + 0.5
+    covered = sum(bool(((x <= a) & (y <= b)).any()) for a in cells for b in cells)
+    assert hypervolume(x, y, (5.0, 5.0)) == pytest.approx(covered)
+
+
+def test_nan_points_are_never_on_the_front():
+    assert non_dominated(np.array([1.0, 2.0]), np.array([np.nan, 1.0])).tolist() == [False, True]
+
+
+def test_knee_is_where_the_front_bends():
+    x, y = np.array([0.0, 1.0, 2.0, 10.0]), np.array([10.0, 2.0, 1.0, 0.0])
+    assert knee(x, y, non_dominated(x, y)) in (1, 2)
+    assert knee(x[:2], y[:2], non_dominated(x[:2], y[:2])) is None
+
+
+@pytest.mark.parametrize("solver", ["balanced", "lexicographic", "two-level"])
+@pytest.mark.parametrize("tau_mode", ["client", "vector"])
+def test_every_point_is_what_its_matrix_gives(solver, tau_mode):
+    capacity = capacities()
+    front = sweep(capacity, MODEL, WORKLOAD, 12, solver, tau_mode, seed=5)
+    for i in np.flatnonzero(~np.isnan(front.bias_lambda_E)):
+        allocation = Allocation(front.allocation(i).A_MN)
+        assert allocation.bias_lambda == pytest.approx(front.bias_lambda_E[i])
+        assert allocation.total_blocks == front.total_blocks_E[i]
+        assert allocation.mean_inverse_popularity == pytest.approx(front.mean_inverse_popularity_E[i])
+        assert allocation.effective_clients == pytest.approx(front.effective_clients_E[i])
+        assert allocation.min_popularity == front.min_popularity_E[i]
+        assert front.lower_bound_E[i] <= allocation.bias_lambda * (1 + 1e-12)
+        used = psi_client_bytes(MODEL, WORKLOAD, allocation.blocks_held_N)
+        assert used.sum() / capacity.sum() == pytest.approx(front.vram_ratio_E[i])
+
+
+def test_without_clamped_clients_nobody_exceeds_capacity_less_the_reserve():
+    capacity = capacities(6)
+    front = sweep(capacity, MODEL, WORKLOAD, 200, tau_mode="vector", seed=1, too_small="drop")
+    assert 0 < len(front) < 200
+    assert front.dropped == 200 - len(front)
+    for i in range(len(front)):
+        left = capacity * (1 - front.tau_E[i])
+        assert (psi_client_bytes(MODEL, WORKLOAD, front.budgets(i)) <= left * (1 + 1e-9)).all()
+
+
+def test_reductions_are_independent_of_a_fleet_of_the_same_seed():
+    capacity = capacities(200, seed=3)
+    front = sweep(capacity, MODEL, WORKLOAD, 1, seed=3)
+    held = front.budgets(0)
+    # Drawn from one stream, large clients would all be cut to one block.
+    assert held[capacity > np.quantile(capacity, 0.75)].max() > 6
+
+
+def test_same_seed_same_points_another_seed_others():
+    first, same, other = (sweep(capacities(), MODEL, WORKLOAD, 50, seed=seed) for seed in (1, 1, 2))
+    assert (first.bias_lambda_E == same.bias_lambda_E).all()
+    assert (first.budget_EN != other.budget_EN).any()
+
+
+def test_front_by_total_lies_below_every_reduction():
+    capacity = capacities(30)
+    reductions = sweep(capacity, MODEL, WORKLOAD, 30)
+    totals = np.unique(reductions.total_blocks_E)
+    best = sweep_totals(capacity, MODEL, WORKLOAD, totals.tolist(), "exact")
+    assert best.optimal_E.all()
+    for total, value in zip(reductions.total_blocks_E, reductions.bias_lambda_E, strict=True):
+        assert best.bias_lambda_E[np.flatnonzero(totals == total)[0]] <= value + 1e-12
+
+
+def test_fronts_of_v_are_proven_and_full_totals_are_used():
+    front = sweep_totals(capacities(30), MODEL, WORKLOAD, 6, "balanced", objective="v")
+    assert front.optimal_E.all()
+    assert (front.total_blocks_E == front.limit_E).all()
+    assert front.on_front_E.all()
+    assert Allocation(front.allocation(2).A_MN).total_blocks == front.limit_E[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "magic"}, "unknown solver"),
+        ({"tau_mode": "both"}, "unknown tau mode"),
+        ({"too_small": "guess"}, "unknown policy"),
+        ({"num_epsilons": 0}, "number of epsilons"),
+    ],
+)
+def test_wrong_sweep_is_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        sweep(capacities(), MODEL, WORKLOAD, **options)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_capacity_that_is_no_number_of_bytes_is_refused(bad):
+    with pytest.raises(InvalidInputError, match="client 1"):
+        sweep([1e9, bad], MODEL, WORKLOAD, 3)
+
+
+def test_every_vector_dropped_is_an_answer_of_its_own():
+    with pytest.raises(InfeasibleError, match="cannot hold one block"):
+        sweep([1.0, 1.0], MODEL, WORKLOAD, 3, too_small="drop")

@@ -1,0 +1,100 @@
+"""Instances with proven answers (tests/golden), through every solver.
+
+What makes them golden is in the file: exhaustive enumeration, CP-SAT on the raw binary model, or a search that closed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_exact import check_meets
+
+from zorba_core.allocation import SOLVERS, AllocationProblem, gamma_star, solve, solve_scenario, water_filled_bound
+from zorba_core.errors import InfeasibleError
+from zorba_core.memory import GIB, Workload, total_bytes
+from zorba_core.models import model_spec
+
+CASES = json.loads((Path(__file__).parents[1] / "golden" / "allocation_cases.json").read_text())["cases"]
+
+
+def cases(*fields: str, absent: str = "") -> list:
+    chosen = [case for case in CASES if all(field in case for field in fields) and absent not in case]
+    return [pytest.param(case, id=case["id"]) for case in chosen]
+
+
+def problem_of(case: dict, total_mode: str | None = None) -> AllocationProblem:
+    mode = total_mode or case.get("total_mode", "le")
+    return AllocationProblem(case["budgets"], case["M"], case.get("total"), mode, case.get("cmin", 1))
+
+
+def solver_cases() -> list:
+    """Every solver on every case it can honour: the paper's takes no total."""
+    return [
+        pytest.param(case.values[0], solver, id=f"{case.id}-{solver}")
+        for case in cases("opt_lambda")
+        for solver in SOLVERS
+        if solver != "lexicographic" or case.values[0]["total"] is None
+    ]
+
+
+@pytest.mark.parametrize(("case", "solver"), solver_cases())
+def test_solver_meets_the_request_and_its_bound_holds(case, solver):
+    problem = problem_of(case)
+    solution = solve(problem, solver)
+    check_meets(problem, solution.allocation)
+    assert solution.lower_bound <= case["opt_lambda"] + 1e-9
+    assert solution.value >= case["opt_lambda"] - 1e-9
+    if solver == "exact":
+        assert solution.optimal
+        assert solution.value == pytest.approx(case["opt_lambda"], abs=1e-6)
+    elif solution.optimal:
+        assert solution.value == pytest.approx(case["opt_lambda"], abs=1e-6)
+
+
+@pytest.mark.parametrize("case", cases("two_level_lambda", absent="cyclic_lambda_in_given_order"))
+def test_two_level_gives_the_value_of_the_closed_form(case):
+    solution = solve(problem_of(case, total_mode="le"), "two-level")
+    assert solution.value == pytest.approx(case["two_level_lambda"], abs=1e-9)
+
+
+@pytest.mark.parametrize("case", cases("cyclic_lambda_in_given_order"))
+def test_balanced_gives_the_popularities_of_wrapping_around(case):
+    solution = solve(problem_of(case))
+    values, counts = np.unique(solution.allocation.popularity_M, return_counts=True)
+    expected = {int(value): count for value, count in case["cyclic_popularity_multiset"].items()}
+    assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == expected
+    assert solution.value == pytest.approx(case["cyclic_lambda_in_given_order"], abs=1e-12)
+
+
+@pytest.mark.parametrize("case", cases("gamma_star"))
+def test_gamma_star(case):
+    assert gamma_star(np.array(case["budgets"]), case["M"]) == case["gamma_star"]
+
+
+@pytest.mark.parametrize("case", cases("lower_bound_closed_form", "opt_lambda"))
+def test_closed_form_bound_is_at_least_the_golden_one(case):
+    assert water_filled_bound(problem_of(case)) >= case["lower_bound_closed_form"] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("case", [case for case in cases("feasible") if not case.values[0]["feasible"]])
+def test_infeasible_request_is_refused(case):
+    with pytest.raises(InfeasibleError, match="1 short"):
+        problem_of(case)
+
+
+@pytest.mark.parametrize("case", cases("total_gib"))
+def test_vram_of_a_total(case):
+    workload = Workload(batch_size=case["B"], seq_len=case["L"])
+    total = total_bytes(model_spec(case["model"]), workload, case["N"], case["total_blocks"])
+    assert total / GIB == pytest.approx(case["total_gib"], abs=1e-6)
+
+
+@pytest.mark.parametrize("case", cases("target_lambda"))
+def test_target_is_met(case):
+    problem = problem_of(case)
+    solution = solve_scenario(problem, case["target_lambda"], case["tolerance"])
+    check_meets(problem, solution.allocation)
+    assert abs(solution.value - case["target_lambda"]) <= case["tolerance"]

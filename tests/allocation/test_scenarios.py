@@ -1,0 +1,64 @@
+"""Exact total and a given Lambda; what is out of reach, and how far."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from allocation_oracles import enumerate_matrices
+from test_exact import check_meets
+
+from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio
+from zorba_core.allocation.scenarios import _upper_bound
+from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.fleets import uniform_fleet
+from zorba_core.memory import Workload, psi_client_bytes, whole_block_budgets
+from zorba_core.models import model_spec
+
+
+@pytest.mark.parametrize("name", PAPER_SCENARIOS)
+@pytest.mark.parametrize("model_name", ["opt-125m", "opt-1.3b"])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_paper_scenarios_exist_for_any_fleet(name, model_name, seed):
+    model, workload = model_spec(model_name), Workload()
+    capacity = uniform_fleet(model, workload, 50, seed).capacity_N_bytes
+    wanted = PAPER_SCENARIOS[name]
+    total = total_at_ratio(wanted.vram_ratio, capacity, model, workload)
+    problem = AllocationProblem(whole_block_budgets(capacity, model, workload), model.num_blocks, total, "eq")
+    solution = solve_scenario(problem, wanted.bias_lambda)
+    check_meets(problem, solution.allocation)
+    assert abs(solution.value - wanted.bias_lambda) <= 1e-3
+    assert not solution.optimal
+    used = psi_client_bytes(model, workload, solution.allocation.blocks_held_N).sum()
+    assert used / capacity.sum() == pytest.approx(wanted.vram_ratio, abs=2e-3)
+
+
+def test_same_seed_same_matrix():
+    problem = AllocationProblem(np.random.default_rng(0).integers(1, 12, 50), 12, 150, "eq")
+    first, second = (solve_scenario(problem, 0.9, seed=4).allocation.A_MN for _ in range(2))
+    assert (first == second).all()
+
+
+def test_below_the_proven_minimum_the_interval_is_named():
+    problem = AllocationProblem(np.random.default_rng(0).integers(1, 12, 50), 12, 150, "eq")
+    with pytest.raises(InfeasibleError, match=r"ranges from 0\.\d+ \(proven\) to at most"):
+        solve_scenario(problem, 0.05)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_matrix_exceeds_the_upper_end_of_the_interval(seed):
+    rng = np.random.default_rng(seed)
+    budgets = rng.integers(1, 4, 5)
+    total = int(rng.integers(5, budgets.sum() + 1))
+    matrices = enumerate_matrices(budgets, 3)
+    meeting = matrices.meeting(total, "eq")
+    assert matrices.lambda_K[meeting].max() <= _upper_bound(AllocationProblem(budgets, 3, total, "eq"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(({}, 0.5), "needs a total"), (({"total": 4}, 0.0), "target Lambda"), (({"total": 4}, 1.0, -1), "tolerance")],
+)
+def test_wrong_target_is_refused(arguments, message):
+    request, *rest = arguments
+    with pytest.raises(InvalidInputError, match=message):
+        solve_scenario(AllocationProblem([2, 2, 2], 2, **request), *rest)

@@ -1,0 +1,155 @@
+"""``zorba allocate``, ``pareto`` and ``scenario`` as scripts use them: JSON, one line on stderr, exit status."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from zorba_core.cli import main
+
+
+@pytest.fixture
+def zorba(capsys, monkeypatch):
+    """Run the command in this process; gives (exit status, stdout, stderr)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["zorba", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        output = capsys.readouterr()
+        return caught.value.code or 0, output.out, output.err
+
+    return run
+
+
+def check_matrix(result: dict) -> None:
+    A_MN = np.zeros((result["num_blocks"], result["num_clients"]), int)
+    for client, blocks in enumerate(result["blocks_per_client"]):
+        A_MN[blocks, client] = 1
+    popularity_M = A_MN.sum(axis=1)
+    least = [min(popularity_M[m] for m in blocks) for blocks in result["blocks_per_client"]]
+    assert A_MN.sum(axis=0).min() >= 1
+    assert (A_MN.sum(axis=0) <= result["budgets"]).all()
+    assert popularity_M.tolist() == result["popularity"]
+    assert least == result["least_popularity"]
+    assert result["lambda"] == pytest.approx(sum(1 / value**2 for value in least))
+    assert result["total_blocks"] == A_MN.sum()
+    assert result["mean_inverse_popularity"] == pytest.approx((1 / popularity_M).mean())
+    assert result["effective_clients"] == pytest.approx(1 / ((A_MN / popularity_M[:, None]).mean(axis=0) ** 2).sum())
+    assert result["forward_work"] == sum(result["num_blocks"] - min(blocks) for blocks in result["blocks_per_client"])
+    assert result["lower_bound"] <= result["lambda"]
+
+
+@pytest.mark.parametrize("solver", ["balanced", "lexicographic", "two-level", "exact"])
+def test_allocate_prints_one_json_object_whose_numbers_its_matrix_gives(zorba, solver):
+    status, out, err = zorba("allocate", "--budgets", "5,3,3,2,2,1", "--blocks", "5", "--solver", solver, "--json")
+    result = json.loads(out)
+    assert (status, err) == (0, "")
+    check_matrix(result)
+    assert result["gamma_star"] == 3
+    assert result["vram_gib"] is None
+    assert result["optimal"] or solver != "exact"
+
+
+def test_allocate_from_a_model_gives_vram_of_each_client(zorba):
+    status, out, _ = zorba(
+        "allocate", "--model", "opt-125m", "--clients", "8", "--seed", "3", "--total", "30", "--json"
+    )
+    result = json.loads(out)
+    assert status == 0
+    check_matrix(result)
+    assert result["total_blocks"] == 30
+    assert len(result["vram_gib"]["per_client"]) == 8
+    assert result["vram_gib"]["total"] == pytest.approx(sum(result["vram_gib"]["per_client"]))
+
+
+def test_allocate_reads_a_fleet_and_saves_the_allocation(zorba, tmp_path):
+    fleet = tmp_path / "fleet.csv"
+    fleet.write_text("client,vram_gib\nlab,2.5\noffice,1.2\nlaptop,0.6\n")
+    saved = tmp_path / "a.json"
+    status, out, _ = zorba("allocate", "--fleet", str(fleet), "--save", str(saved))
+    assert status == 0
+    assert "office" in out
+    assert len(json.loads(saved.read_text())["blocks_per_client"]) == 3
+
+
+def test_objective_v_is_proven_by_balanced(zorba):
+    arguments = ("--budgets", "4,4,2,2,1", "--blocks", "4", "--total", "9", "--objective", "v", "--json")
+    result = json.loads(zorba("allocate", *arguments)[1])
+    assert result["optimal"]
+    assert result["lower_bound"] == pytest.approx(result["mean_inverse_popularity"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("allocate --budgets 1,1 --blocks 3", "1 short"),
+        ("allocate --budgets 0,3 --blocks 3", "client 0 has 0"),
+        ("allocate --budgets 2,x --blocks 3", "client 1: budget is 'x'"),
+        ("allocate --budgets 2,2", "--blocks"),
+        ("allocate --budgets 2,2 --blocks 2 --clients 3", "not both"),
+        ("allocate --clients 3 --fleet a.csv", "not both"),
+        ("allocate --fleet no-such.csv", "does not exist"),
+        ("allocate", "give --budgets"),
+        ("allocate --model gpt-9 --clients 3", "unknown model"),
+        ("allocate --budgets 2,2 --blocks 2 --solver simplex", "unknown solver"),
+        ("allocate --budgets 2,2 --blocks 2 --total 3 --solver lexicographic", "cannot honour a total"),
+        ("allocate --budgets 2,2 --blocks 2 --save a.xlsx", ".npz, .json or .csv"),
+        ("pareto --epsilons 0", "number of epsilons"),
+        ("pareto --by weight", "unknown sweep"),
+        ("scenario --budgets 2,2,2 --blocks 2 --total 4 --target-lambda 0.01", "out of reach"),
+        ("scenario --budgets 2,2,2 --blocks 2 --total 4", "--target-lambda"),
+        ("scenario --budgets 2,2,2 --blocks 2 --name SC1", "capacities"),
+        ("scenario --model opt-125m --clients 9 --name SC9", "unknown scenario"),
+    ],
+)
+def test_wrong_request_is_one_line_on_stderr_and_status_2(zorba, arguments, message):
+    status, out, err = zorba(*arguments.split())
+    assert status == 2
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_pareto_lists_points_with_their_place_on_the_front(zorba):
+    arguments = (
+        "pareto",
+        "--model",
+        "opt-125m",
+        "--clients",
+        "12",
+        "--epsilons",
+        "40",
+        "--solver",
+        "balanced",
+        "--json",
+    )
+    status, out, _ = zorba(*arguments)
+    result = json.loads(out)
+    assert status == 0
+    assert len(result["points"]) == 40
+    assert {"tau", "total_blocks", "vram_ratio", "lambda", "on_front", "allocation_id"} <= set(result["points"][0])
+    front = sorted((p["vram_ratio"], p["lambda"]) for p in result["points"] if p["on_front"])
+    assert [value for _, value in front] == sorted((value for _, value in front), reverse=True)
+    assert result["hypervolume"] > 0
+
+
+def test_pareto_by_total_is_proven(zorba):
+    arguments = ("pareto", "--clients", "12", "--by", "total", "--solver", "exact", "--epsilons", "5", "--json")
+    points = json.loads(zorba(*arguments)[1])["points"]
+    assert all(point["optimal"] and point["tau"] is None for point in points)
+
+
+def test_scenario_by_name_and_by_target(zorba):
+    named = json.loads(zorba("scenario", "--model", "opt-125m", "--clients", "50", "--name", "SC1", "--json")[1])
+    check_matrix(named)
+    assert named["lambda"] == pytest.approx(0.5, abs=1e-3)
+    budgets = ",".join(map(str, named["budgets"]))
+    total = str(named["total_blocks"])
+    arguments = ("--budgets", budgets, "--blocks", "12", "--total", total, "--target-lambda", "0.7", "--json")
+    given = json.loads(zorba("scenario", *arguments)[1])
+    check_matrix(given)
+    assert given["total_blocks"] == named["total_blocks"]
+    assert given["lambda"] == pytest.approx(0.7, abs=1e-3)
