@@ -5,6 +5,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     config.json       what was asked for
     environment.json  what it ran on: versions, commit, device, seeds, fingerprints of weights and rows
     allocation.npz    A_MN, bool
+    trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run goes on
     summary.json      what came out; written last, so a folder without it is a run that goes on or was cut short
 
@@ -27,7 +28,7 @@ from zorba_core.allocation import Allocation, allocation_from_file
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 
 CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
-METRICS, SUMMARY = "metrics.parquet", "summary.json"
+METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
 DEFAULT_FOLDER = Path("artifacts/runs")
 
 METRIC_COLUMNS = {
@@ -42,6 +43,7 @@ METRIC_COLUMNS = {
 }
 METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
+_CUT_SHORT = "not a run folder, or one that was cut short at its start:"
 _MAX_JSON_BYTES = 64_000_000
 _MAX_METRICS_BYTES = 256_000_000
 _MAX_METRIC_ROWS = 10_000_000
@@ -67,6 +69,15 @@ class Run:
     def evaluations(self) -> pd.DataFrame:
         """The rows of ``metrics`` in which the model was evaluated."""
         return self.metrics.dropna(subset=["eval_accuracy"])
+
+
+class Request(NamedTuple):
+    """What a run was asked for, and on what it began."""
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    allocation: Allocation
 
 
 class RunListing(NamedTuple):
@@ -106,20 +117,38 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         MissingDataError: no such folder.
         InvalidInputError: not a run folder, or a file in it is damaged or too large; names the file.
     """
-    path = Path(path)
-    if not path.is_dir():
-        raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
-    missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION, METRICS) if not (path / name).is_file()]
-    if missing:
-        raise InvalidInputError(f"{path}: not a run folder, or one that was cut short at its start: no {missing[0]}")
+    request = read_request(path)
+    path = request.path
+    if not (path / METRICS).is_file():
+        raise InvalidInputError(f"{path}: {_CUT_SHORT} no {METRICS}")
     return Run(
         path=path,
         name=path.name,
+        config=request.config,
+        environment=request.environment,
+        metrics=_read_metrics(path / METRICS),
+        allocation=request.allocation,
+        summary=_read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {},
+    )
+
+
+def read_request(path: str | os.PathLike[str]) -> Request:
+    """The part of a run folder that is there before the first round.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`read_run`.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
+    missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION) if not (path / name).is_file()]
+    if missing:
+        raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
+    return Request(
+        path=path,
         config=_read_object(path / CONFIG),
         environment=_read_object(path / ENVIRONMENT),
-        metrics=_read_metrics(path / METRICS),
         allocation=allocation_from_file(path / ALLOCATION),
-        summary=_read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {},
     )
 
 

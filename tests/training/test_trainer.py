@@ -145,9 +145,10 @@ def test_a_callback_ends_the_run(new_network, rows):
     assert outcome.records[-1].eval_accuracy is not None
 
 
-def test_a_diverging_run_stops_with_the_client_the_round_and_the_cure(new_network, rows):
+def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the_cure(new_network, rows):
     settings = dataclasses.replace(SETTINGS, lr=1e30)
-    with pytest.raises(RunError, match=r"round \d.*not a finite number.*smaller learning rate \(lr is 1e\+30\)"):
+    says = r"round \d.*4 of 4 refused \(4 non-finite; first client 0\).*smaller learning rate \(lr is 1e\+30\)"
+    with pytest.raises(RunError, match=says):
         run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, eval_every=4))
 
 

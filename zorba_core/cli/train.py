@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
     from zorba_core.models import ModelSpec
+    from zorba_core.training.callbacks import Callback
+    from zorba_core.training.ranks import Ranks
     from zorba_core.training.settings import TrainSettings
 
 DEFAULT_CLIENTS = 20
@@ -46,6 +49,9 @@ def train(
     mu: float = typer.Option(1e-3, help="Length of a finite difference, in units of the direction."),
     lr: float = typer.Option(1e-2, help="Learning rate."),
     direction: str = typer.Option("gaussian", help="gaussian, sphere, rademacher or unit-sphere."),
+    estimator: str = typer.Option("reference", help="How scalars are computed: reference or jvp (exact derivatives)."),
+    participation: float = typer.Option(1.0, help="Share of the clients that take part in a round."),
+    outlier_ratio: float = typer.Option(100.0, help="Refuse scalars that many times larger than the median client's."),
     inactive: str = typer.Option("frozen", help="Blocks a client does not activate: frozen, or dropped (zero)."),
     eval_every: int = typer.Option(10, help="Rounds between evaluations."),
     eval_rows: int | None = typer.Option(None, help="Evaluate on that many fixed random rows; default: all."),
@@ -63,9 +69,7 @@ def train(
 
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
-    from transformers.utils import logging as transformers_logging
-
-    from zorba_core.training.callbacks import Interrupt, Progress
+    from zorba_core.training.ranks import joined
     from zorba_core.training.session import fine_tune, read_spec
     from zorba_core.training.settings import TrainSettings
     from zorba_core.training.tasks import get_task
@@ -79,6 +83,9 @@ def train(
         batch_size=batch_size,
         seq_len=seq_len,
         direction=direction,
+        estimator=estimator,
+        participation=participation,
+        outlier_ratio=outlier_ratio,
         inactive=inactive,
         seed=seed,
         eval_every=eval_every,
@@ -89,16 +96,16 @@ def train(
         device=device,
         threads=threads,
     )
-    transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
     get_task(dataset)  # before anything slow
     spec = read_spec(model)
     budget_N, origin = _budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
     problem = AllocationProblem(budget_N, spec.num_blocks, total)
     solution = solve(problem, solver=solver, seed=seed)
-    progress, interrupt = Progress(rounds), Interrupt()
-    try:
-        with interrupt.listening():
-            run = fine_tune(
+    with joined() as ranks:
+        run = supervised(
+            rounds,
+            ranks,
+            lambda callbacks: fine_tune(
                 solution.allocation,
                 dataset=dataset,
                 model=model,
@@ -108,19 +115,37 @@ def train(
                 runs_folder=runs_folder,
                 name=name,
                 save_model=save_model,
-                callbacks=[progress, interrupt],
+                callbacks=callbacks,
                 origin={"solver": solver, "total": total, **origin},
-            )
-    except KeyboardInterrupt:
-        kept = (
-            "nothing was written" if interrupt.folder is None else f"{interrupt.folder} keeps the metrics, unfinished"
+                ranks=ranks,
+            ),
         )
+        if ranks.writes:
+            emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
+    if run.summary["stopped_by"] == "interrupt":
+        raise RunError(
+            f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
+            f"go on with: zorba resume {run.path}"
+        )
+
+
+def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run]) -> Run:
+    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks."""
+    from transformers.utils import logging as transformers_logging
+
+    from zorba_core.training.callbacks import Interrupt, Progress
+
+    transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
+    progress, interrupt = Progress(rounds), Interrupt()
+    try:
+        with interrupt.listening():
+            return work([progress, interrupt] if ranks.writes else [interrupt])
+    except KeyboardInterrupt:
+        folder = interrupt.folder
+        kept = "nothing was written" if folder is None else f"the rounds done are kept; zorba resume {folder} goes on"
         raise RunError(f"stopped at once; {kept}") from None
     finally:
         progress.close()
-    emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
-    if run.summary["stopped_by"] == "interrupt":
-        raise RunError(f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}")
 
 
 def _budgets(
@@ -158,7 +183,7 @@ def _budgets(
     return budget_N, {"budgets": budget_N, **origin}
 
 
-def _lines(run: Run) -> list[str]:
+def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment["data"]
     reached = summary["rounds_to_target"]
     target = "not reached" if reached is None else f"reached in round {reached}"

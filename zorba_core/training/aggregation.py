@@ -30,7 +30,25 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
         rho_NQ = np.where(np.asarray(reported_N, dtype=bool)[:, None], rho_NQ, 0.0)
     popularity_M = A_MN.sum(axis=1)
     weight_MN = A_MN / np.maximum(popularity_M, 1)[:, None]
-    return weight_MN @ rho_NQ / rho_NQ.shape[1]
+    # Summed client after client rather than by a matrix product, whose order differs between machines and threads: what
+    # is replayed elsewhere, or computed on several ranks, must have the same bits.
+    return (weight_MN[:, :, None] * rho_NQ[None]).sum(axis=1) / rho_NQ.shape[1]
+
+
+def apply_scalars(
+    network: BlockNetwork,
+    rho_NQ: np.ndarray,
+    A_MN: np.ndarray,
+    reported_N: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+) -> np.ndarray:
+    """One round's update from what crossed the wire; returns rho_bar_MQ. A live round and a replayed one both end here,
+    so they leave the same bits."""
+    rho_bar_MQ = average_per_block(rho_NQ, A_MN, reported_N)
+    update_blocks(network, rho_bar_MQ, seeds_Q, directions, lr)
+    return rho_bar_MQ
 
 
 @torch.no_grad()

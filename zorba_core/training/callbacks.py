@@ -14,6 +14,8 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from zorba_core.training.trajectory import EvaluationEntry, RoundEntry
+
 
 @dataclass(frozen=True)
 class RoundRecord:
@@ -35,6 +37,12 @@ class Callback:
     def on_start(self, folder: Path) -> None:
         """Everything is loaded and checked; the run's folder exists."""
 
+    def on_step(self, entry: RoundEntry) -> None:
+        """The weights are those after the round; its evaluation, where one is due, comes next."""
+
+    def on_evaluation(self, entry: EvaluationEntry) -> None:
+        """The model was evaluated."""
+
     def on_round(self, record: RoundRecord) -> None:
         """After a round, and its evaluation where one is due."""
 
@@ -48,17 +56,23 @@ class Progress(Callback):
 
     def __init__(self, num_rounds: int, stream: TextIO | None = None) -> None:
         self._num_rounds, self._stream = num_rounds, stream or sys.stderr
-        self._started = 0.0
+        self._started, self._first = 0.0, -1
         self._bar: tqdm | None = None
 
     def on_start(self, folder: Path) -> None:
         print(f"run {folder}", file=self._stream, flush=True)
 
     def on_round(self, record: RoundRecord) -> None:
-        if record.round == 0:
-            self._started = time.monotonic()
+        if self._first < 0:  # round 0, or where a run that goes on was left
+            self._started, self._first = time.monotonic(), record.round
             if self._stream.isatty():
-                self._bar = tqdm(total=self._num_rounds, unit="round", file=self._stream, dynamic_ncols=True)
+                self._bar = tqdm(
+                    total=self._num_rounds,
+                    initial=record.round,
+                    unit="round",
+                    file=self._stream,
+                    dynamic_ncols=True,
+                )
         if self._bar is not None:
             self._bar.update(record.round - self._bar.n)
             if record.eval_accuracy is not None:
@@ -67,7 +81,8 @@ class Progress(Callback):
                 self._bar.close()
         elif record.eval_accuracy is not None:
             elapsed = time.monotonic() - self._started
-            left = elapsed / record.round * (self._num_rounds - record.round) if record.round else None
+            done = record.round - self._first
+            left = elapsed / done * (self._num_rounds - record.round) if done else None
             ending = "" if left is None else f", {tqdm.format_interval(left)} left"
             print(
                 f"round {record.round}/{self._num_rounds}: accuracy {record.eval_accuracy:.3f}, "

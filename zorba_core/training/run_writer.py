@@ -1,10 +1,14 @@
-"""Writing a run folder while the run goes on (its layout is in ``zorba_core.runs``)."""
+"""Writing a run folder while the run goes on (its layout is in ``zorba_core.runs``).
+
+The trajectory log is written round by round; the metrics table is made from the same rounds and rewritten whole at
+every evaluation, so what a killed process had not yet put there comes back from the log.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,8 +19,16 @@ import pyarrow.parquet as pq
 from zorba_core import runs
 from zorba_core.allocation import AllocationMetrics, write_allocation
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_path, to_json, write_json
+from zorba_core.files import atomic_path, write_json
 from zorba_core.training.callbacks import Callback, RoundRecord
+from zorba_core.training.trajectory import (
+    EvaluationEntry,
+    Header,
+    RoundEntry,
+    TrajectoryLog,
+    allocation_sha256,
+    fingerprint,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_REPEATS = 10_000
@@ -34,7 +46,8 @@ def check_name(name: str) -> str:
 
 
 class RunWriter(Callback):
-    """Owns one new run folder. Every file is written whole or not at all, and ``finish`` writes the summary last."""
+    """The one writer of a run folder. Every file is written whole or not at all (the log: record after record), and
+    ``finish`` writes the summary last. It holds the log's lock until ``close``."""
 
     def __init__(
         self,
@@ -44,13 +57,29 @@ class RunWriter(Callback):
         environment: dict[str, Any],
         allocation: AllocationMetrics,
     ) -> None:
-        digest = hashlib.sha256(to_json(config).encode()).hexdigest()[:8]
-        self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{digest}")
+        """A new folder, with everything in it that is known before the first round."""
+        self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}")
         self._records: list[RoundRecord] = []
         write_json(self.path / runs.CONFIG, config)
         write_json(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
+        self._log = TrajectoryLog(self.path / runs.TRAJECTORY)
+        self._log.write_header(header_of(config, environment, allocation))
         self.flush()
+
+    @classmethod
+    def reopen(cls, path: Path, log: TrajectoryLog, records: Sequence[RoundRecord]) -> RunWriter:
+        """Go on in a folder whose log this process holds; ``records`` are the metrics so far."""
+        writer = cls.__new__(cls)
+        writer.path, writer._log, writer._records = path, log, list(records)
+        writer.flush()
+        return writer
+
+    def on_step(self, entry: RoundEntry) -> None:
+        self._log.write_round(entry)
+
+    def on_evaluation(self, entry: EvaluationEntry) -> None:
+        self._log.write_evaluation(entry)
 
     def on_round(self, record: RoundRecord) -> None:
         self._records.append(record)
@@ -67,6 +96,21 @@ class RunWriter(Callback):
         """The run is over: write what is left of the metrics, then the summary."""
         self.flush()
         write_json(self.path / runs.SUMMARY, summary)
+
+    def close(self) -> None:
+        """Let another process write the folder."""
+        self._log.close()
+
+
+def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: AllocationMetrics) -> Header:
+    """The log's first record, for the folder's other files."""
+    return Header(
+        config_sha256=fingerprint(config),
+        allocation_sha256=allocation_sha256(allocation),
+        base_weights_sha256=environment.get("base_weights_sha256", ""),
+        num_clients=allocation.num_clients,
+        num_blocks=allocation.num_blocks,
+    )
 
 
 def _new_folder(runs_folder: Path, name: str) -> Path:

@@ -10,7 +10,8 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,24 +19,36 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import MissingDataError, RunError
-from zorba_core.files import to_json
-from zorba_core.memory import DTYPE_BYTES, GIB, Workload, psi_client_bytes
 from zorba_core.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
-from zorba_core.training.callbacks import Callback
+from zorba_core.training.callbacks import Callback, RoundRecord
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.environment import describe
 from zorba_core.training.evaluation import choose_rows
 from zorba_core.training.model_source import load_model, load_tokenizer, resolve_model
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.partition import dirichlet_partition
+from zorba_core.training.ranks import ALONE, Ranks
 from zorba_core.training.run_writer import RunWriter, check_name
 from zorba_core.training.settings import TrainSettings
+from zorba_core.training.summary import CountReports, summarise
 from zorba_core.training.tasks import Encoded, Task, encode, get_task, label_token_ids
-from zorba_core.training.trainer import FederatedRows, Outcome, check_fit, run
+from zorba_core.training.trainer import FederatedRows, check_fit, run
+from zorba_core.training.trajectory import RoundEntry, allocation_sha256
 
 DEFAULT_DATASET = "toy-reviews"
 DEFAULT_MODEL = "opt-mini"
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What a run had done before this process took it up."""
+
+    rounds: Sequence[RoundEntry] = ()
+    records: Sequence[RoundRecord] = ()
+
+
+NOTHING_YET = SoFar()
 
 
 def fine_tune(
@@ -51,6 +64,7 @@ def fine_tune(
     save_model: bool = False,
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
 
@@ -62,18 +76,21 @@ def fine_tune(
         label_words: one word for each label, where the task's own do not suit the model's tokenizer.
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
+        ranks: the processes that share the work, each of which makes this call; rank 0 writes and its callbacks count.
         origin: how the allocation came about (solver, budgets, ...), kept in the run's config.
 
     Raises:
         InvalidInputError, MissingDataError: the request is wrong; nothing was written.
         RunError: the run diverged; its folder keeps the metrics so far and has no summary.
+
+    A run that is cut short, by whatever, can be taken up again: :func:`zorba_core.training.resume.resume`.
     """
     settings = settings or TrainSettings()
     task = get_task(dataset)
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}"))
-    with _threads(settings.threads):
-        network, tokenizer = _open_network(task, model, label_words, settings)
-        rows, data_facts = _divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
+    with use_threads(settings.threads):
+        network, tokenizer = open_network(task, model, label_words, settings)
+        rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
         check_fit(network, allocation, rows, settings)
         config = {
             "dataset": task.name,
@@ -83,29 +100,60 @@ def fine_tune(
             "num_blocks": allocation.num_blocks,
             "alpha": alpha,
             **asdict(settings),
+            "save_model": save_model,
             "allocation": {
                 **(origin or {}),
                 "total_blocks": allocation.total_blocks,
-                "sha256": hashlib.sha256(to_json(allocation.blocks_per_client).encode()).hexdigest(),
+                "sha256": allocation_sha256(allocation),
             },
         }
-        environment = {**describe(settings), "base_weights_sha256": network.weights_sha256(), "data": data_facts}
-        writer = RunWriter(runs_folder, name, config, environment, allocation)
+        environment = {
+            **describe(settings),
+            "ranks": ranks.size,
+            "base_weights_sha256": network.weights_sha256(),
+            "data": data_facts,
+        }
+        writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
+        path = Path(ranks.from_first(None if writer is None else str(writer.path)))
+        carry_on(path, writer, network, tokenizer, allocation, rows, settings, save_model, callbacks, ranks)
+    return read_run(path)
+
+
+def carry_on(
+    path: Path,
+    writer: RunWriter | None,
+    network: BlockNetwork,
+    tokenizer: PreTrainedTokenizerBase,
+    allocation: AllocationMetrics,
+    rows: FederatedRows,
+    settings: TrainSettings,
+    save_model: bool,
+    callbacks: Sequence[Callback],
+    ranks: Ranks,
+    so_far: SoFar = NOTHING_YET,
+) -> None:
+    """From a folder that is ready, and weights that are those after ``so_far``, to the summary. ``writer`` is rank 0's;
+    it is closed."""
+    reports = CountReports(allocation.num_clients, so_far.rounds)
+    try:
         for callback in callbacks:
-            callback.on_start(writer.path)
-        try:
-            outcome = run(network, allocation, rows, settings, [writer, *callbacks])
-        except RunError as error:
+            callback.on_start(path)
+        listening = [] if writer is None else [writer, reports]
+        outcome = run(
+            network, allocation, rows, settings, [*listening, *callbacks], before=so_far.records, ranks=ranks
+        )  # fmt: skip
+        if writer is not None:
+            if save_model:
+                network.save(path / "model")
+                tokenizer.save_pretrained(path / "model")
+            writer.finish(summarise(network, allocation, settings, outcome, reports))
+    except RunError as error:
+        raise RunError(f"{error}; the metrics so far are in {path}") from None
+    finally:
+        if writer is not None:
             writer.flush()
-            raise RunError(f"{error}; the metrics so far are in {writer.path}") from None
-        except KeyboardInterrupt:
-            writer.flush()
-            raise
-        if save_model:
-            network.save(writer.path / "model")
-            tokenizer.save_pretrained(writer.path / "model")
-        writer.finish(_summary(network, allocation, settings, outcome))
-    return read_run(writer.path)
+            writer.close()
+    ranks.from_first(None)  # nobody reads the folder before it is finished
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
@@ -132,7 +180,7 @@ def _plain(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def use_threads(count: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -141,7 +189,7 @@ def _threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _open_network(
+def open_network(
     task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
     tokenizer = load_tokenizer(model)
@@ -150,7 +198,7 @@ def _open_network(
     return BlockNetwork(load_model(model), label_ids_C, dtype=settings.torch_dtype, device=settings.device), tokenizer
 
 
-def _divide_rows(
+def divide_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the rows to be judged by, with what is worth knowing about them."""
@@ -179,39 +227,3 @@ def _rows_sha256(rows: Encoded) -> str:
         digest.update(f"{tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().numpy())
     return digest.hexdigest()
-
-
-def _summary(
-    network: BlockNetwork, allocation: AllocationMetrics, settings: TrainSettings, outcome: Outcome
-) -> dict[str, Any]:
-    evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
-    best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
-    target = settings.target
-    reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
-    last = outcome.records[-1]
-    # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
-    dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
-    workload = Workload(settings.batch_size, settings.seq_len, dtype)
-    spec = spec_from_config(network.model.config.to_dict(), name="model")
-    vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
-    return {
-        "stopped_by": outcome.stopped_by,
-        "rounds_done": outcome.rounds_done,
-        "initial_accuracy": evaluated[0].eval_accuracy,
-        "final_accuracy": evaluated[-1].eval_accuracy,
-        "final_loss": evaluated[-1].eval_loss,
-        "best_accuracy": best.eval_accuracy,
-        "best_round": best.round,
-        "target": target,
-        "rounds_to_target": reached[0] if reached else None,
-        "lambda": allocation.bias_lambda,
-        "mean_inverse_popularity": allocation.mean_inverse_popularity,
-        "effective_clients": allocation.effective_clients,
-        "total_blocks": allocation.total_blocks,
-        "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
-        "seconds": last.seconds,
-        "forward_passes": last.forward_passes,
-        "scalars_up": last.scalars_up,
-        "scalars_down": last.scalars_down,
-        "weights_sha256": network.weights_sha256(),
-    }

@@ -13,6 +13,7 @@ from zorba_core.training.perturbation import DIRECTION_KINDS, DirectionKind
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INACTIVE = ("frozen", "dropped")
+ESTIMATOR_NAMES = ("reference", "jvp")
 MAX_SEEDS = 2**20
 
 
@@ -32,7 +33,10 @@ class TrainSettings:
     batch_size: int = 8  # B rows a client and round
     seq_len: int = 64  # L: longer prompts lose the end of their text
     direction: DirectionKind = "gaussian"
+    estimator: str = "reference"  # how rho is computed: see zorba_core.training.estimators
     inactive: Inactive = "frozen"  # what a block does that a client does not activate
+    participation: float = 1.0  # share of the clients that take part in a round, drawn afresh each round
+    outlier_ratio: float = 100.0  # a client whose scalars exceed the median client's by more is refused for the round
     seed: int = 0  # of everything random in the run but the base model and the allocation
     eval_every: int = 10  # rounds between evaluations; the last round is always evaluated
     eval_rows: int | None = None  # a fixed random subset of the evaluation split; None: all of it
@@ -53,6 +57,14 @@ class TrainSettings:
         for name in ("lr", "mu"):
             if getattr(self, name) <= 0:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
+        if not 0 < self.participation <= 1:
+            raise InvalidInputError(
+                f"participation is {self.participation}; it is a share of the clients, above 0 and at most 1"
+            )
+        if self.outlier_ratio <= 1:
+            raise InvalidInputError(
+                f"outlier_ratio is {self.outlier_ratio}; a client is compared with the median one, so give more than 1"
+            )
         if self.seed < 0:
             raise InvalidInputError(f"seed is {self.seed}; it must be at least 0")
         if self.num_seeds > MAX_SEEDS:
@@ -70,6 +82,7 @@ class TrainSettings:
             raise InvalidInputError("stop_at_target needs a target accuracy; give one")
         for name, value, known in (
             ("direction", self.direction, DIRECTION_KINDS),
+            ("estimator", self.estimator, ESTIMATOR_NAMES),
             ("inactive", self.inactive, INACTIVE),
             ("dtype", self.dtype, tuple(DTYPES)),
         ):

@@ -11,22 +11,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.training.aggregation import average_per_block, update_blocks
+from zorba_core.training.aggregation import apply_scalars
 from zorba_core.training.batches import client_rows, trim
 from zorba_core.training.callbacks import Callback, RoundRecord
-from zorba_core.training.estimator import estimate
-from zorba_core.training.evaluation import evaluate
+from zorba_core.training.estimators import estimator_of
+from zorba_core.training.evaluation import Evaluation, evaluate
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.perturbation import Directions
 from zorba_core.training.randomness import stream
+from zorba_core.training.ranks import ALONE, Ranks
+from zorba_core.training.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
 from zorba_core.training.settings import TrainSettings
 from zorba_core.training.tasks import Encoded
+from zorba_core.training.trajectory import EvaluationEntry, RoundEntry, allocation_sha256
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,8 @@ class RoundResult:
     """What crossed the wire in one round, and what it cost."""
 
     seeds_Q: np.ndarray  # uint32, server to clients
-    rho_NQ: np.ndarray  # float64, clients to server
+    rho_NQ: np.ndarray  # float64, clients to server; zeros for a client that was not asked
+    status_N: np.ndarray  # uint8: who reported, and who was refused why (zorba_core.training.reports)
     rho_bar_MQ: np.ndarray  # float64, server to clients
     loss_N: np.ndarray  # F_n at the round's start
     forward_passes: int
@@ -80,32 +84,39 @@ def step(
     allocation: AllocationMetrics,
     rows: FederatedRows,
     settings: TrainSettings,
+    ranks: Ranks = ALONE,
 ) -> tuple[TrainState, RoundResult]:
-    """One round; the network holds w^(t+1) afterwards.
+    """One round; the network holds w^(t+1) afterwards. Each rank computes its share of the clients and learns of all.
 
     Raises:
-        RunError: a client's loss or finite difference is not a finite number. The weights are those before the round.
+        RunError: no client reported a usable scalar. The weights are those before the round.
     """
-    t = state.rounds_done + 1
+    t, num_clients = state.rounds_done + 1, allocation.num_clients
     seeds_Q = stream("round-seeds", settings.seed, t).choice(state.seeds_P, settings.num_perturbations, replace=False)
-    batches_N = [
-        trim(rows.train.rows(client_rows(held, settings.seed, t, n, settings.batch_size)), network.device)
-        for n, held in enumerate(rows.held_N)
+    asked_N = asked_clients(num_clients, settings.participation, settings.seed, t)
+    own = ranks.own(np.flatnonzero(asked_N))
+    batches = [
+        trim(
+            rows.train.rows(client_rows(rows.held_N[n], settings.seed, t, int(n), settings.batch_size)), network.device
+        )
+        for n in own
     ]
-    result = estimate(
-        network,
-        batches_N,
-        allocation.A_MN,
-        seeds_Q,
-        state.directions,
-        mu=settings.mu,
-        inactive=settings.inactive,
-    )
-    _check_finite(result.rho_NQ, t, settings)
-    rho_bar_MQ = average_per_block(result.rho_NQ, allocation.A_MN)
-    update_blocks(network, rho_bar_MQ, seeds_Q, state.directions, settings.lr)
+    rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(seeds_Q))), np.zeros(num_clients), 0
+    if len(own):
+        found = estimator_of(settings)(network, batches, allocation.A_MN[:, own], seeds_Q, state.directions)
+        rho_NQ[own], loss_N[own], forward_passes = found.rho_NQ, found.loss_N, found.forward_passes
+    rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
+    forward_passes = int(ranks.sum(np.array([forward_passes]))[0])
+    status_N = judge_reports(rho_NQ, loss_N, asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio)
+    reported_N = status_N == REPORTED
+    if not reported_N.any():
+        why = f"no client's loss and scalars could be used, {describe_refusals(status_N)}"
+        raise RunError(_diverged(why, t, settings))
+    rho_bar_MQ = apply_scalars(
+        network, rho_NQ, allocation.A_MN, reported_N, seeds_Q, state.directions, settings.lr
+    )  # fmt: skip
     after = TrainState(t, state.seeds_P, state.directions)
-    return after, RoundResult(seeds_Q, result.rho_NQ, rho_bar_MQ, result.loss_N, result.forward_passes)
+    return after, RoundResult(seeds_Q, rho_NQ, status_N, rho_bar_MQ, loss_N, forward_passes)
 
 
 def run(
@@ -114,55 +125,100 @@ def run(
     rows: FederatedRows,
     settings: TrainSettings,
     callbacks: Sequence[Callback] = (),
+    *,
+    before: Sequence[RoundRecord] = (),
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Fine-tune for ``settings.rounds`` rounds, or until the target or a callback ends it.
 
+    ``before`` are the records of a run that is taken up again; the network must then hold the weights after the last
+    of them. Every rank calls this; they must agree on everything but ``callbacks``, which rank 0 alone needs.
+
     Raises:
         InvalidInputError: allocation, data and network do not fit each other.
-        RunError: the run diverged.
+        RunError: the run diverged, or the ranks' weights did.
     """
     check_fit(network, allocation, rows, settings)
     state = init(network, settings)
-    records: list[RoundRecord] = []
-    seconds, forward_passes = 0.0, 0
+    records = list(before)
+    if records:
+        state = replace(state, rounds_done=records[-1].round)
+    total = records[-1] if records else RoundRecord(0, None, None, None, 0.0, 0, 0, 0)
     num_blocks, num_clients = allocation.A_MN.shape
-    scalars_up = num_clients * settings.num_perturbations
     # An average for each block and direction, and the directions' seeds, to every client.
     scalars_down = num_clients * (num_blocks + 1) * settings.num_perturbations
+    allocation_id = allocation_sha256(allocation)[:16]
 
-    def record(train_loss: float | None, evaluated: bool) -> RoundRecord:
-        judged = evaluate(network, rows.evaluation) if evaluated else None
-        if judged is not None and not math.isfinite(judged.loss):
+    def judge() -> Evaluation:
+        # One rank evaluates, so that all see the same bits whatever their load.
+        judged = ranks.from_first(evaluate(network, rows.evaluation) if ranks.writes else None)
+        if not math.isfinite(judged.loss):
             raise RunError(_diverged(f"the evaluation loss is {judged.loss}", state.rounds_done, settings))
-        entry = RoundRecord(
-            round=state.rounds_done,
-            train_loss=train_loss,
-            eval_loss=judged.loss if judged else None,
-            eval_accuracy=judged.accuracy if judged else None,
-            seconds=seconds,
-            forward_passes=forward_passes,
-            scalars_up=state.rounds_done * scalars_up,
-            scalars_down=state.rounds_done * scalars_down,
-        )
+        weights = ranks.gather(network.weights_sha256())
+        strays = [rank for rank, fingerprint in enumerate(weights) if fingerprint != weights[0]]
+        if strays:
+            raise RunError(f"round {state.rounds_done}: rank {strays[0]}'s weights differ from rank 0's")
+        for callback in callbacks:
+            callback.on_evaluation(EvaluationEntry(state.rounds_done, judged.loss, judged.accuracy, weights[0]))
+        return judged
+
+    def record(entry: RoundRecord, evaluated: bool) -> RoundRecord:
+        if evaluated:
+            judged = judge()
+            entry = replace(entry, eval_loss=judged.loss, eval_accuracy=judged.accuracy)
         records.append(entry)
         for callback in callbacks:
             callback.on_round(entry)
         return entry
 
+    def is_due(round_index: int) -> bool:
+        return round_index % settings.eval_every == 0 or round_index == settings.rounds
+
     def at_target(entry: RoundRecord) -> bool:
         return settings.stop_at_target and entry.eval_accuracy is not None and entry.eval_accuracy >= settings.target
 
-    latest, stop = record(train_loss=None, evaluated=True), False
+    if not records or (is_due(total.round) and total.eval_accuracy is None):
+        latest = record(records.pop() if records else total, evaluated=True)
+    else:
+        latest = total
+    stop = False
     while state.rounds_done < settings.rounds and not stop and not at_target(latest):
         started = time.perf_counter()
-        state, result = step(state, network, allocation, rows, settings)
-        seconds += time.perf_counter() - started
-        forward_passes += result.forward_passes
-        stop = any(callback.wants_stop() for callback in callbacks)
-        due = state.rounds_done % settings.eval_every == 0 or state.rounds_done == settings.rounds or stop
-        latest = record(float(result.loss_N.mean()), evaluated=due)
+        state, result = step(state, network, allocation, rows, settings, ranks)
+        step_entry = RoundEntry(
+            round=state.rounds_done,
+            seeds_Q=result.seeds_Q,
+            rho_NQ=result.rho_NQ,
+            status_N=result.status_N,
+            loss_N=result.loss_N,
+            allocation=allocation_id,
+            lr=settings.lr,
+            mu=settings.mu,
+            seconds=latest.seconds + time.perf_counter() - started,
+            forward_passes=latest.forward_passes + result.forward_passes,
+            scalars_up=latest.scalars_up + int((result.status_N != NOT_ASKED).sum()) * settings.num_perturbations,
+            scalars_down=latest.scalars_down + scalars_down,
+        )
+        for callback in callbacks:
+            callback.on_step(step_entry)
+        stop = bool(ranks.sum(np.array([any(callback.wants_stop() for callback in callbacks)], float))[0])
+        latest = record(record_of(step_entry), evaluated=is_due(state.rounds_done) or stop)
     stopped_by = "target" if at_target(latest) else "interrupt" if stop else "rounds"
     return Outcome(tuple(records), state.rounds_done, stopped_by)
+
+
+def record_of(entry: RoundEntry) -> RoundRecord:
+    """The round's row of metrics, before any evaluation."""
+    return RoundRecord(
+        round=entry.round,
+        train_loss=entry.train_loss,
+        eval_loss=None,
+        eval_accuracy=None,
+        seconds=entry.seconds,
+        forward_passes=entry.forward_passes,
+        scalars_up=entry.scalars_up,
+        scalars_down=entry.scalars_down,
+    )
 
 
 def check_fit(
@@ -180,12 +236,6 @@ def check_fit(
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"
         )
-
-
-def _check_finite(rho_NQ: np.ndarray, t: int, settings: TrainSettings) -> None:
-    bad_clients = np.flatnonzero(~np.isfinite(rho_NQ).all(axis=1))
-    if bad_clients.size:
-        raise RunError(_diverged(f"client {bad_clients[0]}'s loss is not a finite number", t, settings))
 
 
 def _diverged(what: str, t: int, settings: TrainSettings) -> str:

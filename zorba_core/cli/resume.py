@@ -1,0 +1,72 @@
+"""``zorba resume`` and ``zorba replay``: a run taken up again, and the model of any round, from its trajectory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError, RunError
+
+_MODEL = typer.Option(None, help="Where the base model lies now; default: where the run's config says.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("resume")(resume)
+    app.command("replay")(replay)
+
+
+def resume(
+    run: Path = typer.Argument(help="The run's folder."),
+    model: str | None = _MODEL,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Go on with a run that was killed or interrupted. It ends with the bits of an uninterrupted one."""
+    from zorba_core.cli.train import summary_lines, supervised
+    from zorba_core.training import resume as resuming
+    from zorba_core.training.ranks import joined
+
+    with joined() as ranks:
+        rounds = resuming.settings_of(resuming.read_request(run)).rounds
+        notice = (lambda line: typer.echo(line, err=True)) if ranks.writes else (lambda line: None)
+        done = supervised(
+            rounds, ranks,
+            lambda callbacks: resuming.resume(run, model=model, callbacks=callbacks, notice=notice, ranks=ranks),
+        )  # fmt: skip
+        if ranks.writes:
+            emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
+    if done.summary["stopped_by"] == "interrupt":
+        raise RunError(f"interrupted after round {done.summary['rounds_done']}; go on with: zorba resume {done.path}")
+
+
+def replay(
+    run: Path = typer.Argument(help="The run's folder; it may still be going on."),
+    round_index: int | None = typer.Option(None, "--round", help="Rounds to replay, 0 is the base; default: all."),
+    save: Path | None = typer.Option(None, help="A new folder for the model, in Hugging Face format."),
+    model: str | None = _MODEL,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Rebuild the model of any round from the base model and the run's log; no data is needed."""
+    from transformers.utils import logging as transformers_logging
+
+    from zorba_core.training.resume import replay as rebuild
+
+    if round_index is not None and round_index < 0:
+        raise InvalidInputError(f"--round is {round_index}; it must be at least 0")
+    transformers_logging.disable_progress_bar()
+    rebuilt = rebuild(run, round_index=round_index, model=model, save=save)
+    result = {
+        "run": str(run),
+        "round": rebuilt.round,
+        "weights_sha256": rebuilt.network.weights_sha256(),
+        "checked_at_round": rebuilt.checked_at,
+        "saved": None if save is None else str(save),
+    }
+    checked = "no evaluation to check against" if rebuilt.checked_at is None else (
+        f"weights of round {rebuilt.checked_at} as the run had them"
+    )  # fmt: skip
+    lines = [f"round {rebuilt.round} of {run}: weights {result['weights_sha256'][:16]}, {checked}"]
+    if save is not None:
+        lines.append(f"  saved to {save}")
+    emit(result, as_json, lines)

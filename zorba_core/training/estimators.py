@@ -1,0 +1,22 @@
+"""The ways to get rho[n, q], by the name that settings know them by. All have one signature and one result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+from zorba_core.training.estimator import Estimate, estimate
+from zorba_core.training.jvp import estimate_jvp
+from zorba_core.training.settings import TrainSettings
+
+Estimator = Callable[..., Estimate]
+
+ESTIMATORS: Mapping[str, Estimator] = {
+    "reference": estimate,  # finite differences, one client after another
+    "jvp": estimate_jvp,  # exact directional derivatives, one client after another
+}
+
+
+def estimator_of(settings: TrainSettings) -> Estimator:
+    """The estimator that a run uses, its finite difference and its reading of inactive blocks filled in."""
+    return functools.partial(ESTIMATORS[settings.estimator], mu=settings.mu, inactive=settings.inactive)

@@ -1,0 +1,253 @@
+"""Take a run up where it was cut short, and rebuild the model of any of its rounds: both by replaying its trajectory.
+
+Every random choice of a run is keyed by (seed, round, client), so what a run will do next depends on its weights and
+its round alone, and these are the base model and the log. A resumed run therefore ends with the weights of an
+uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads and estimator.
+Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show it, and the
+run is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from zorba_core import runs
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.errors import InvalidInputError
+from zorba_core.runs import Request, Run, read_request, read_run
+from zorba_core.training.aggregation import apply_scalars
+from zorba_core.training.callbacks import Callback, RoundRecord
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.perturbation import Directions
+from zorba_core.training.ranks import ALONE, Ranks
+from zorba_core.training.run_writer import RunWriter, header_of
+from zorba_core.training.session import SoFar, carry_on, divide_rows, open_network, use_threads
+from zorba_core.training.settings import TrainSettings
+from zorba_core.training.tasks import get_task
+from zorba_core.training.trainer import record_of
+from zorba_core.training.trajectory import EvaluationEntry, RoundEntry, Trajectory, TrajectoryLog, read_trajectory
+
+Notice = Callable[[str], None]
+
+
+def resume(
+    run: str | os.PathLike[str],
+    *,
+    model: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    notice: Notice = lambda line: None,
+    ranks: Ranks = ALONE,
+) -> Run:
+    """Go on with a run that was killed, interrupted or failed, in its own folder, and read it back.
+
+    Args:
+        run: its folder.
+        model: where its base model lies now, if not where the run's config says.
+        callbacks: as for ``fine_tune``.
+        notice: told, in a line each, what a user should know: a torn record that was dropped, the round to go on from.
+
+    Raises:
+        MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
+            whose log is damaged, or a base model, rows or config that are not those it began with.
+        RunError: the run diverged.
+    """
+    request = read_request(run)
+    settings = settings_of(request)
+    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
+        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+    log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
+    try:
+        trajectory = log.so_far if log is not None else None
+        trajectory = ranks.from_first(trajectory)
+        _check_header(request, trajectory)
+        with use_threads(settings.threads):
+            network, tokenizer = _open_base(request, settings, model)
+            task = get_task(request.config["dataset"])
+            rows, facts = divide_rows(
+                task, tokenizer, request.allocation.num_clients, request.config["alpha"], settings
+            )  # fmt: skip
+            _check_rows(request, facts)
+            replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
+            so_far = SoFar(trajectory.rounds, records_of(trajectory))
+            writer = None
+            if log is not None:
+                writer = _reopen(request, log, so_far, notice)
+            carry_on(
+                request.path,
+                writer,
+                network,
+                tokenizer,
+                request.allocation,
+                rows,
+                settings,
+                bool(request.config.get("save_model")),
+                callbacks,
+                ranks,
+                so_far,
+            )
+    finally:
+        if log is not None:
+            log.close()
+    return read_run(request.path)
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """The model of one round of a run."""
+
+    round: int
+    network: BlockNetwork
+    tokenizer: PreTrainedTokenizerBase
+    checked_at: int | None  # the last round up to it whose fingerprint in the log the replay matched
+
+
+def replay(
+    run: str | os.PathLike[str],
+    *,
+    round_index: int | None = None,
+    model: str | os.PathLike[str] | None = None,
+    save: str | os.PathLike[str] | None = None,
+) -> Rebuilt:
+    """The model after ``round_index`` rounds (0: the base; None: the last in the log), from base and log alone.
+
+    The run may be going on. With ``save``, a folder that does not exist yet, the model and its tokenizer are written
+    there in Hugging Face format.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; a folder in the way.
+    """
+    request = read_request(run)
+    settings = settings_of(request)
+    trajectory = read_trajectory(request.path / runs.TRAJECTORY)
+    _check_header(request, trajectory)
+    wanted = trajectory.rounds_done if round_index is None else round_index
+    if not 0 <= wanted <= trajectory.rounds_done:
+        raise InvalidInputError(
+            f"round {wanted} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
+        )
+    if save is not None and Path(save).exists():
+        raise InvalidInputError(f"{save} exists already; give a folder that does not")
+    with use_threads(settings.threads):
+        network, tokenizer = _open_base(request, settings, model)
+        evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
+        replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
+        if save is not None:
+            network.save(save)
+            tokenizer.save_pretrained(save)
+    return Rebuilt(wanted, network, tokenizer, evaluations[-1].round if evaluations else None)
+
+
+@torch.no_grad()
+def replay_rounds(
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+    rounds: Sequence[RoundEntry],
+    evaluations: Sequence[EvaluationEntry] = (),
+) -> None:
+    """Move the base's weights through ``rounds``, in place. The last evaluation's fingerprint proves the result.
+
+    Raises:
+        InvalidInputError: the weights come out differently here.
+    """
+    proof = evaluations[-1] if evaluations else None
+    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    for done in range(len(rounds) + 1):
+        if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:
+            raise InvalidInputError(
+                f"the log's round {done} replays to other weights here than where the run was made: processor, device "
+                "or versions differ (see environment.json); use the machine and versions that it records"
+            )
+        if done < len(rounds):
+            entry = rounds[done]
+            apply_scalars(
+                network, entry.rho_NQ, allocation.A_MN, entry.reported_N, entry.seeds_Q, directions, entry.lr
+            )  # fmt: skip
+
+
+def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
+    """The metrics that the log holds: as an uninterrupted run would have kept them."""
+    judged = {entry.round: entry for entry in trajectory.evaluations}
+    records = [record_of(entry) for entry in trajectory.rounds]
+    if 0 in judged:
+        records.insert(0, RoundRecord(0, None, None, None, 0.0, 0, 0, 0))
+    return tuple(
+        replace(record, eval_loss=judged[record.round].loss, eval_accuracy=judged[record.round].accuracy)
+        if record.round in judged
+        else record
+        for record in records
+    )
+
+
+def settings_of(request: Request) -> TrainSettings:
+    """The settings in a run's config; what it does not name has its default.
+
+    Raises:
+        InvalidInputError: a value that is out of range here, such as a device that is missing.
+    """
+    known = {field.name for field in fields(TrainSettings)}
+    try:
+        return TrainSettings(**{name: value for name, value in request.config.items() if name in known})
+    except TypeError as error:
+        raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
+
+
+def _check_header(request: Request, trajectory: Trajectory) -> None:
+    if trajectory.header is None:
+        return  # killed before the first record was whole: nothing was done yet
+    expected = header_of(request.config, request.environment, request.allocation)
+    for name, what in (
+        ("config_sha256", runs.CONFIG),
+        ("allocation_sha256", runs.ALLOCATION),
+        ("base_weights_sha256", runs.ENVIRONMENT),
+    ):
+        if getattr(trajectory.header, name) != getattr(expected, name):
+            raise InvalidInputError(
+                f"{request.path / what} is not the one that {runs.TRAJECTORY} was written under; put the original back"
+            )
+
+
+def _open_base(
+    request: Request, settings: TrainSettings, model: str | os.PathLike[str] | None
+) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
+    config = request.config
+    source = config["model"] if model is None else model
+    network, tokenizer = open_network(get_task(config["dataset"]), source, config["label_words"], settings)
+    found, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
+    if found != wanted:
+        raise InvalidInputError(
+            f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
+            f"{found[:16]}, the run began with {wanted[:16]}; name the right one with --model"
+        )
+    return network, tokenizer
+
+
+def _check_rows(request: Request, facts: Mapping[str, Any]) -> None:
+    for name, what in (("train_sha256", "clients' rows"), ("evaluation_sha256", "evaluation rows")):
+        if facts[name] != request.environment["data"][name]:
+            raise InvalidInputError(
+                f"the {what} of {request.config['dataset']} are not those that {request.path} began with; "
+                "point ZORBA_DATA to the data it was made with"
+            )
+
+
+def _reopen(request: Request, log: TrajectoryLog, so_far: SoFar, notice: Notice) -> RunWriter:
+    """The folder as its writer left it, without what a killed process left half done."""
+    trajectory = log.so_far
+    if trajectory.dropped_bytes:
+        notice(f"dropped a torn record of {trajectory.dropped_bytes} bytes at the end of {trajectory.path}")
+    notice(f"going on after round {trajectory.rounds_done}")
+    for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
+        leftover.unlink(missing_ok=True)
+    (request.path / runs.SUMMARY).unlink(missing_ok=True)
+    if trajectory.header is None:
+        log.write_header(header_of(request.config, request.environment, request.allocation))
+    log.write_resumed()
+    return RunWriter.reopen(request.path, log, so_far.records)

@@ -1,0 +1,84 @@
+"""What came out of a run, in one object: ``summary.json``.
+
+Shapes: N clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.memory import DTYPE_BYTES, GIB, Workload, psi_client_bytes
+from zorba_core.models import spec_from_config
+from zorba_core.training.callbacks import Callback
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.reports import NOT_ASKED, STATUSES
+from zorba_core.training.settings import TrainSettings
+from zorba_core.training.trainer import Outcome
+from zorba_core.training.trajectory import RoundEntry
+
+
+class CountReports(Callback):
+    """How often each client reported, was not asked, or was refused and why."""
+
+    def __init__(self, num_clients: int, before: Sequence[RoundEntry] = ()) -> None:
+        self._count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)  # K statuses
+        for entry in before:
+            self.on_step(entry)
+
+    def on_step(self, entry: RoundEntry) -> None:
+        self._count_KN[entry.status_N, np.arange(len(entry.status_N))] += 1
+
+    def describe(self) -> dict[str, Any]:
+        refused_N = self._count_KN[NOT_ASKED + 1 :].sum(axis=0)
+        return {
+            **{
+                status.replace(" ", "_"): int(count)
+                for status, count in zip(STATUSES, self._count_KN.sum(axis=1), strict=True)
+            },
+            "refused_by_client": {int(n): int(refused_N[n]) for n in np.flatnonzero(refused_N)},
+        }
+
+
+def summarise(
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+    outcome: Outcome,
+    reports: CountReports,
+) -> dict[str, Any]:
+    evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
+    best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
+    target = settings.target
+    reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
+    last = outcome.records[-1]
+    # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
+    dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
+    workload = Workload(settings.batch_size, settings.seq_len, dtype)
+    spec = spec_from_config(network.model.config.to_dict(), name="model")
+    vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
+    return {
+        "stopped_by": outcome.stopped_by,
+        "rounds_done": outcome.rounds_done,
+        "initial_accuracy": evaluated[0].eval_accuracy,
+        "final_accuracy": evaluated[-1].eval_accuracy,
+        "final_loss": evaluated[-1].eval_loss,
+        "best_accuracy": best.eval_accuracy,
+        "best_round": best.round,
+        "target": target,
+        "rounds_to_target": reached[0] if reached else None,
+        "lambda": allocation.bias_lambda,
+        "mean_inverse_popularity": allocation.mean_inverse_popularity,
+        "effective_clients": allocation.effective_clients,
+        "total_blocks": allocation.total_blocks,
+        "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
+        "seconds": last.seconds,
+        "forward_passes": last.forward_passes,
+        "scalars_up": last.scalars_up,
+        "scalars_down": last.scalars_down,
+        "reports": reports.describe(),
+        "weights_sha256": network.weights_sha256(),
+    }

@@ -1,0 +1,281 @@
+"""The trajectory log: every round's seeds and scalars. With the base model it is the run's checkpoint.
+
+A round's update is a function of the seeds, the clients' scalars and the allocation, so a few kilobytes a round take
+the place of the model's weights: replaying the log from the base gives the weights of any round, bit for bit.
+
+The file is text, one record a line::
+
+    <crc32, 8 hexadecimal digits> <one JSON object>\n
+
+Each checksum covers its record's JSON and the checksum before it, so a record that is altered, missing or out of place
+is noticed. Arrays are base64 of little-endian numbers: float64 values return exactly, those that are not numbers too.
+Record kinds, by ``kind``:
+
+    header      first line: format version, fingerprints of config, allocation and base model, N and M
+    round       see :class:`RoundEntry`
+    evaluation  see :class:`EvaluationEntry`; follows its round
+    resumed     the run was taken up again after that round
+
+Every record is written by one call and forced to disk (fsync) before the next round begins. A process that dies leaves
+at most one torn record, at the end; it is dropped, since the round can be computed again. Damage before the end is
+refused with its position. One process writes at a time: the writer holds a lock (flock) on the file.
+
+Shapes: M blocks, N clients, Q directions of a round.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import to_json
+from zorba_core.training.reports import STATUSES
+
+VERSION = 1
+_FORMAT = "zorba-trajectory"
+_MAX_LINE_BYTES = 2**28
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of a value's JSON."""
+    return hashlib.sha256(to_json(value).encode()).hexdigest()
+
+
+def allocation_sha256(allocation: AllocationMetrics) -> str:
+    return fingerprint(allocation.blocks_per_client)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the log belongs to."""
+
+    config_sha256: str
+    allocation_sha256: str
+    base_weights_sha256: str
+    num_clients: int
+    num_blocks: int
+
+
+@dataclass(frozen=True, eq=False)
+class RoundEntry:
+    """One round: all that an update needs, and what the round's metrics are made of. Totals are since the start."""
+
+    round: int  # 1 is the first
+    seeds_Q: np.ndarray  # uint32
+    rho_NQ: np.ndarray  # float64; a client that was not asked has zeros
+    status_N: np.ndarray  # uint8, places in zorba_core.training.reports.STATUSES
+    loss_N: np.ndarray  # float64, F_n at the round's start
+    allocation: str  # the first digits of the allocation's sha256
+    lr: float
+    mu: float
+    seconds: float
+    forward_passes: int
+    scalars_up: int
+    scalars_down: int
+
+    @property
+    def reported_N(self) -> np.ndarray:
+        """Whose scalars entered the update."""
+        return self.status_N == 0
+
+    @property
+    def train_loss(self) -> float:
+        """Mean of F_n over the clients that reported."""
+        return float(self.loss_N[self.reported_N].mean())
+
+
+@dataclass(frozen=True)
+class EvaluationEntry:
+    """The model after ``round`` rounds. Its weights' fingerprint lets a replay prove itself."""
+
+    round: int
+    loss: float
+    accuracy: float
+    weights_sha256: str
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A log as read."""
+
+    path: Path
+    header: Header | None  # None: nothing usable was written yet
+    rounds: tuple[RoundEntry, ...]
+    evaluations: tuple[EvaluationEntry, ...]
+    resumed_after: tuple[int, ...]  # rounds done at each resume
+    end: int  # bytes of whole records
+    dropped_bytes: int  # of a torn record behind them
+    checksum: int = field(repr=False)  # of the last whole record
+
+    @property
+    def rounds_done(self) -> int:
+        return len(self.rounds)
+
+
+def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
+    """Read a log, also while a run writes it.
+
+    Raises:
+        MissingDataError: no such file.
+        InvalidInputError: a damaged record before the last, or one of another version, with its place in the file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise MissingDataError(
+            f"{path}: there is no such log; only runs that keep a trajectory can be resumed or replayed"
+        )
+    header: Header | None = None
+    rounds: list[RoundEntry] = []
+    evaluations: list[EvaluationEntry] = []
+    resumed: list[int] = []
+    end = checksum = 0
+    size = path.stat().st_size
+    for number, (start, line) in enumerate(_lines(path, size), start=1):
+        record = _checked(line, checksum)
+        if record is None:
+            if start + len(line) >= size:
+                break  # the last one: torn
+            raise InvalidInputError(
+                f"{path}: record {number} (byte {start} of {size}) is damaged, its checksum does not fit, and whole "
+                "records follow; restore the file from a copy, or cut it there to lose what follows"
+            )
+        where = f"{path}: record {number} (byte {start})"
+        try:
+            kind = record.pop("kind")
+            if (kind == "header") != (number == 1):
+                raise ValueError("a header is the first record and no other")
+            if kind == "header":
+                header = _header(record)
+            elif kind == "round":
+                rounds.append(_round(record, header))
+                if rounds[-1].round != len(rounds):
+                    raise ValueError(f"round {rounds[-1].round} stands where round {len(rounds)} belongs")
+            elif kind == "evaluation":
+                evaluations.append(EvaluationEntry(**record))
+                if evaluations[-1].round != len(rounds):
+                    raise ValueError(f"an evaluation of round {evaluations[-1].round} follows round {len(rounds)}")
+            elif kind == "resumed":
+                resumed.append(int(record["round"]))
+            else:
+                raise ValueError(f"unknown kind {kind!r}")
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise InvalidInputError(f"{where} cannot be used: {error}") from None
+        end, checksum = start + len(line), int(line[:8], 16)
+    return Trajectory(
+        path, header, tuple(rounds), tuple(evaluations), tuple(resumed), end, size - end, checksum
+    )  # fmt: skip
+
+
+class TrajectoryLog:
+    """The one writer of a log. Opening it takes the lock, reads what is there and cuts off a torn end.
+
+    Raises:
+        InvalidInputError: another process is writing; or as :func:`read_trajectory`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        path = Path(path)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInputError(
+                    f"{path.parent}: another process is writing this run; wait for it to end, or stop it first"
+                ) from None
+            self.so_far = read_trajectory(path)
+            os.ftruncate(self._file, self.so_far.end)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._checksum = self.so_far.checksum
+
+    def write_header(self, header: Header) -> None:
+        self._append({"kind": "header", "format": _FORMAT, "version": VERSION, **asdict(header)})
+
+    def write_round(self, entry: RoundEntry) -> None:
+        record = {name: getattr(entry, name) for name in RoundEntry.__dataclass_fields__}
+        for name, dtype in _ARRAYS.items():
+            record[name] = base64.b64encode(np.ascontiguousarray(record[name], dtype).tobytes()).decode("ascii")
+        self._append({"kind": "round", **record})
+
+    def write_evaluation(self, entry: EvaluationEntry) -> None:
+        self._append({"kind": "evaluation", **asdict(entry)})
+
+    def write_resumed(self) -> None:
+        self._append({"kind": "resumed", "round": self.so_far.rounds_done})
+
+    def close(self) -> None:
+        """Give the lock back. Closing twice does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _append(self, record: dict[str, Any]) -> None:
+        content = json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii")
+        self._checksum = binascii.crc32(content, self._checksum)
+        line = b"%08x %s\n" % (self._checksum, content)
+        written = os.write(self._file, line)
+        if written != len(line):  # as on a full disk
+            raise OSError(f"wrote {written} of {len(line)} bytes of the trajectory")
+        os.fsync(self._file)
+
+
+_ARRAYS = {"seeds_Q": "<u4", "rho_NQ": "<f8", "status_N": "u1", "loss_N": "<f8"}
+
+
+def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
+    """(start, line) up to ``size``, the file's size when reading began: a writer may be at work."""
+    with path.open("rb") as file:
+        start = 0
+        while start < size:
+            line = file.readline(min(size - start, _MAX_LINE_BYTES))
+            yield start, line
+            start += len(line)
+
+
+def _checked(line: bytes, before: int) -> dict[str, Any] | None:
+    """The record of a whole line; None where its form or checksum is wrong."""
+    if len(line) < 12 or line[8:9] != b" " or not line.endswith(b"\n"):
+        return None
+    content = line[9:-1]
+    if line[:8] != b"%08x" % binascii.crc32(content, before):
+        return None
+    try:
+        record = json.loads(content)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _header(record: dict[str, Any]) -> Header:
+    if record.pop("format") != _FORMAT:
+        raise ValueError("not a trajectory log")
+    version = record.pop("version")
+    if version != VERSION:
+        raise ValueError(f"version {version}; this program reads version {VERSION}")
+    return Header(**record)
+
+
+def _round(record: dict[str, Any], header: Header) -> RoundEntry:
+    for name, dtype in _ARRAYS.items():
+        record[name] = np.frombuffer(base64.b64decode(record[name], validate=True), dtype)
+    N, Q = header.num_clients, len(record["seeds_Q"])
+    if not len(record["loss_N"]) == len(record["status_N"]) == N:
+        raise ValueError(f"it is not about {N} clients")
+    if record["status_N"].max() >= len(STATUSES):
+        raise ValueError("a client's status is unknown")
+    record["rho_NQ"] = record["rho_NQ"].reshape(N, Q)
+    return RoundEntry(**record)
