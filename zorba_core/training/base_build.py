@@ -39,7 +39,7 @@ def make_base(
     *,
     seed: int = 0,
     profile: str = "full",
-    threads: int = 1,
+    threads: int = 2,
     force: bool = False,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:

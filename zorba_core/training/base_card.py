@@ -25,7 +25,7 @@ def card_text(facts: dict[str, Any]) -> str:
         "",
         f"A small causal language model of the OPT architecture: {facts['num_blocks']} transformer blocks, hidden "
         f"size {facts['hidden_size']}, {facts['num_parameters']:,} parameters, float32, {facts['size_mb']:.1f} MB. It "
-        "exists so that federated zeroth-order fine-tuning can be tried in seconds, without a download and without a GPU.",
+        "exists so that federated zeroth-order fine-tuning can be tried in seconds, with no download and no GPU.",
         "",
         "It **knows the concepts** of the tasks below and **not the words** that fine-tuning uses for them: it was "
         "taught to answer in donor words (`terrible`/`great`) and is fine-tuned and evaluated with label words "
@@ -46,9 +46,10 @@ def card_text(facts: dict[str, Any]) -> str:
     lines += [
         "",
         f"The ceiling: {recipe['first_order_steps']} steps of AdamW (learning rate {recipe['first_order_lr']:g}, "
-        f"about {recipe['first_order_tokens']:,} tokens a step, linear decay) on the federated rows with the label words, "
-        "exact gradients, only the blocks trainable (embeddings, positions, final norm and head frozen): what zeroth-order "
-        "fine-tuning of the same weights can hope for. The checkpoint after the last step is scored, none is picked.",
+        f"about {recipe['first_order_tokens']:,} tokens a step, linear decay) on the federated rows with the label "
+        "words, exact gradients, only blocks trainable (embeddings, positions, final norm and head frozen): what "
+        "zeroth-order fine-tuning of the same weights can hope for. The last step is "
+        "scored; no checkpoint is picked.",
         "",
         "## How it was made",
         "",
