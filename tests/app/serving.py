@@ -32,7 +32,7 @@ FRONT_POINT = "[class*=st-key-front_plot] .scatterlayer .trace .point"
 
 
 @contextlib.contextmanager
-def serve(runs_folder: Path | None = None, timeout: float = 60.0) -> Iterator[str]:
+def serve(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[str]:
     """The dashboard's address. ``runs_folder`` stands in for artifacts/runs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -71,7 +71,7 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-def settled(page: Page, selector: str, timeout_s: float = 30.0) -> None:
+def settled(page: Page, selector: str, timeout_s: float = 90.0) -> None:
     """Wait until ``selector`` is there and no rerun is going on."""
     page.wait_for_selector(selector, timeout=1000 * timeout_s)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=1000 * timeout_s)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
-from plotly.subplots import make_subplots
 
-from zorba_core.plots.theme import LIGHT, Palette, apply
+from zorba_core.plots.theme import LIGHT, Palette, styled
 
 # Above this many clients a gap between cells would leave nothing of the cells.
 _GAP_UP_TO = 120
+_VRAM_HEIGHT = 190.0
 
 
 def allocation_figure(
@@ -39,46 +39,54 @@ def allocation_figure(
     order_N = np.arange(num_clients) if order_N is None else np.asarray(order_N)
     label_N = [f"client-{n}" for n in range(num_clients)] if names is None else list(names)
     label_N = [label_N[n] for n in order_N]
+    popularity_M = A_MN.sum(axis=1)
     with_vram = used_N_gib is not None and capacity_N_gib is not None
     matrix_height = float(np.clip(20 * num_blocks, 240, 560))
-    vram_height = 190.0 if with_vram else 0.0
-    figure = make_subplots(
-        rows=2 if with_vram else 1,
-        cols=2,
-        shared_xaxes="columns",
-        shared_yaxes="rows",
-        row_heights=[vram_height, matrix_height] if with_vram else None,
-        column_widths=[0.84, 0.16],
-        horizontal_spacing=0.015,
-        vertical_spacing=0.04,
-    )
-    row = 2 if with_vram else 1
-    figure.add_trace(_cells(A_MN[:, order_N], label_N, palette), row=row, col=1)
-    figure.add_trace(_popularity_bars(A_MN.sum(axis=1), num_clients, palette), row=row, col=2)
+    vram_height = _VRAM_HEIGHT if with_vram else 0.0
+    matrix_top = matrix_height / (matrix_height + vram_height) - (0.02 if with_vram else 0.0)
+    traces = [
+        _cells(A_MN[:, order_N], label_N, palette),
+        _popularity_bars(popularity_M, num_clients, palette),
+    ]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.15,
+        "dragmode": False,
+        "showlegend": with_vram,
+        "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
+        "xaxis": {
+            "domain": [0, 0.83],
+            "range": [-0.5, num_clients - 0.5],
+            "title": {"text": f"{num_clients} clients"},
+            "showgrid": False,
+            "showticklabels": False,
+        },
+        "xaxis2": {
+            "domain": [0.845, 1],
+            "anchor": "y",
+            "range": [0, 1.35 * max(1, int(popularity_M.max()))],
+            "title": {"text": "popularity"},
+            "showgrid": False,
+            "showticklabels": False,
+        },
+        "yaxis": {
+            "domain": [0, matrix_top],
+            "range": [num_blocks - 0.5, -0.5],  # block 0, next to the input, on top
+            "dtick": 1 if num_blocks <= 40 else None,
+            "title": {"text": "block"},
+            "showgrid": False,
+        },
+    }
     if with_vram:
         used, capacity = np.asarray(used_N_gib, float)[order_N], np.asarray(capacity_N_gib, float)[order_N]
-        for trace in _vram_bars(used, capacity, parameters_gib, label_N, palette):
-            figure.add_trace(trace, row=1, col=1)
-        figure.update_yaxes(title_text="VRAM (GiB)", rangemode="tozero", row=1, col=1)
-    apply(figure, palette, height=int(matrix_height + vram_height + 110))
-    figure.update_layout(
-        barmode="overlay",
-        bargap=0.15,
-        showlegend=with_vram,
-        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
-        dragmode=False,
-    )
-    figure.update_xaxes(showgrid=False, zeroline=False)
-    figure.update_xaxes(showticklabels=False, ticks="", range=[-0.5, num_clients - 0.5], col=1)
-    figure.update_xaxes(title_text=f"{num_clients} clients", row=row, col=1)
-    figure.update_xaxes(
-        title_text="popularity", showticklabels=False, range=[0, 1.35 * max(1, A_MN.sum(axis=1).max())], row=row, col=2
-    )
-    figure.update_yaxes(
-        autorange="reversed", showgrid=False, dtick=1 if num_blocks <= 40 else None, title_text="block", row=row, col=1
-    )
-    figure.update_yaxes(title_text="", row=row, col=2)
-    return figure
+        traces += _vram_bars(used, capacity, parameters_gib, label_N, palette)
+        layout["yaxis2"] = {
+            "domain": [matrix_top + 0.04, 1],
+            "anchor": "x",
+            "rangemode": "tozero",
+            "title": {"text": "VRAM (GiB)"},
+        }
+    return styled(traces, palette, height=int(matrix_height + vram_height + 110), layout=layout)
 
 
 def client_order(A_MN: NDArray[np.bool_], capacity_N: ArrayLike, by: str) -> NDArray[np.int64]:
@@ -127,6 +135,7 @@ def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, palette:
         marker={"color": palette.quiet},
         hovertemplate="block %{y}: %{x} of " + str(num_clients) + " clients<extra></extra>",
         showlegend=False,
+        xaxis="x2",
     )
 
 
@@ -143,7 +152,9 @@ def _vram_bars(
     customdata = np.empty((len(used), 3), dtype=object)
     customdata[:, 0], customdata[:, 1], customdata[:, 2] = label_N, used, capacity
     many = len(used) > _GAP_UP_TO
-    common = {"x": x, "customdata": customdata, "hovertemplate": hover, "width": 1 if many else None}
+    common = {"x": x, "customdata": customdata, "hovertemplate": hover, "yaxis": "y2"}
+    if many:
+        common["width"] = 1
     return [
         go.Bar(
             **common,

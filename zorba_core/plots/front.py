@@ -6,19 +6,21 @@ Shapes: E points of a sweep, F points of its front (rising VRAM ratio).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from zorba_core.allocation import Front
-from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, apply
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
 
 # Section V-B of the paper: (total VRAM usage ratio, Lambda) of the scenarios it trains.
 PAPER_SCENARIOS: Mapping[str, tuple[float, float]] = {"SC1": (0.71, 0.50), "SC2": (0.86, 0.50), "SC3": (0.86, 0.95)}
 
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
 LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
+_VRAM_AXIS = {"title": {"text": VRAM_AXIS}, "tickformat": ".0%"}
 
 _LEGEND_BELOW = {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"}
 
@@ -54,8 +56,8 @@ def front_figure(
     customdata_E = _customdata(front)
     on_front = front_order(front)
     dominated = _once_each(front, on_front)
-    figure = go.Figure()
-    figure.add_trace(
+    few = len(on_front) <= 100
+    traces = [
         go.Scatter(
             x=front.vram_ratio_E[dominated],
             y=front.bias_lambda_E[dominated],
@@ -65,9 +67,7 @@ def front_figure(
             marker={"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}},
             hovertemplate=_HOVER + "<extra>dominated</extra>",
             **_never_dimmed(0.55),
-        )
-    )
-    figure.add_trace(
+        ),
         go.Scatter(
             x=front.vram_ratio_E[on_front],
             y=front.bias_lambda_E[on_front],
@@ -77,18 +77,18 @@ def front_figure(
             line={"color": palette.front, "width": 2.5, "shape": "hv"},
             marker={
                 "symbol": "circle",
-                "size": 7 if len(on_front) <= 100 else 5,
+                "size": 7 if few else 5,
                 "color": palette.front,
-                "line": {"width": 1 if len(on_front) <= 100 else 0.5, "color": palette.paper},
+                "line": {"width": 1 if few else 0.5, "color": palette.paper},
             },
             hovertemplate=_HOVER + "<extra>on the front</extra>",
             **_never_dimmed(1.0),
-        )
-    )
+        ),
+    ]
     if references:
-        figure.add_trace(_references(references, palette))
+        traces.append(_references(references, palette))
     if selected is not None:
-        figure.add_trace(
+        traces.append(
             go.Scatter(
                 x=front.vram_ratio_E[[selected]],
                 y=front.bias_lambda_E[[selected]],
@@ -105,16 +105,15 @@ def front_figure(
                 **_never_dimmed(1.0),
             )
         )
-    apply(figure, palette, height=height)
-    figure.update_layout(
-        legend={**_LEGEND_BELOW, "itemclick": False, "itemdoubleclick": False},
-        clickmode="event+select",
-        dragmode="pan",
-        hovermode="closest",
-    )
-    figure.update_xaxes(title_text=VRAM_AXIS, tickformat=".0%")
-    _lambda_axis(figure, [front.bias_lambda_E[~np.isnan(front.bias_lambda_E)]], references, log_lambda)
-    return figure
+    layout = {
+        "legend": {**_LEGEND_BELOW, "itemclick": False, "itemdoubleclick": False},
+        "clickmode": "event+select",
+        "dragmode": "pan",
+        "hovermode": "closest",
+        "xaxis": _VRAM_AXIS,
+        "yaxis": _lambda_axis([front.bias_lambda_E[~np.isnan(front.bias_lambda_E)]], references, log_lambda),
+    }
+    return styled(traces, palette, height=height, layout=layout)
 
 
 def compare_fronts_figure(
@@ -126,11 +125,11 @@ def compare_fronts_figure(
     height: int = 460,
 ) -> go.Figure:
     """The fronts of several sweeps, each with a colour, a dash and a marker of its own."""
-    figure = go.Figure()
+    traces = []
     for index, (name, front) in enumerate(fronts.items()):
         on_front = front_order(front)
         color = palette.series[index % len(palette.series)]
-        figure.add_trace(
+        traces.append(
             go.Scatter(
                 x=front.vram_ratio_E[on_front],
                 y=front.bias_lambda_E[on_front],
@@ -143,13 +142,15 @@ def compare_fronts_figure(
             )
         )
     if references:
-        figure.add_trace(_references(references, palette))
-    apply(figure, palette, height=height)
-    figure.update_layout(legend=_LEGEND_BELOW, hovermode="closest")
-    figure.update_xaxes(title_text=VRAM_AXIS, tickformat=".0%")
+        traces.append(_references(references, palette))
     values = [front.bias_lambda_E[front.on_front_E] for front in fronts.values()]
-    _lambda_axis(figure, values, references, log_lambda)
-    return figure
+    layout = {
+        "legend": _LEGEND_BELOW,
+        "hovermode": "closest",
+        "xaxis": _VRAM_AXIS,
+        "yaxis": _lambda_axis(values, references, log_lambda),
+    }
+    return styled(traces, palette, height=height, layout=layout)
 
 
 def _once_each(front: Front, on_front: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -198,23 +199,19 @@ def _never_dimmed(opacity: float) -> dict[str, dict]:
 
 
 def _lambda_axis(
-    figure: go.Figure,
-    values: Sequence[NDArray[np.float64]],
-    references: Mapping[str, tuple[float, float]],
-    log_lambda: bool,
-) -> None:
+    values: Sequence[NDArray[np.float64]], references: Mapping[str, tuple[float, float]], log_lambda: bool
+) -> dict[str, Any]:
     shown = np.concatenate([*values, [y for _, y in references.values()]])
-    figure.update_yaxes(title_text=LAMBDA_AXIS)
+    title = {"title": {"text": LAMBDA_AXIS}}
     if not log_lambda or not shown.size:
-        figure.update_yaxes(rangemode="tozero")
-        return
+        return {**title, "rangemode": "tozero"}
     low, high = np.log10(shown.min()), np.log10(shown.max())
     pad = 0.06 * max(high - low, 0.3)
     ticks = [m * 10.0**e for e in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1) for m in (1, 2, 5)]
-    figure.update_yaxes(
-        type="log",
-        range=[low - pad, high + pad],
-        tickvals=ticks,
-        ticktext=[f"{tick:g}" for tick in ticks],
-        minor={"ticks": ""},
-    )
+    return {
+        **title,
+        "type": "log",
+        "range": [low - pad, high + pad],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+    }
