@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from allocation_oracles import enumerate_matrices, milp_lambda
 
-from zorba_core.allocation import Allocation, AllocationProblem, Status, solve
+from zorba_core.allocation import Allocation, AllocationProblem, Status, exact, solve, water_filled_bound
 from zorba_core.allocation.dual_programme import DualTable, PermissionInstance
 from zorba_core.allocation.exact import solve_exact
 from zorba_core.errors import InfeasibleError
@@ -140,12 +140,36 @@ def test_out_of_time_it_returns_a_matrix_with_a_valid_bound_and_claims_nothing()
     assert hurried.lower_bound <= proven.value <= hurried.value + 1e-12
 
 
-def test_too_large_for_the_programme_it_falls_back_to_two_level_with_a_bound():
-    budgets = np.random.default_rng(0).integers(1, 13, 2000)
+def test_too_large_for_the_search_the_priced_bound_is_within_two_per_cent():
+    budgets = np.random.default_rng(0).integers(1, 13, 250)
     problem = AllocationProblem(budgets, 12, int(budgets.sum()) // 2)
-    result = solve_exact(problem)
+    result = solve_exact(problem, time_limit=60)
+    assert result.status is Status.FEASIBLE
+    assert water_filled_bound(problem) < result.lower_bound
+    assert 0.98 * result.allocation.bias_lambda < result.lower_bound <= result.allocation.bias_lambda
+
+
+def test_too_large_for_any_programme_it_falls_back_to_two_level_and_the_closed_form():
+    budgets = np.random.default_rng(0).integers(1, 13, 20_000)
+    result = solve_exact(AllocationProblem(budgets, 12, int(budgets.sum()) // 2))
     assert result.status is Status.FEASIBLE
     assert result.lower_bound <= result.allocation.bias_lambda
+
+
+def test_priced_bound_holds_on_small_instances_and_its_paths_are_only_taken_as_matrices(monkeypatch):
+    monkeypatch.setattr(exact, "MAX_STATES", 0)
+    gaps = []
+    for budgets, M, matrices, request in small_requests(seed=11, instances=60, requests_each=6):
+        meeting = matrices.meeting(**request)
+        if not meeting.any():
+            continue
+        problem, best = AllocationProblem(budgets, M, **request), matrices.lambda_K[meeting].min()
+        result = solve_exact(problem)
+        check_meets(problem, result.allocation)
+        assert result.lower_bound <= best + 1e-12
+        assert result.status is not Status.OPTIMAL or result.allocation.bias_lambda == pytest.approx(best)
+        gaps.append(1 - result.lower_bound / best)
+    assert np.mean(gaps) < 0.02
 
 
 def test_pure_prefix_order_is_not_optimal_but_permissions_are():

@@ -74,13 +74,14 @@ class PermissionInstance:
         """Largest u at b placed blocks if those have popularity <= p and the others >= p."""
         return min(b * p, self.total - (self.num_blocks - b) * p)
 
+    @cached_property
     def num_states(self) -> int:
         """How many numbers a table holds."""
-        M, N = self.num_blocks, self.num_clients
-        widths = sum(
-            max(0, self.last_used(b, p) + 1) for b in range(M) for p in range(self.floor, self.last_popularity(b) + 1)
-        )
-        return (N + 1) * widths
+        widths = 0
+        for b in range(self.num_blocks):
+            p = np.arange(self.floor, self.last_popularity(b) + 1)
+            widths += int(np.maximum(0, np.minimum(b * p, self.total - (self.num_blocks - b) * p) + 1).sum())
+        return (self.num_clients + 1) * widths
 
 
 class DualTable:
