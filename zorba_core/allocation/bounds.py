@@ -1,6 +1,6 @@
 """Lower bounds that hold for every matrix, cheap enough to stand beside every answer.
 
-Shapes: N clients. ``held_N`` int64, blocks per client; ``x_N`` stands for 1 / (least popularity of n).
+Shapes: N clients, K different numbers of blocks held. ``held_N`` int64; x_n stands for 1 / (least popularity of n).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def water_filled_bound(problem: AllocationProblem) -> float:
 
     Of all ways to hold T blocks, the one that fills the largest budgets first (each client keeping one) majorises
     every other, and the minimum is Schur-concave in ``held_N``, so that one bounds them all. The minimiser is
-    x_n = clip(mu held_n, 1/N, 1/c_min) with mu from one equation. O(N + M log) from the histogram of ``held_N``.
+    x_n = clip(mu held_n, 1/N, 1/c_min) with mu from one equation. O(N + M^2) from the histogram of budgets.
     """
     M, N = problem.num_blocks, problem.num_clients
-    kind_K, count_K = np.unique(_most_uneven(problem), return_counts=True)
+    held_K, count_K = _most_uneven(problem)
     low, high = 1.0 / N, 1.0 / problem.min_popularity
 
     def covered(mu: float) -> float:
-        return float((count_K * kind_K * np.clip(mu * kind_K, low, high)).sum())
+        return float((count_K * held_K * np.clip(mu * held_K, low, high)).sum())
 
     # Between two neighbouring clipping points ``covered`` is linear: find the piece, then solve it exactly.
-    knots = np.unique(np.concatenate((low / kind_K, high / kind_K)))
+    knots = np.unique(np.concatenate((low / held_K, high / held_K)))
     if covered(float(knots[0])) >= M:
         return _ROUNDING * N * low**2
     right = int(np.searchsorted([covered(float(knot)) for knot in knots], M))
@@ -50,7 +50,7 @@ def water_filled_bound(problem: AllocationProblem) -> float:
     left_mu, right_mu = float(knots[right - 1]), float(knots[right])
     left, reach = covered(left_mu), covered(right_mu)
     mu = left_mu + (right_mu - left_mu) * (M - left) / (reach - left)
-    return _ROUNDING * float((count_K * np.clip(mu * kind_K, low, high) ** 2).sum())
+    return _ROUNDING * float((count_K * np.clip(mu * held_K, low, high) ** 2).sum())
 
 
 def v_bound(problem: AllocationProblem) -> float:
@@ -59,9 +59,20 @@ def v_bound(problem: AllocationProblem) -> float:
     return _ROUNDING * (r / (q + 1) + (problem.num_blocks - r) / q) / problem.num_blocks
 
 
-def _most_uneven(problem: AllocationProblem) -> NDArray[np.int64]:
-    """Blocks held when each client keeps one and the rest of T goes to the largest budgets first, sorted falling."""
-    usable_N = np.sort(problem.usable_N)[::-1]
-    before_N = np.cumsum(usable_N - 1) - (usable_N - 1)
+def _most_uneven(problem: AllocationProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(blocks held, clients that hold as many) when each client keeps one block and the rest of T goes to the largest
+    budgets first."""
+    count = np.bincount(problem.usable_N)
+    clients = np.zeros(len(count), np.int64)
+    clients[1] = count[1]
     spare = problem.most_blocks - problem.num_clients
-    return 1 + np.clip(spare - before_N, 0, usable_N - 1)
+    for budget in range(len(count) - 1, 1, -1):
+        full = min(int(count[budget]), spare // (budget - 1))
+        clients[budget] += full
+        spare -= full * (budget - 1)
+        if full < count[budget]:  # one client takes what is left, the others keep their one block
+            clients[1 + spare] += 1
+            clients[1] += count[budget] - full - 1
+            spare = 0
+    held = np.flatnonzero(clients)
+    return held, clients[held]

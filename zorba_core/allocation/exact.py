@@ -120,9 +120,6 @@ class _Search:
         mu, left, right = 0.0, None, None
         for _ in range(_MAX_PRICES):
             table = DualTable(self.instance, mu, self.deadline)
-            if not np.isfinite(table.bound):  # no sequence of the wanted total: what was found first is all there is
-                self.bound = self.value
-                return
             self.tables = sorted([*self.tables, table], key=lambda known: -known.bound)[: self._tables_kept]
             self.bound = max(self.bound, table.bound * (1 - 1e-12) - 1e-15)
             path, slope = table.best_path()

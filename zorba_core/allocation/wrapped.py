@@ -46,6 +46,8 @@ class WrappedGroup:
     @cached_property
     def high_held_N(self) -> NDArray[np.int64]:
         """How many of each client's blocks have the larger popularity."""
+        if self.levels[1] == 0:
+            return np.zeros_like(self.held_N)
         return high_blocks_held(self.start_N, self.held_N, self.levels[1], self.num_blocks)
 
 

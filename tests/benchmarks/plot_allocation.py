@@ -1,0 +1,66 @@
+"""The figure of what allocation costs, from the benchmark's JSON:
+
+python tests/benchmarks/plot_allocation.py artifacts/benchmarks/allocation.json artifacts/benchmarks/allocation.png
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from zorba_core.files import write_bytes
+
+# Okabe-Ito colours; a marker of its own for each solver, so that colour is not the only difference.
+STYLE = {
+    "lexicographic": ("#D55E00", "square", "the paper: Dinic + Algorithm 1"),
+    "exact": ("#0072B2", "diamond", "exact (proof, or bound within the time limit)"),
+    "two-level": ("#009E73", "circle", "two-level"),
+    "balanced": ("#000000", "triangle-up", "balanced"),
+}
+DASHES = {12: "dot", 48: "solid"}
+
+
+def figure(result: dict) -> go.Figure:
+    rows = [row for row in result["scaling"] if row["total"] is None]
+    chart = go.Figure()
+    for solver, (colour, symbol, name) in STYLE.items():
+        for num_blocks, dash in DASHES.items():
+            points = sorted(
+                (row["num_clients"], row["cpu_s"])
+                for row in rows
+                if row["solver"] == solver and row["num_blocks"] == num_blocks
+            )
+            chart.add_scatter(
+                x=[clients for clients, _ in points],
+                y=[seconds for _, seconds in points],
+                name=f"{name}, M={num_blocks}",
+                mode="lines+markers",
+                line={"color": colour, "dash": dash},
+                marker={"symbol": symbol, "size": 9},
+            )
+    machine = result["provenance"]
+    chart.update_layout(
+        template="plotly_white",
+        title={
+            "text": "Cost of one allocation"
+            f"<br><sup>{machine['processor']}, one thread; budgets U{{1..M}}, seed {machine['seed']}</sup>"
+        },
+        legend={"x": 0.01, "y": 0.99, "bgcolor": "rgba(255,255,255,0.8)"},
+        margin={"l": 70, "r": 20, "t": 70, "b": 60},
+    )
+    chart.update_xaxes(type="log", title="clients N", dtick=1)
+    chart.update_yaxes(type="log", title="processor seconds", dtick=1)
+    return chart
+
+
+def main() -> None:
+    source, target = map(Path, sys.argv[1:])
+    chart = figure(json.loads(source.read_text(encoding="utf-8")))
+    write_bytes(target, chart.to_image(format=target.suffix.lstrip("."), width=900, height=560, scale=2))
+
+
+if __name__ == "__main__":
+    main()
