@@ -1,5 +1,9 @@
 """One adapter for each model family: where its embeddings, blocks and head are. A new family is one class here.
 
+The head's products are in float64, for a few vocabulary rows at one position: what follows is the difference of two
+close losses, and a product of few rows in float32 rounds otherwise than one of many, which would set a client's loss
+apart from the same loss in a larger batch.
+
 Shapes: B rows, L positions, H hidden size, C label words.
 """
 
@@ -30,7 +34,7 @@ class Family(Protocol):
         """One block, causal, positions 0..L-1, no cache."""
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
-        """Final norm and head for the given vocabulary rows only: (B, C)."""
+        """Final norm and head for the given vocabulary rows only: (B, C), float64."""
 
 
 class OptFamily:
@@ -57,7 +61,7 @@ class OptFamily:
         if self._decoder.final_layer_norm is not None:
             hidden_BH = self._decoder.final_layer_norm(hidden_BH)
         if self._decoder.project_out is not None:
-            hidden_BH = self._decoder.project_out(hidden_BH)
+            hidden_BH = _float64_linear(self._decoder.project_out, hidden_BH)
         return _head_rows(self._head, hidden_BH, token_ids_C)
 
 
@@ -83,12 +87,25 @@ class Gpt2Family:
 
 
 class LlamaFamily:
-    """Llama and what shares its layout."""
+    """Llama, and Qwen2 and Qwen3, which share its layout.
+
+    Raises:
+        InvalidInputError: some blocks attend to a sliding window; the pieces here are plainly causal.
+    """
 
     residual_passes_through = True
 
     def __init__(self, model: nn.Module) -> None:
-        self._body, self._head = model.model, model.lm_head
+        if "sliding_attention" in (getattr(model.config, "layer_types", None) or ()):
+            raise InvalidInputError(
+                f"this {model.config.model_type} model attends to a sliding window, and its adapter is plainly causal; "
+                "use a model whose config has use_sliding_window false"
+            )
+        self._body, self._head = self._parts(model)
+        self._rotation: tuple[Tensor, Tensor] | None = None
+
+    def _parts(self, model: nn.Module) -> tuple[nn.Module, nn.Linear]:
+        return model.model, model.get_output_embeddings()
 
     def blocks(self) -> list[nn.Module]:
         return list(self._body.layers)
@@ -98,11 +115,13 @@ class LlamaFamily:
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         positions_1L = _positions(hidden_BLH).unsqueeze(0)
-        rotation = self._body.rotary_emb(hidden_BLH, position_ids=positions_1L)
+        if self._rotation is None or self._rotation[0].shape[1] != hidden_BLH.shape[1]:
+            # The same for every block and row, so it is kept until another length comes.
+            self._rotation = self._body.rotary_emb(hidden_BLH, position_ids=positions_1L)
         return block(
             hidden_BLH,
             attention_mask=None,
-            position_embeddings=rotation,
+            position_embeddings=self._rotation,
             position_ids=positions_1L,
             use_cache=False,
         )
@@ -111,8 +130,28 @@ class LlamaFamily:
         return _head_rows(self._head, self._body.norm(hidden_BH), token_ids_C)
 
 
+class GptNeoxFamily(LlamaFamily):
+    """GPT-NeoX and Pythia: other names, and attention beside the feed-forward layer rather than before it."""
+
+    def _parts(self, model: nn.Module) -> tuple[nn.Module, nn.Linear]:
+        return model.gpt_neox, model.get_output_embeddings()
+
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        return self._body.embed_in(token_ids_BL)
+
+    def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
+        return _head_rows(self._head, self._body.final_layer_norm(hidden_BH), token_ids_C)
+
+
 # By the ``model_type`` of a Hugging Face config.
-ADAPTERS: Mapping[str, type[Family]] = {"opt": OptFamily, "gpt2": Gpt2Family, "llama": LlamaFamily}
+ADAPTERS: Mapping[str, type[Family]] = {
+    "opt": OptFamily,
+    "gpt2": Gpt2Family,
+    "llama": LlamaFamily,
+    "qwen2": LlamaFamily,
+    "qwen3": LlamaFamily,
+    "gpt_neox": GptNeoxFamily,
+}
 
 
 def family_of(model: nn.Module) -> Family:
@@ -124,9 +163,10 @@ def family_of(model: nn.Module) -> Family:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     if model_type not in ADAPTERS:
         raise InvalidInputError(
-            f"no adapter for model type {model_type!r} (there is one for {', '.join(ADAPTERS)}); "
-            "a new family needs a class in zorba_core/training/families.py with blocks, embed, run, logits and "
-            "residual_passes_through"
+            f"no adapter for model type {model_type!r} (there is one for {', '.join(ADAPTERS)}); a new family needs a "
+            "class in zorba_core/training/families.py that says where its blocks are (blocks), what comes before the "
+            "first (embed), how one runs (run), what comes after the last (logits), and whether a block with zero "
+            "weights returns its input (residual_passes_through)"
         )
     return ADAPTERS[model_type](model)
 
@@ -137,5 +177,10 @@ def _positions(sequence: Tensor) -> Tensor:
 
 
 def _head_rows(head: nn.Linear, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
-    bias = None if head.bias is None else head.bias[token_ids_C]
-    return F.linear(hidden_BH, head.weight[token_ids_C], bias)
+    bias = None if head.bias is None else head.bias[token_ids_C].double()
+    return F.linear(hidden_BH.double(), head.weight[token_ids_C].double(), bias)
+
+
+def _float64_linear(layer: nn.Linear, hidden_BH: Tensor) -> Tensor:
+    bias = None if layer.bias is None else layer.bias.double()
+    return F.linear(hidden_BH.double(), layer.weight.double(), bias)
