@@ -30,7 +30,8 @@ def test_label_logits_equal_the_hugging_face_forward_pass(family, make_tiny_mode
         logits = model(row[None, : last + 1], use_cache=False).logits
         expected.append(logits[0, -1, LABELS])
     logits_BC = BlockNetwork(model, LABELS, dtype=dtype)(token_ids_BL, last_B)
-    assert torch.allclose(logits_BC, torch.stack(expected), rtol=tolerance, atol=tolerance)
+    assert logits_BC.dtype == torch.float64
+    assert torch.allclose(logits_BC.to(dtype), torch.stack(expected), rtol=tolerance, atol=tolerance)
 
 
 def test_a_dropped_block_computes_as_one_whose_weights_are_zero(family, make_tiny_model, prompts):

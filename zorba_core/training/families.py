@@ -164,9 +164,9 @@ def family_of(model: nn.Module) -> Family:
     if model_type not in ADAPTERS:
         raise InvalidInputError(
             f"no adapter for model type {model_type!r} (there is one for {', '.join(ADAPTERS)}); a new family needs a "
-            "class in zorba_core/training/families.py that says where its blocks are (blocks), what comes before the "
-            "first (embed), how one runs (run), what comes after the last (logits), and whether a block with zero "
-            "weights returns its input (residual_passes_through)"
+            "class in zorba_core/training/families.py with blocks, embed, run, logits and residual_passes_through: "
+            "where its blocks are, what comes before the first, how one runs, what comes after the last, and whether "
+            "a block with zero weights returns its input"
         )
     return ADAPTERS[model_type](model)
 
