@@ -48,7 +48,7 @@ def figure(result: dict) -> go.Figure:
             "text": "Cost of one allocation"
             f"<br><sup>{machine['processor']}, one thread; budgets U{{1..M}}, seed {machine['seed']}</sup>"
         },
-        legend={"x": 0.01, "y": 0.99, "bgcolor": "rgba(255,255,255,0.8)"},
+        legend={"x": 0.99, "y": 0.01, "xanchor": "right", "yanchor": "bottom", "bgcolor": "rgba(255,255,255,0.8)"},
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
     )
     chart.update_xaxes(type="log", title="clients N", dtick=1)

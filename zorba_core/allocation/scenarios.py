@@ -32,7 +32,7 @@ from zorba_core.models import ModelSpec
 _MOVES_AT_ONCE = 64
 _STEPS = 300
 _POPULARITIES_TRIED = 6
-_HEATS = (0.01, 0.1)  # starting temperatures of the walk, of the target
+_HEATS = (0.01, 0.1, 0.03)  # starting temperatures of the walk, of the target
 _COOLING = 0.98
 
 
