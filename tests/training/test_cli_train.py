@@ -82,6 +82,10 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--model", "no-such"], "unknown model 'no-such'"),
         (["--lr", "nan"], "lr is nan"),
         (["--lr", "-1"], "lr is -1.0"),
+        (["--lr", "1e30"], "these settings cannot learn"),
+        (["--estimator", "magic"], "estimator is 'magic'; choose one of reference"),
+        (["--participation", "0"], "participation is 0.0"),
+        (["--outlier-ratio", "1"], "outlier_ratio is 1.0"),
         (["--mu", "0"], "mu is 0.0"),
         (["--rounds", "0"], "rounds is 0"),
         (["--clients", "0"], "--clients is 0"),
@@ -114,7 +118,7 @@ def test_a_missing_data_folder_is_said_with_status_2(zorba, tiny, monkeypatch, t
 
 
 def test_a_diverging_run_leaves_with_status_1_and_one_line_of_reason(zorba, tiny, tmp_path):
-    code, out, err = zorba("train", *tiny, "--lr", "1e30", "--clients", "3")
+    code, out, err = zorba("train", *tiny, "--lr", "1e30", "--clients", "3", "--force")
     assert (code, out) == (1, "")
     assert "try a smaller learning rate" in err.strip().splitlines()[-1]
     assert not list_runs(tmp_path / "runs").runs[0].finished

@@ -59,7 +59,7 @@ def test_the_saved_model_is_the_one_the_summary_fingerprints(tiny_opt_folder, tm
 def test_a_run_that_diverges_keeps_its_metrics_and_has_no_summary(tiny_opt_folder, tmp_path):
     settings = TrainSettings(rounds=20, num_perturbations=2, num_seeds=8, eval_rows=10, eval_every=1, lr=1e30)
     with pytest.raises(RunError, match="the metrics so far are in"):
-        fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path)
+        fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
     (run,), problems = list_runs(tmp_path)
     assert not run.finished
     assert run.metrics["round"].tolist()[0] == 0
@@ -91,6 +91,7 @@ def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path):
         ({"name": "../escape"}, InvalidInputError, "run name"),
         ({"allocation": Allocation(np.ones((5, 3)))}, InvalidInputError, "5 blocks and the model has 3"),
         ({"settings": TrainSettings(seq_len=100)}, InvalidInputError, "model has 64 positions"),
+        ({"settings": TrainSettings(lr=1e3)}, InvalidInputError, "these settings cannot learn: a round moves"),
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_is_written(tiny_opt_folder, tmp_path, change, error, words):

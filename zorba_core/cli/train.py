@@ -63,6 +63,7 @@ def train(
     runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where the run's folder is made."),
     name: str | None = typer.Option(None, help="First part of its name; default <dataset>-<model>."),
     save_model: bool = typer.Option(False, "--save-model", help="Also write the fine-tuned model to <run>/model."),
+    force: bool = typer.Option(False, "--force", help="Train also with settings that are found unable to learn."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone.
@@ -115,6 +116,7 @@ def train(
                 runs_folder=runs_folder,
                 name=name,
                 save_model=save_model,
+                force=force,
                 callbacks=callbacks,
                 origin={"solver": solver, "total": total, **origin},
                 ranks=ranks,

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core import runs
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.training.aggregation import apply_scalars
 from zorba_core.training.callbacks import Callback, RoundRecord
@@ -62,6 +62,8 @@ def resume(
     settings = settings_of(request)
     if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
         raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+    if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
+        raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to go on from")
     log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
     try:
         trajectory = log.so_far if log is not None else None

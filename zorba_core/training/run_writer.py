@@ -82,6 +82,8 @@ class RunWriter(Callback):
         self._log.write_evaluation(entry)
 
     def on_round(self, record: RoundRecord) -> None:
+        if self._records and self._records[-1].round == record.round:
+            self._records.pop()  # killed during its evaluation, and evaluated now
         self._records.append(record)
         if record.eval_accuracy is not None:
             self.flush()

@@ -18,7 +18,7 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.errors import MissingDataError, RunError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.training.callbacks import Callback, RoundRecord
@@ -28,6 +28,7 @@ from zorba_core.training.evaluation import choose_rows
 from zorba_core.training.model_source import load_model, load_tokenizer, resolve_model
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.partition import dirichlet_partition
+from zorba_core.training.preflight import preflight
 from zorba_core.training.ranks import ALONE, Ranks
 from zorba_core.training.run_writer import RunWriter, check_name
 from zorba_core.training.settings import TrainSettings
@@ -64,6 +65,7 @@ def fine_tune(
     save_model: bool = False,
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
+    force: bool = False,
     ranks: Ranks = ALONE,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
@@ -77,10 +79,11 @@ def fine_tune(
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
         ranks: the processes that share the work, each of which makes this call; rank 0 writes and its callbacks count.
+        force: train also with settings that :mod:`zorba_core.training.preflight` finds cannot learn.
         origin: how the allocation came about (solver, budgets, ...), kept in the run's config.
 
     Raises:
-        InvalidInputError, MissingDataError: the request is wrong; nothing was written.
+        InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder keeps the metrics so far and has no summary.
 
     A run that is cut short, by whatever, can be taken up again: :func:`zorba_core.training.resume.resume`.
@@ -92,6 +95,9 @@ def fine_tune(
         network, tokenizer = open_network(task, model, label_words, settings)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
         check_fit(network, allocation, rows, settings)
+        checked = preflight(network, allocation, rows, settings)
+        if checked.failed and not force:
+            raise InvalidInputError(checked.reason())
         config = {
             "dataset": task.name,
             "model": os.fspath(model),
@@ -101,6 +107,7 @@ def fine_tune(
             "alpha": alpha,
             **asdict(settings),
             "save_model": save_model,
+            "force": force,
             "allocation": {
                 **(origin or {}),
                 "total_blocks": allocation.total_blocks,
@@ -112,6 +119,7 @@ def fine_tune(
             "ranks": ranks.size,
             "base_weights_sha256": network.weights_sha256(),
             "data": data_facts,
+            "preflight": checked.describe(),
         }
         writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
         path = Path(ranks.from_first(None if writer is None else str(writer.path)))

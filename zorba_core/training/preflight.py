@@ -1,0 +1,198 @@
+"""Before the first round: can these settings learn at all, in the arithmetic they will run in?
+
+Measured on the first round's batches of a few clients and a few directions, in the run's own dtype:
+
+- ``perturbation``: the part of mu v that adding it to the weights loses to rounding. Weights have a resolution; a mu v
+  below it is not added at all.
+- ``scalars``: how far the run's finite differences are from the exact directional derivative (forward mode, which takes
+  no difference and needs no higher precision). Too small a mu drowns in the rounding of two nearly equal losses, too
+  large a one meets curvature. At an error of 1 the scalars are all error, or nothing at all.
+- ``update``: the part of a round's step that the weights lose to rounding.
+- ``stride``: the length of a round's step relative to the weights it moves.
+- ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
+  thousand, whichever is more. A forecast for refusing the hopeless, not for planning: noise only makes it less.
+
+Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure.
+
+Shapes: M blocks, N clients, Q directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.training.aggregation import average_per_block
+from zorba_core.training.batches import client_rows, trim
+from zorba_core.training.estimator import estimate
+from zorba_core.training.estimators import estimator_of
+from zorba_core.training.jvp import estimate_jvp
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.perturbation import Directions
+from zorba_core.training.randomness import stream
+from zorba_core.training.settings import TrainSettings
+from zorba_core.training.tasks import Encoded
+from zorba_core.training.trainer import FederatedRows
+
+_CLIENTS, _DIRECTIONS = 2, 4
+MOST_LOST = 0.5  # of a perturbation or update, to rounding
+MOST_SCALAR_ERROR = 0.9
+MOST_STRIDE = 0.5
+LEAST_PROGRESS_NATS = 0.01
+_HORIZON = 1000  # rounds
+_OTHER_MU = 10.0 ** np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5])  # times the given one
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question, what was measured and where it may lie."""
+
+    name: str
+    measured: float
+    limit: float
+    passed: bool
+    finding: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """All checks of one setting. ``rho_rms`` is the size of the exact scalars."""
+
+    checks: tuple[Check, ...]
+    rho_rms: float
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    def reason(self) -> str:
+        """Why the setting is refused and what would help, one line."""
+        findings = "; ".join(check.finding for check in self.failed)
+        cures = "; ".join(dict.fromkeys(check.cure for check in self.failed))
+        return f"these settings cannot learn: {findings}. Try: {cures}. To go on all the same: --force"
+
+    def describe(self) -> dict[str, Any]:
+        return {"rho_rms": self.rho_rms, "checks": [asdict(check) for check in self.checks]}
+
+
+@torch.no_grad()
+def preflight(
+    network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
+) -> Preflight:
+    """Measure a setting. The network's weights are left as they were, bit for bit."""
+    clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
+    A_MN = allocation.A_MN[:, clients]
+    batches_N = [first_batch(network, rows, settings, int(n)) for n in clients]
+    seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
+    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    exact_NQ = estimate_jvp(network, batches_N, A_MN, seeds_Q, directions, inactive=settings.inactive).rho_NQ
+    checks = []
+    if settings.estimator != "jvp":
+        lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
+        checks.append(_perturbation_check(lost, settings))
+        found_NQ = estimator_of(settings)(network, batches_N, A_MN, seeds_Q, directions).rho_NQ
+        error = _relative_error(found_NQ, exact_NQ)
+        mu_cure = ""
+        if not error <= MOST_SCALAR_ERROR:
+            error_of = {}
+            for mu in settings.mu * _OTHER_MU:
+                tried = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=settings.inactive)
+                error_of[mu] = np.nan_to_num(_relative_error(tried.rho_NQ, exact_NQ), nan=np.inf)
+            best = min(error_of, key=error_of.__getitem__)
+            mu_cure = f"mu {best:.1g} (its error here: {100 * error_of[best]:.2g} %)"
+        checks.append(_scalar_check(error, mu_cure, settings))
+    checks.extend(_step_checks(network, A_MN, directions, seeds_Q, exact_NQ, settings))
+    return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
+
+
+def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Encoded:
+    """What the client computes with in round 1."""
+    chosen = client_rows(rows.held_N[client], settings.seed, 1, client, settings.batch_size)
+    return trim(rows.train.rows(chosen), network.device)
+
+
+def _relative_error(found_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
+    scale = float(np.linalg.norm(exact_NQ))
+    return float(np.linalg.norm(found_NQ - exact_NQ)) / scale if scale > 0 else float("nan")
+
+
+def _lost_perturbation(
+    network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float
+) -> float:  # fmt: skip
+    lost = wanted = 0.0
+    for m in np.flatnonzero(A_MN.any(axis=1)):
+        weights, shift = network.block_weights(int(m)), directions.block(seed, int(m)).mul_(mu)
+        moved = (weights + shift).double() - weights.double()
+        lost += float((moved - shift.double()).square().sum())
+        wanted += float(shift.double().square().sum())
+    return (lost / wanted) ** 0.5 if wanted > 0 else 1.0
+
+
+def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
+    return Check(
+        "perturbation", lost, MOST_LOST, lost <= MOST_LOST,
+        f"the weights' {settings.dtype} resolution swallows {100 * lost:.2g} % of mu v",
+        _longer(settings, "a larger mu"),
+    )  # fmt: skip
+
+
+def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
+    return Check(
+        "scalars", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR,
+        f"finite differences at mu {settings.mu:g} are {100 * error:.3g} % off the exact derivatives",
+        _longer(settings, mu_cure),
+    )  # fmt: skip
+
+
+def _step_checks(
+    network: BlockNetwork,
+    A_MN: np.ndarray,
+    directions: Directions,
+    seeds_Q: np.ndarray,
+    exact_NQ: np.ndarray,
+    settings: TrainSettings,
+) -> list[Check]:
+    lr, rho_bar_MQ = settings.lr, average_per_block(exact_NQ, A_MN)
+    lost = wanted = length = 0.0
+    for m in np.flatnonzero(A_MN.any(axis=1)):
+        weights = network.block_weights(int(m))
+        step = torch.zeros_like(weights)
+        for q, seed in enumerate(seeds_Q):
+            step.add_(directions.block(int(seed), int(m)), alpha=float(rho_bar_MQ[m, q]))
+        moved = weights.double() - weights.sub(step, alpha=lr).double()
+        intended = step.double().mul_(lr)
+        lost += float((moved - intended).square().sum())
+        wanted += float(intended.square().sum())
+        length += float(weights.double().square().sum())
+    # The probe averages over fewer directions than a round: its step is longer by the root of their ratio.
+    stride = (wanted / length) ** 0.5 * (len(seeds_Q) / settings.num_perturbations) ** 0.5
+    share_lost = (lost / wanted) ** 0.5 if 0 < wanted < np.inf else 1.0
+    horizon = max(settings.rounds, _HORIZON)
+    progress = horizon * lr * float(np.mean(np.square(exact_NQ)))
+    faster = _longer(settings, "a larger lr (zorba tune finds one)")
+    return [
+        Check(
+            "update", share_lost, MOST_LOST, share_lost <= MOST_LOST,
+            f"the weights' {settings.dtype} resolution swallows {100 * share_lost:.2g} % of a round's step", faster,
+        ),
+        Check(
+            "stride", stride, MOST_STRIDE, stride <= MOST_STRIDE,
+            f"a round moves the weights by {stride:.3g} times their own length",
+            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)",
+        ),
+        Check(
+            "progress", progress, LEAST_PROGRESS_NATS, progress >= LEAST_PROGRESS_NATS,
+            f"{horizon} rounds would lower the loss by {progress:.2g} nats at best", faster,
+        ),
+    ]  # fmt: skip
+
+
+def _longer(settings: TrainSettings, otherwise: str) -> str:
+    if settings.direction == "unit-sphere":
+        return "direction gaussian or rademacher, of norm sqrt(d) where unit-sphere has 1, with mu 1e-3"
+    return otherwise
