@@ -151,7 +151,7 @@ def test_a_csv_that_is_no_fleet_gets_one_sentence_and_a_good_one_a_front(visit):
         (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
     ):
         upload.set_input_files({"name": "fleet.csv", "mimeType": "text/csv", "buffer": content})
-        page.wait_for_selector(f"[data-testid=stAlert] >> text={says}", timeout=PATIENCE_MS)
+        page.locator("[data-testid=stAlert]").filter(has_text=says).wait_for(timeout=PATIENCE_MS)
     good = b"client,vram_gib\nworkstation,24\nlaptop,1.5\nedge-box,0.8\n"
     upload.set_input_files({"name": "fleet.csv", "mimeType": "text/csv", "buffer": good})
     settled(page, FRONT_POINT)

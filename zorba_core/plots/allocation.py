@@ -49,6 +49,7 @@ def allocation_figure(
         _popularity_bars(popularity_M, num_clients, palette),
     ]
     layout = {
+        "margin": {"l": 66, "r": 12, "t": 12, "b": 46},
         "barmode": "overlay",
         "bargap": 0.15,
         "dragmode": False,
@@ -58,6 +59,7 @@ def allocation_figure(
             "domain": [0, 0.83],
             "range": [-0.5, num_clients - 0.5],
             "title": {"text": f"{num_clients} clients"},
+            "automargin": False,
             "showgrid": False,
             "showticklabels": False,
         },
@@ -66,6 +68,7 @@ def allocation_figure(
             "anchor": "y",
             "range": [0, 1.35 * max(1, int(popularity_M.max()))],
             "title": {"text": "popularity"},
+            "automargin": False,
             "showgrid": False,
             "showticklabels": False,
         },
@@ -74,6 +77,7 @@ def allocation_figure(
             "range": [num_blocks - 0.5, -0.5],  # block 0, next to the input, on top
             "dtick": 1 if num_blocks <= 40 else None,
             "title": {"text": "block"},
+            "automargin": False,
             "showgrid": False,
         },
     }
@@ -85,6 +89,7 @@ def allocation_figure(
             "anchor": "x",
             "rangemode": "tozero",
             "title": {"text": "VRAM (GiB)"},
+            "automargin": False,
         }
     return styled(traces, palette, height=int(matrix_height + vram_height + 110), layout=layout)
 

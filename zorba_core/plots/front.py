@@ -20,7 +20,9 @@ PAPER_SCENARIOS: Mapping[str, tuple[float, float]] = {"SC1": (0.71, 0.50), "SC2"
 
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
 LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
-_VRAM_AXIS = {"title": {"text": VRAM_AXIS}, "tickformat": ".0%"}
+# Margins are set by hand: plotly's search for them draws the axes several times over.
+_MARGIN = {"l": 66, "r": 12, "t": 12, "b": 12}
+_VRAM_AXIS = {"title": {"text": VRAM_AXIS}, "tickformat": ".0%", "automargin": False}
 
 _LEGEND_BELOW = {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"}
 
@@ -106,6 +108,7 @@ def front_figure(
             )
         )
     layout = {
+        "margin": _MARGIN,
         "legend": {**_LEGEND_BELOW, "itemclick": False, "itemdoubleclick": False},
         "clickmode": "event+select",
         "dragmode": "pan",
@@ -145,6 +148,7 @@ def compare_fronts_figure(
         traces.append(_references(references, palette))
     values = [front.bias_lambda_E[front.on_front_E] for front in fronts.values()]
     layout = {
+        "margin": _MARGIN,
         "legend": _LEGEND_BELOW,
         "hovermode": "closest",
         "xaxis": _VRAM_AXIS,
@@ -202,12 +206,13 @@ def _lambda_axis(
     values: Sequence[NDArray[np.float64]], references: Mapping[str, tuple[float, float]], log_lambda: bool
 ) -> dict[str, Any]:
     shown = np.concatenate([*values, [y for _, y in references.values()]])
-    title = {"title": {"text": LAMBDA_AXIS}}
+    title = {"title": {"text": LAMBDA_AXIS}, "automargin": False}
     if not log_lambda or not shown.size:
         return {**title, "rangemode": "tozero"}
     low, high = np.log10(shown.min()), np.log10(shown.max())
     pad = 0.06 * max(high - low, 0.3)
-    ticks = [m * 10.0**e for e in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1) for m in (1, 2, 5)]
+    steps = (1, 2, 5) if high - low > 1.2 else (1, 1.5, 2, 3, 4, 5, 7)
+    ticks = [step * 10.0**e for e in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1) for step in steps]
     return {
         **title,
         "type": "log",

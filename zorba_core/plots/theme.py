@@ -82,7 +82,7 @@ def _template(palette: Palette) -> go.layout.Template:
     axis = {
         "gridcolor": palette.faint,
         "linecolor": palette.quiet,
-        "tickcolor": palette.quiet,
+        "ticks": "",
         "zeroline": False,
         "automargin": True,
         "title": {"font": {"size": 14, "color": palette.text}, "standoff": 12},
