@@ -49,7 +49,10 @@ def train(
     mu: float = typer.Option(1e-3, help="Length of a finite difference, in units of the direction."),
     lr: float = typer.Option(1e-2, help="Learning rate."),
     direction: str = typer.Option("gaussian", help="gaussian, sphere, rademacher or unit-sphere."),
-    estimator: str = typer.Option("reference", help="How scalars are computed: reference or jvp (exact derivatives)."),
+    estimator: str = typer.Option(
+        "cohort", help="Scalars by cohort (all clients in one pass), reference (one by one) or jvp (exact derivatives)."
+    ),
+    max_rows: int | None = typer.Option(None, help="Of a cohort, through a block at once: bounds memory."),
     participation: float = typer.Option(1.0, help="Share of the clients that take part in a round."),
     outlier_ratio: float = typer.Option(100.0, help="Refuse scalars that many times larger than the median client's."),
     inactive: str = typer.Option("frozen", help="Blocks a client does not activate: frozen, or dropped (zero)."),
@@ -85,6 +88,7 @@ def train(
         seq_len=seq_len,
         direction=direction,
         estimator=estimator,
+        max_rows=max_rows,
         participation=participation,
         outlier_ratio=outlier_ratio,
         inactive=inactive,

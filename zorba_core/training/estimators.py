@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
+from zorba_core.training.cohort import estimate_cohort
 from zorba_core.training.estimator import Estimate, estimate
 from zorba_core.training.jvp import estimate_jvp
 from zorba_core.training.settings import TrainSettings
@@ -12,6 +13,7 @@ from zorba_core.training.settings import TrainSettings
 Estimator = Callable[..., Estimate]
 
 ESTIMATORS: Mapping[str, Estimator] = {
+    "cohort": estimate_cohort,  # finite differences, all clients in one pass a direction
     "reference": estimate,  # finite differences, one client after another
     "jvp": estimate_jvp,  # exact directional derivatives, one client after another
 }
@@ -19,4 +21,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
 
 def estimator_of(settings: TrainSettings) -> Estimator:
     """The estimator that a run uses, its finite difference and its reading of inactive blocks filled in."""
-    return functools.partial(ESTIMATORS[settings.estimator], mu=settings.mu, inactive=settings.inactive)
+    options = {"mu": settings.mu, "inactive": settings.inactive}
+    if settings.estimator == "cohort":
+        options["max_rows"] = settings.max_rows
+    return functools.partial(ESTIMATORS[settings.estimator], **options)

@@ -13,7 +13,7 @@ from zorba_core.training.perturbation import DIRECTION_KINDS, DirectionKind
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INACTIVE = ("frozen", "dropped")
-ESTIMATOR_NAMES = ("reference", "jvp")
+ESTIMATOR_NAMES = ("cohort", "reference", "jvp")
 MAX_SEEDS = 2**20
 
 
@@ -33,7 +33,8 @@ class TrainSettings:
     batch_size: int = 8  # B rows a client and round
     seq_len: int = 64  # L: longer prompts lose the end of their text
     direction: DirectionKind = "gaussian"
-    estimator: str = "reference"  # how rho is computed: see zorba_core.training.estimators
+    estimator: str = "cohort"  # how rho is computed: see zorba_core.training.estimators
+    max_rows: int | None = None  # of the cohort, through a block at once; None: what suits the device
     inactive: Inactive = "frozen"  # what a block does that a client does not activate
     participation: float = 1.0  # share of the clients that take part in a round, drawn afresh each round
     outlier_ratio: float = 100.0  # a client whose scalars exceed the median client's by more is refused for the round
@@ -57,6 +58,12 @@ class TrainSettings:
         for name in ("lr", "mu"):
             if getattr(self, name) <= 0:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
+        if self.max_rows is not None and self.max_rows < 1:
+            raise InvalidInputError(f"max_rows is {self.max_rows}; it must be at least 1, or left out")
+        if self.max_rows is not None and self.estimator != "cohort":
+            raise InvalidInputError(
+                f"max_rows bounds a cohort's rows and the estimator is {self.estimator}; leave it out, or use cohort"
+            )
         if not 0 < self.participation <= 1:
             raise InvalidInputError(
                 f"participation is {self.participation}; it is a share of the clients, above 0 and at most 1"
