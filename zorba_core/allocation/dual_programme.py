@@ -87,7 +87,7 @@ class PermissionInstance:
 class DualTable:
     """Least cost to go for one price mu: ``values[b][p][n, u]`` with b blocks placed, the next of popularity >= p.
 
-    O(M N P T) numbers, P popularities; 20 ms at N=50, M=12 and 0.2 s at N=50, M=24 in NumPy on one core.
+    O(M N P T) numbers, P popularities; 20 to 35 ms at N=50, M=12 and 0.1 s at N=50, M=24 on one core.
     """
 
     def __init__(self, instance: PermissionInstance, mu: float, deadline: float) -> None:

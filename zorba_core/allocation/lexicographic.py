@@ -84,7 +84,7 @@ def solve_lexicographic(
     """Algorithm 2's inner step for one budget vector. Steps of the greedy update are appended to ``trace``.
 
     Popularities of the result are gamma* or gamma* + 1. The clients that Algorithm 1 "randomly selects" come from
-    ``rng``. Cost: 11 ms at N=50, M=12 and 12 s at N=1000, M=48, nearly all in networkx.
+    ``rng``. Cost: 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
 
     Raises:
         InvalidInputError: the request has a total, which the paper's method has no place for.
