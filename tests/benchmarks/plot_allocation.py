@@ -16,7 +16,7 @@ from zorba_core.files import write_bytes
 # Okabe-Ito colours; a marker of its own for each solver, so that colour is not the only difference.
 STYLE = {
     "lexicographic": ("#D55E00", "square", "the paper: Dinic + Algorithm 1"),
-    "exact": ("#0072B2", "diamond", "exact (proof, or bound within the time limit)"),
+    "exact": ("#0072B2", "diamond", "exact: proof at N=50, bound above"),
     "two-level": ("#009E73", "circle", "two-level"),
     "balanced": ("#000000", "triangle-up", "balanced"),
 }
@@ -48,7 +48,7 @@ def figure(result: dict) -> go.Figure:
             "text": "Cost of one allocation"
             f"<br><sup>{machine['processor']}, one thread; budgets U{{1..M}}, seed {machine['seed']}</sup>"
         },
-        legend={"x": 0.99, "y": 0.01, "xanchor": "right", "yanchor": "bottom", "bgcolor": "rgba(255,255,255,0.8)"},
+        legend={"orientation": "h", "y": -0.14, "entrywidth": 0.48, "entrywidthmode": "fraction"},
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
     )
     chart.update_xaxes(type="log", title="clients N", dtick=1)
@@ -59,7 +59,7 @@ def figure(result: dict) -> go.Figure:
 def main() -> None:
     source, target = map(Path, sys.argv[1:])
     chart = figure(json.loads(source.read_text(encoding="utf-8")))
-    write_bytes(target, chart.to_image(format=target.suffix.lstrip("."), width=900, height=560, scale=2))
+    write_bytes(target, chart.to_image(format=target.suffix.lstrip("."), width=900, height=660, scale=2))
 
 
 if __name__ == "__main__":
