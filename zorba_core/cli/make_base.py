@@ -17,7 +17,7 @@ def make_base(
     out: Path = typer.Option(..., help="Folder to write; it must not exist, or be empty."),
     seed: int = typer.Option(0, help="Decides the weights, with the library versions and the threads."),
     profile: str = typer.Option("full", help="full: opt-mini, needs ZORBA_DATA; tiny: seconds, needs no data."),
-    threads: int = typer.Option(2, help="Threads to compute with; part of what decides the weights."),
+    threads: int | None = typer.Option(None, help="Part of what decides the weights; default 2 for full, 1 for tiny."),
     force: bool = typer.Option(False, "--force", help="Replace a folder that is not empty."),
     as_json: bool = JSON_OPTION,
 ) -> None:

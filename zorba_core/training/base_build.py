@@ -24,7 +24,7 @@ from zorba_core.files import write_json, write_text
 from zorba_core.training.base_card import CARD_FORMAT, card_text
 from zorba_core.training.base_corpus import corpus_texts, windows
 from zorba_core.training.base_model import accuracy, build_model, donor_prompts, first_order_ceiling, train
-from zorba_core.training.base_recipe import PROFILES, Recipe
+from zorba_core.training.base_recipe import PROFILES, THREADS, Recipe
 from zorba_core.training.base_tokenizer import build_tokenizer
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.tasks import TASKS, encode, label_token_ids
@@ -39,13 +39,14 @@ def make_base(
     *,
     seed: int = 0,
     profile: str = "full",
-    threads: int = 2,
+    threads: int | None = None,
     force: bool = False,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Make the base model and write it to the folder ``out``; returns the facts that its ``zorba.json`` holds.
 
-    Seeded: the same seed, versions, processor type and ``threads`` give the same weights.
+    Seeded: the same seed, versions, processor type and ``threads`` (default: 2 for ``full``, 1 for ``tiny``) give the
+    same weights.
 
     Raises:
         InvalidInputError: unknown profile, or ``out`` is a file, or a folder with something in it and not ``force``.
@@ -53,6 +54,7 @@ def make_base(
     """
     if profile not in PROFILES:
         raise InvalidInputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
+    threads = THREADS[profile] if threads is None else threads
     if threads < 1:
         raise InvalidInputError(f"threads must be at least 1, got {threads}")
     out = Path(out).expanduser()

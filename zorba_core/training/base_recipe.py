@@ -84,11 +84,13 @@ TINY = Recipe(
     hidden_size=32,
     num_blocks=2,
     num_heads=2,
-    lm_steps=20,
-    mixed_steps=60,
+    lm_steps=10,
+    mixed_steps=150,
     lm_rows=8,
-    task_tokens=512,
-    mixture={"lm": 0.2, "toy-reviews": 0.8},
+    task_tokens=1_024,
+    mixture={"lm": 0.05, "toy-reviews": 0.95},
+    matrix_lr=0.03,
+    lr=1e-2,
     warmup_steps=10,
     corpus={},
     first_order_steps=20,
@@ -96,3 +98,5 @@ TINY = Recipe(
     spare_words=(),
 )
 PROFILES = {"full": FULL, "tiny": TINY}
+# A second thread helps the full model (1.4 times as fast here) and only waits in one this small.
+THREADS = {"full": 2, "tiny": 1}

@@ -43,7 +43,7 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
             )
         return str(folder)
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if name and folder.is_dir():  # Path("") is the working directory
         if not (folder / "config.json").is_file():
             raise MissingDataError(f"{name} is no model folder: it has no config.json (save_pretrained writes one)")
         return str(folder)
