@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,9 +37,8 @@ _HEATS = (0.01, 0.1, 0.03)  # starting temperatures of the walk, of the target
 _COOLING = 0.98
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A point of the paper's Fig. 5: fraction of all VRAM in use, and Lambda."""
+class Scenario(NamedTuple):
+    """A point of the paper's Fig. 4(a): fraction of all VRAM in use, and Lambda."""
 
     vram_ratio: float
     bias_lambda: float

@@ -1,6 +1,6 @@
-"""The 3 x 3 toy of the paper's Fig. 2, in full: every feasible matrix, and the classes that differ in more than order.
+"""The 3 x 3 toy of the paper's Fig. 3, in full: every feasible matrix, and the classes that differ in more than order.
 
-The figure's thirteen matrices are not in the text; enumeration needs none of them. Permuting rows (blocks) or columns
+The figure's matrices are not in the text; enumeration needs none of them. Permuting rows (blocks) or columns
 (clients) changes neither Lambda, V nor VRAM, so one representative stands for a class.
 
 Shapes: M blocks, N clients, C classes. ``A_MN`` bool.

@@ -12,11 +12,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from zorba_core.allocation import Front
+from zorba_core.allocation import PAPER_SCENARIOS, Front
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
-
-# Section V-B of the paper: (total VRAM usage ratio, Lambda) of the scenarios it trains.
-PAPER_SCENARIOS: Mapping[str, tuple[float, float]] = {"SC1": (0.71, 0.50), "SC2": (0.86, 0.50), "SC3": (0.86, 0.95)}
 
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
 LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
