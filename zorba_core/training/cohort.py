@@ -96,6 +96,12 @@ def estimate_cohort(
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
 
 
+def rows_at_once(network: BlockNetwork, length: int) -> int:
+    """Rows of ``length`` positions that go through a block together unless ``max_rows`` says fewer."""
+    numbers = _PIECE_CPU if network.device.type == "cpu" else _PIECE_ELSEWHERE
+    return max(1, numbers // (length * int(network.model.config.hidden_size)))
+
+
 @contextlib.contextmanager
 def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
@@ -148,8 +154,7 @@ class _Cohort:
         device = self._network.device
         token_ids_RL = torch.cat([batch.token_ids_RL for batch in batches]).to(device)
         hidden_RLH = self._network.embed(token_ids_RL)
-        piece = _PIECE_CPU if device.type == "cpu" else _PIECE_ELSEWHERE
-        piece_rows = alone or max(1, piece // hidden_RLH[0].numel())
+        piece_rows = alone or rows_at_once(self._network, token_ids_RL.shape[1])
         return _Group(
             client_R=np.repeat(clients, self._rows_N[clients]),
             last_R=torch.cat([batch.last_R for batch in batches]).to(device),

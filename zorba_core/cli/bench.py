@@ -1,0 +1,62 @@
+"""``zorba bench``: how fast the training engine is on this machine, beside plain forward passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.files import write_json
+
+
+def register(app: typer.Typer) -> None:
+    app.command("bench")(bench)
+
+
+def bench(
+    model: str = typer.Option("opt-mini", help="opt-mini, a Hugging Face folder, or a hub id."),
+    clients: int = typer.Option(50, help="N: number of clients."),
+    batch_size: int = typer.Option(8, help="B: rows a client."),
+    seq_len: int = typer.Option(32, help="L: tokens a row."),
+    perturbations: int = typer.Option(10, help="Q: directions a round."),
+    total: int = typer.Option(200, help="T: activated blocks of the routed allocations."),
+    direction: str = typer.Option("rademacher", help="gaussian, sphere, rademacher or unit-sphere."),
+    repeats: int = typer.Option(5, help="Turns that are timed; medians are compared."),
+    growth: bool = typer.Option(True, help="Also time how the cost grows with N, Q, M and d."),
+    seed: int = typer.Option(0, help="Of rows and budgets."),
+    threads: int = typer.Option(1, help="CPU threads."),
+    device: str = typer.Option("cpu", help="cpu or cuda."),
+    out: Path | None = typer.Option(None, help="Also write the result to this file, e.g. artifacts/benchmarks/x.json."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Time the routed cohort against the reference loop and against the plain forward passes that it cannot do without.
+
+    Takes some minutes with the defaults; progress goes to stderr.
+    """
+    from zorba_core.training.bench import BenchSettings, run_bench
+
+    settings = BenchSettings(
+        model=model,
+        num_clients=clients,
+        batch_size=batch_size,
+        seq_len=seq_len,
+        num_perturbations=perturbations,
+        total_blocks=total,
+        direction=direction,
+        repeats=repeats,
+        growth=growth,
+        seed=seed,
+        threads=threads,
+        device=device,
+    )
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        typer.echo(line, err=True)
+
+    result = run_bench(settings, report)
+    if out is not None:
+        write_json(out, result)
+    emit(result, as_json, lines)
