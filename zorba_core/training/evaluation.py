@@ -16,6 +16,8 @@ from zorba_core.training.network import BlockNetwork
 from zorba_core.training.randomness import stream
 from zorba_core.training.tasks import Encoded
 
+BATCH_SIZE = 64  # rows evaluated together
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -31,7 +33,7 @@ def choose_rows(num_rows: int, wanted: int | None, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def evaluate(network: BlockNetwork, rows: Encoded, batch_size: int = 64) -> Evaluation:
+def evaluate(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE) -> Evaluation:
     """Accuracy and loss of the whole network (every block with its weights) on all ``rows``."""
     # Rows of similar length share a batch, so that little of it is padding.
     order = torch.argsort(rows.last_R, stable=True)

@@ -25,6 +25,7 @@ from zorba_core.training.callbacks import Callback, RoundRecord
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.environment import describe
 from zorba_core.training.evaluation import choose_rows
+from zorba_core.training.memory_meter import MemoryMeter
 from zorba_core.training.model_source import load_model, load_tokenizer, resolve_model
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.partition import dirichlet_partition
@@ -142,19 +143,21 @@ def carry_on(
 ) -> None:
     """From a folder that is ready, and weights that are those after ``so_far``, to the summary. ``writer`` is rank 0's;
     it is closed."""
-    reports = CountReports(allocation.num_clients, so_far.rounds)
+    reports, meter = CountReports(allocation.num_clients, so_far.rounds), MemoryMeter(settings.device)
     try:
         for callback in callbacks:
             callback.on_start(path)
         listening = [] if writer is None else [writer, reports]
+        meter.begin()
         outcome = run(
             network, allocation, rows, settings, [*listening, *callbacks], before=so_far.records, ranks=ranks
         )  # fmt: skip
+        measured = meter.describe()
         if writer is not None:
             if save_model:
                 network.save(path / "model")
                 tokenizer.save_pretrained(path / "model")
-            writer.finish(summarise(network, allocation, settings, outcome, reports))
+            writer.finish(summarise(network, allocation, settings, outcome, reports, measured))
     except RunError as error:
         raise RunError(f"{error}; the metrics so far are in {path}") from None
     finally:

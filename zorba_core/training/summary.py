@@ -5,7 +5,7 @@ Shapes: N clients.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from zorba_core.allocation import AllocationMetrics
 from zorba_core.memory import DTYPE_BYTES, GIB, Workload, psi_client_bytes
 from zorba_core.models import spec_from_config
 from zorba_core.training.callbacks import Callback
+from zorba_core.training.cohort import rows_at_once
+from zorba_core.training.memory_estimate import client_peak, run_peak
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.reports import NOT_ASKED, STATUSES
 from zorba_core.training.settings import TrainSettings
@@ -49,6 +51,7 @@ def summarise(
     settings: TrainSettings,
     outcome: Outcome,
     reports: CountReports,
+    measured: Mapping[str, Any],
 ) -> dict[str, Any]:
     evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
     best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
@@ -74,6 +77,7 @@ def summarise(
         "mean_inverse_popularity": allocation.mean_inverse_popularity,
         "effective_clients": allocation.effective_clients,
         "total_blocks": allocation.total_blocks,
+        "memory": _memory(network, allocation, settings, float(vram_N_bytes.max()), measured),
         "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
         "seconds": last.seconds,
         "forward_passes": last.forward_passes,
@@ -81,4 +85,29 @@ def summarise(
         "scalars_down": last.scalars_down,
         "reports": reports.describe(),
         "weights_sha256": network.weights_sha256(),
+    }
+
+
+def _memory(
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+    psi_bytes: float,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Bytes by the paper's model, by counting tensors, and as measured.
+
+    psi and ``client`` are about one client (psi: the largest) on a device of its own; ``process`` and ``measured`` are
+    about this process, which plays all clients.
+    """
+    config, at_once = network.model.config, rows_at_once(network, settings.seq_len)
+    client = client_peak(
+        config, batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.torch_dtype
+    )  # fmt: skip
+    process = run_peak(config, allocation.A_MN, settings, rows_at_once=at_once)
+    return {
+        "psi_bytes": psi_bytes,
+        "client": client.describe(),
+        "process": process.describe(),
+        "measured": dict(measured),
     }
