@@ -22,7 +22,7 @@ from app.scenario import Scenario, study
 from tests.app.serving import FRONT_POINT, ROOT, chromium, serve, settled
 from zorba_core.files import write_json
 
-REPEATS = 40
+REPEATS = 30
 MODEL = "opt-350m"  # 24 blocks
 SEED_BOX = "[data-testid=stSidebar] input[aria-label=Seed]"
 # Resolves with the milliseconds from the Enter that commits the number to the first frame with another front.
