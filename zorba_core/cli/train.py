@@ -103,7 +103,7 @@ def train(
     )
     get_task(dataset)  # before anything slow
     spec = read_spec(model)
-    budget_N, origin = _budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
+    budget_N, origin = client_budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
     problem = AllocationProblem(budget_N, spec.num_blocks, total)
     solution = solve(problem, solver=solver, seed=seed)
     with joined() as ranks:
@@ -154,7 +154,7 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
         progress.close()
 
 
-def _budgets(
+def client_budgets(
     spec: ModelSpec,
     settings: TrainSettings,
     clients: int | None,

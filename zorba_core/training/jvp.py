@@ -4,8 +4,8 @@
 
 This is what the finite difference tends to as mu goes to 0, without its two errors (curvature for a large mu, rounding
 for a small one) and still without a backward pass: each operation carries its derivative along v_q with it, so memory
-is about three times a forward pass's, whatever the depth. Attention runs on PyTorch's plain kernel, the one that has forward
-derivatives.
+is about three times a forward pass's, whatever the depth. Attention runs on PyTorch's plain kernel, the one that has
+forward derivatives.
 
 Shapes: M blocks, N clients, Q directions, B rows, L positions, H hidden size.
 """
