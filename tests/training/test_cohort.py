@@ -152,9 +152,14 @@ def test_blocks_run_only_the_rows_that_need_them(make_tiny_model, monkeypatch):
     """A row's cost for a direction is the number of blocks from its first active one on."""
     network = BlockNetwork(make_tiny_model("opt", num_blocks=4), LABELS)
     positions = []
-    run_block = network.run_block
+    run_block, run_last_block = network.run_block, network.run_last_block
     monkeypatch.setattr(
         network, "run_block", lambda m, hidden: positions.append(hidden[..., 0].numel()) or run_block(m, hidden)
+    )
+    monkeypatch.setattr(
+        network,
+        "run_last_block",
+        lambda hidden, last: positions.append(hidden[..., 0].numel()) or run_last_block(hidden, last),
     )
     A_MN = np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 1, 1]], dtype=bool)  # first active: 2, 3, 0
     directions = Directions("rademacher", network.sizes_M)

@@ -94,6 +94,14 @@ def test_pieces_in_order_are_the_models_own_forward_pass(model, prompts):
 
 
 @torch.no_grad()
+def test_a_block_computed_at_one_position_is_the_block_at_that_position(model, prompts):
+    network = BlockNetwork(model, LABELS, dtype=torch.float64)
+    hidden_BLH, last_B = network.embed(prompts[0]), prompts[1]
+    expected = network.run_block(network.num_blocks - 1, hidden_BLH)[torch.arange(5), last_B]
+    assert torch.allclose(network.run_last_block(hidden_BLH, last_B), expected, rtol=1e-12, atol=1e-12)
+
+
+@torch.no_grad()
 def test_float32_pieces_agree_to_float32_rounding(model, prompts):
     expected = own_label_logits(model, *prompts)
     assert torch.allclose(BlockNetwork(model, LABELS)(*prompts).float(), expected, rtol=1e-5, atol=1e-5)

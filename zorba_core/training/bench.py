@@ -195,15 +195,15 @@ def _plain_passes(
     everyone = len(token_ids_RL)
     for rows_M in [np.full(network.num_blocks, everyone)] + [started_M] * num_perturbations:
         for start in range(0, int(rows_M[-1]), piece):
-            stop = min(start + piece, everyone)
+            stop = min(start + piece, int(rows_M[-1]))
             hidden = network.embed(token_ids_RL[start:stop])
-            for m in range(network.num_blocks):
+            for m in range(network.num_blocks - 1):
                 rows = min(int(rows_M[m]), stop) - start
                 if rows == stop - start:
                     hidden = network.run_block(m, hidden)
                 elif rows > 0:  # the values do not matter here, the work does
                     network.run_block(m, hidden[:rows])
-            network.label_logits(hidden, last_R[start:stop])
+            network.head(network.run_last_block(hidden, last_R[start:stop]))
 
 
 def _noise(network: BlockNetwork, settings: BenchSettings, report: Report) -> dict[str, Any]:

@@ -31,11 +31,10 @@ from torch.nn import functional as F
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.training.estimator import Estimate
-from zorba_core.training.network import BlockNetwork, Inactive
+from zorba_core.training.network import SAME_BITS_ROWS, BlockNetwork, Inactive, at_last
 from zorba_core.training.perturbation import Directions
 from zorba_core.training.tasks import Encoded
 
-_SAME_BITS_POSITIONS = 16
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
 # wider middle of a block, in a core's second-level cache; elsewhere large kernels.
 _PIECE_CPU, _PIECE_ELSEWHERE = 2**17, 2**26
@@ -69,7 +68,7 @@ def estimate_cohort(
     everyone = cohort.pieces(np.ones(num_clients, dtype=bool))
     active_M = [cohort.pieces(A_MN[m]) for m in range(num_blocks)]
     passive_M = [cohort.pieces(~A_MN[m] & (first_N < m)) for m in range(num_blocks)]
-    starting_M = [cohort.pieces(first_N == m) for m in range(num_blocks + 1)]
+    starting_M = [cohort.pieces(first_N == m) for m in range(num_blocks)]
 
     for m in range(num_blocks):
         cohort.keep(starting_M[m])
@@ -77,8 +76,7 @@ def estimate_cohort(
             cohort.through(m, everyone)
         else:
             cohort.through(m, active_M[m])
-            cohort.through_dropped(cohort.pieces(~A_MN[m]))
-    cohort.keep(starting_M[num_blocks])
+            cohort.through_dropped(m, cohort.pieces(~A_MN[m]))
     loss_N = cohort.losses()
 
     rho_NQ = np.zeros((num_clients, len(seeds_Q)))
@@ -88,7 +86,7 @@ def estimate_cohort(
             if inactive == "frozen":
                 cohort.through(m, passive_M[m])
             else:
-                cohort.through_dropped(passive_M[m])
+                cohort.through_dropped(m, passive_M[m])
             if active_M[m]:
                 with _moved(network, m, directions, int(seed), mu):
                     cohort.through(m, active_M[m])
@@ -124,6 +122,7 @@ class _Group:
     piece_rows: int
     hidden_RLH: Tensor
     kept_RLH: Tensor  # each row's state before its first active block
+    label_RH: Tensor  # after the last block, at the position that the head reads
 
 
 Piece = tuple[_Group, slice | Tensor]  # some rows of a group
@@ -143,7 +142,7 @@ class _Cohort:
         for n in np.lexsort(A_MN):  # clients with the same blocks stand together: their rows are then a plain slice
             rows, length = batches_N[n].token_ids_RL.shape
             # Too few positions for the same bits in company: such a client's rows go through on their own.
-            alone = rows if rows * length < _SAME_BITS_POSITIONS else 0
+            alone = rows if rows * length < SAME_BITS_ROWS else 0
             clients_by_shape.setdefault((length, alone), []).append(int(n))
         self._groups = [
             self._group([batches_N[n] for n in clients], clients, alone, max_rows)
@@ -162,6 +161,7 @@ class _Cohort:
             piece_rows=min(piece_rows, max_rows or piece_rows),
             hidden_RLH=hidden_RLH,
             kept_RLH=torch.empty_like(hidden_RLH),
+            label_RH=torch.empty_like(hidden_RLH[:, 0]),
         )
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
@@ -187,17 +187,24 @@ class _Cohort:
 
     def through(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:
-            group.hidden_RLH[rows] = self._network.run_block(block, group.hidden_RLH[rows])
+            if block == self._network.num_blocks - 1:
+                group.label_RH[rows] = self._network.run_last_block(group.hidden_RLH[rows], group.last_R[rows])
+            else:
+                group.hidden_RLH[rows] = self._network.run_block(block, group.hidden_RLH[rows])
 
-    def through_dropped(self, pieces: list[Piece]) -> None:
+    def through_dropped(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:
-            group.hidden_RLH[rows] = self._network.run_block_without_weights(group.hidden_RLH[rows])
+            hidden_RLH = self._network.run_block_without_weights(group.hidden_RLH[rows])
+            if block == self._network.num_blocks - 1:
+                group.label_RH[rows] = at_last(hidden_RLH, group.last_R[rows])
+            else:
+                group.hidden_RLH[rows] = hidden_RLH
 
     def losses(self) -> np.ndarray:
         """F_n of every client where its rows stand now, after the last block: (N,), float64."""
         sum_N = np.zeros(len(self._rows_N))
         for group in self._groups:
-            logits_RC = self._network.label_logits(group.hidden_RLH, group.last_R).double()
+            logits_RC = self._network.head(group.label_RH)
             loss_R = F.cross_entropy(logits_RC, group.label_R, reduction="none").cpu().numpy()
             sum_N += np.bincount(group.client_R, weights=loss_R, minlength=len(sum_N))
         return sum_N / self._rows_N

@@ -9,14 +9,16 @@ Shapes: B rows, L positions, H hidden size, C label words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zorba_core.errors import InvalidInputError
+
+Pick = Callable[[Tensor], Tensor]  # (B, L, H) -> (B, H): one position of each row
 
 
 class Family(Protocol):
@@ -32,6 +34,9 @@ class Family(Protocol):
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         """One block, causal, positions 0..L-1, no cache."""
+
+    def run_at(self, block: nn.Module, hidden_BLH: Tensor, pick: Pick) -> Tensor:
+        """``pick`` of what :meth:`run` returns, (B, H): what comes after attention is computed there alone."""
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         """Final norm and head for the given vocabulary rows only: (B, C), float64."""
@@ -57,6 +62,16 @@ class OptFamily:
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         return block(hidden_BLH, attention_mask=None, use_cache=False)
 
+    def run_at(self, block: nn.Module, hidden_BLH: Tensor, pick: Pick) -> Tensor:
+        first, norm = self.residual_passes_through, block.self_attn_layer_norm
+        attended_BLH = block.self_attn(hidden_states=norm(hidden_BLH) if first else hidden_BLH, attention_mask=None)[0]
+        hidden_BH = pick(hidden_BLH) + pick(attended_BLH)
+        if not first:
+            hidden_BH = norm(hidden_BH)
+        middle_BF = block.fc1(block.final_layer_norm(hidden_BH) if first else hidden_BH)
+        hidden_BH = hidden_BH + block.fc2(block.activation_fn(middle_BF))
+        return hidden_BH if first else block.final_layer_norm(hidden_BH)
+
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         if self._decoder.final_layer_norm is not None:
             hidden_BH = self._decoder.final_layer_norm(hidden_BH)
@@ -81,6 +96,11 @@ class Gpt2Family:
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         return block(hidden_BLH, attention_mask=None, use_cache=False)
+
+    def run_at(self, block: nn.Module, hidden_BLH: Tensor, pick: Pick) -> Tensor:
+        attended_BLH = block.attn(block.ln_1(hidden_BLH), attention_mask=None, use_cache=False)[0]
+        hidden_BH = pick(hidden_BLH) + pick(attended_BLH)
+        return hidden_BH + block.mlp(block.ln_2(hidden_BH))
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         return _head_rows(self._head, self._body.ln_f(hidden_BH), token_ids_C)
@@ -114,17 +134,20 @@ class LlamaFamily:
         return self._body.embed_tokens(token_ids_BL)
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        return block(hidden_BLH, attention_mask=None, use_cache=False, **self._place(hidden_BLH))
+
+    def run_at(self, block: nn.Module, hidden_BLH: Tensor, pick: Pick) -> Tensor:
+        normed_BLH = block.input_layernorm(hidden_BLH)
+        attended_BLH = block.self_attn(normed_BLH, attention_mask=None, **self._place(hidden_BLH))[0]
+        hidden_BH = pick(hidden_BLH) + pick(attended_BLH)
+        return hidden_BH + block.mlp(block.post_attention_layernorm(hidden_BH))
+
+    def _place(self, hidden_BLH: Tensor) -> dict[str, Any]:
+        """What tells a block its positions. The same for every block and row, so kept until another length comes."""
         positions_1L = _positions(hidden_BLH).unsqueeze(0)
         if self._rotation is None or self._rotation[0].shape[1] != hidden_BLH.shape[1]:
-            # The same for every block and row, so it is kept until another length comes.
             self._rotation = self._body.rotary_emb(hidden_BLH, position_ids=positions_1L)
-        return block(
-            hidden_BLH,
-            attention_mask=None,
-            position_embeddings=self._rotation,
-            position_ids=positions_1L,
-            use_cache=False,
-        )
+        return {"position_embeddings": self._rotation, "position_ids": positions_1L}
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         return _head_rows(self._head, self._body.norm(hidden_BH), token_ids_C)
@@ -138,6 +161,15 @@ class GptNeoxFamily(LlamaFamily):
 
     def embed(self, token_ids_BL: Tensor) -> Tensor:
         return self._body.embed_in(token_ids_BL)
+
+    def run_at(self, block: nn.Module, hidden_BLH: Tensor, pick: Pick) -> Tensor:
+        normed_BLH = block.input_layernorm(hidden_BLH)
+        attended_BH = pick(block.attention(normed_BLH, attention_mask=None, **self._place(hidden_BLH))[0])
+        before_BH = pick(hidden_BLH)
+        if block.use_parallel_residual:
+            return block.mlp(block.post_attention_layernorm(before_BH)) + attended_BH + before_BH
+        hidden_BH = attended_BH + before_BH
+        return block.mlp(block.post_attention_layernorm(hidden_BH)) + hidden_BH
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         return _head_rows(self._head, self._body.final_layer_norm(hidden_BH), token_ids_C)
@@ -164,9 +196,9 @@ def family_of(model: nn.Module) -> Family:
     if model_type not in ADAPTERS:
         raise InvalidInputError(
             f"no adapter for model type {model_type!r} (there is one for {', '.join(ADAPTERS)}); a new family needs a "
-            "class in zorba_core/training/families.py with blocks, embed, run, logits and residual_passes_through: "
-            "where its blocks are, what comes before the first, how one runs, what comes after the last, and whether "
-            "a block with zero weights returns its input"
+            "class in zorba_core/training/families.py with blocks, embed, run, logits, run_at, residual_passes_through: "
+            "where its blocks are, what comes before the first, how one runs, what comes after the last, how one "
+            "runs when a single position of its output is wanted, and whether zero weights return its input"
         )
     return ADAPTERS[model_type](model)
 

@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from zorba_core.training.families import Family, family_of
 
 Inactive = Literal["frozen", "dropped"]
+# From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
+SAME_BITS_ROWS = 16
 
 
 class BlockNetwork:
@@ -86,6 +88,14 @@ class BlockNetwork:
         """Hidden states after block m with its current weights."""
         return self._family.run(self._blocks[block], hidden_BLH)
 
+    def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
+        """Hidden states (B, H) after the last block at each row's last prompt position, the only ones the head reads:
+        past attention, nothing is computed for other positions."""
+        # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
+        rows = torch.arange(max(len(last_B), SAME_BITS_ROWS), device=self.device) % len(last_B)
+        at = last_B[rows]
+        return self._family.run_at(self._blocks[-1], hidden_BLH, lambda x_BLH: x_BLH[rows, at])[: len(last_B)]
+
     def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
         """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.
 
@@ -102,8 +112,10 @@ class BlockNetwork:
 
     def label_logits(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
         """Logits of the label words at each row's last prompt position, shape (B, C)."""
-        rows = torch.arange(len(last_B), device=self.device)
-        hidden_BH = hidden_BLH[rows, last_B]
+        return self.head(at_last(hidden_BLH, last_B))
+
+    def head(self, hidden_BH: Tensor) -> Tensor:
+        """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""
         return self._family.logits(hidden_BH, self._label_ids)
 
     @torch.no_grad()
@@ -123,6 +135,8 @@ class BlockNetwork:
         for m in range(self.num_blocks):
             if inactive == "dropped" and active_M is not None and not active_M[m]:
                 hidden_BLH = self.run_block_without_weights(hidden_BLH)
+            elif m == self.num_blocks - 1:
+                return self.head(self.run_last_block(hidden_BLH, last_B))
             else:
                 hidden_BLH = self.run_block(m, hidden_BLH)
         return self.label_logits(hidden_BLH, last_B)
@@ -138,6 +152,11 @@ class BlockNetwork:
             for parameter in block.parameters():  # views of one vector, which safetensors refuses
                 parameter.data = parameter.data.clone()
         separate.save_pretrained(folder)
+
+
+def at_last(hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
+    """Each row at its last prompt position: (B, H)."""
+    return hidden_BLH[torch.arange(len(last_B), device=hidden_BLH.device), last_B]
 
 
 def _flatten(block: nn.Module) -> Tensor:
