@@ -78,6 +78,7 @@ def assert_ends_alike(run: Run, whole: Run) -> None:
     assert run.metrics["seconds"].is_monotonic_increasing
 
 
+@pytest.mark.slow
 def test_fifty_kills_at_random_bytes_of_the_log_end_alike(whole, tmp_path):
     log = (whole.path / TRAJECTORY).read_bytes()
     generator = np.random.default_rng(0)
@@ -129,6 +130,7 @@ def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path):
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_after_kill_9(whole, tiny_opt_folder, tmp_path):
     folder = copy_of(whole, tmp_path / "run")
     log = (folder / TRAJECTORY).read_bytes()

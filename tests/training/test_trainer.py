@@ -11,6 +11,7 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.evaluation import choose_rows, evaluate
 from zorba_core.training.network import BlockNetwork
+from zorba_core.training.reports import STATUSES
 from zorba_core.training.settings import TrainSettings
 from zorba_core.training.tasks import Encoded
 from zorba_core.training.trainer import FederatedRows, init, run, step
@@ -180,3 +181,87 @@ def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
     assert not np.array_equal(chosen, choose_rows(500, 40, seed=4))
     assert len(set(chosen.tolist())) == 40
     assert np.array_equal(choose_rows(5, 40, seed=3), np.arange(5))
+
+
+POISON = 399  # a token that no row has by itself
+
+
+@pytest.fixture
+def poisoned(new_network, rows):
+    """A network that makes infinities of one token, and rows in which client 2 alone has it."""
+    network = new_network()
+    with torch.no_grad():
+        network.model.model.decoder.embed_tokens.weight[POISON] = torch.inf
+    token_ids_RL = rows.train.token_ids_RL.clone()
+    token_ids_RL[rows.held_N[2], 0] = POISON
+    return network, dataclasses.replace(rows, train=dataclasses.replace(rows.train, token_ids_RL=token_ids_RL))
+
+
+class Steps(Callback):
+    def __init__(self):
+        self.entries = []
+
+    def on_step(self, entry):
+        self.entries.append(entry)
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "reference"])
+def test_a_client_without_a_finite_loss_is_refused_and_the_round_is_that_of_the_others(poisoned, rows, estimator):
+    """The same round as if the client had not been there at all, and a block that only it activates stays."""
+    network, with_poison = poisoned
+    A = A_MN.copy()
+    A[2] = [0, 0, 1, 0]  # the last block is client 2's alone
+    settings = dataclasses.replace(SETTINGS, rounds=1, estimator=estimator)
+    before_M = [network.block_weights(m).clone() for m in range(3)]
+    state, result = step(init(network, settings), network, Allocation(A), with_poison, settings)
+    assert [STATUSES[code] for code in result.status_N] == ["reported", "reported", "non-finite", "reported"]
+    assert torch.equal(network.block_weights(2), before_M[2])
+    others = result.status_N == 0
+    for m in range(2):
+        clients = np.flatnonzero(A[m] & others)
+        gradient = sum(
+            float(result.rho_NQ[n, q]) * state.directions.block(int(seed), m) / len(clients) / 3
+            for n in clients
+            for q, seed in enumerate(result.seeds_Q)
+        )
+        moved = before_M[m] - network.block_weights(m)
+        assert len(clients) >= 1
+        assert torch.allclose(moved, 1e-3 * gradient, atol=1e-7)
+
+
+def test_a_run_goes_on_without_a_broken_client_and_its_log_says_so(poisoned):
+    network, rows = poisoned
+    steps = Steps()
+    outcome = run(network, Allocation(A_MN), rows, SETTINGS, [steps])
+    assert outcome.rounds_done == 4
+    assert all(entry.status_N.tolist() == [0, 0, 2, 0] for entry in steps.entries)
+    assert all(np.isfinite(entry.train_loss) for entry in steps.entries)
+    assert all(np.isfinite(record.eval_loss) for record in outcome.records if record.eval_loss is not None)
+
+
+def test_a_run_whose_evaluation_is_not_finite_fails_with_the_round(new_network, rows):
+    network = new_network()
+    network.block_weights(1)[:] = torch.nan
+    with pytest.raises(RunError, match=r"round 0: the evaluation loss is nan"):
+        run(network, Allocation(A_MN), rows, SETTINGS)
+
+
+def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
+    steps = Steps()
+    settings = dataclasses.replace(SETTINGS, participation=0.5, rounds=6)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings, [steps])
+    asked = np.array([entry.status_N == 0 for entry in steps.entries])
+    assert asked.sum(axis=1).tolist() == [2] * 6
+    assert len({tuple(row) for row in asked}) > 1
+    assert all((entry.rho_NQ[entry.status_N == 1] == 0).all() for entry in steps.entries)
+    assert outcome.records[-1].forward_passes == 6 * 2 * (1 + 3)
+    assert outcome.records[-1].scalars_up == 6 * 2 * 3
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "reference", "jvp"])
+def test_every_estimator_trains(new_network, rows, estimator):
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    settings = dataclasses.replace(SETTINGS, rounds=5, num_perturbations=8, num_seeds=64, eval_every=5, lr=1e-2)
+    settings = dataclasses.replace(settings, estimator=estimator)
+    outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
+    assert outcome.records[-1].eval_loss < outcome.records[0].eval_loss

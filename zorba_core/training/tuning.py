@@ -6,7 +6,7 @@ go on twice as far, until two are left. They are compared by their loss on rows 
 split for this purpose, and given to no client: the evaluation split plays no part.
 
 No candidate keeps weights: one that goes on is rebuilt from the base and the scalars of its rounds, as a resumed run
-is. Unless one is given, the grid is of rates at which a round's step is from 1/4 down to 1/256 of the weights' length,
+is. Unless one is given, the grid is of rates at which a round's step is from 1/2 down to 1/128 of the weights' length,
 as preflight measures it (``stride``), so it suits any model and direction.
 
 The comparison is short, and short runs favour large rates: one that is fast at first may diverge later. So the advice
@@ -39,7 +39,7 @@ from zorba_core.training.trainer import FederatedRows, RoundResult, TrainState, 
 
 HELD_OUT_ROWS = 256
 FIRST_ROUNDS = 4
-_STRIDES = 0.25 / 2.0 ** np.arange(7)  # a round's step relative to the weights: 0.25 down to 0.004
+_STRIDES = 0.5 / 2.0 ** np.arange(7)  # a round's step relative to the weights: 0.5 down to 0.008
 _ENOUGH = 0.9  # of the best gain
 
 
