@@ -70,3 +70,14 @@ def test_streams_of_keys_that_would_meet_by_addition_differ():
 
 def test_seeds_equal_in_their_low_32_bits_have_streams_of_their_own():
     assert stream("direction", 5).integers(2**62) != stream("direction", 5 + 2**32).integers(2**62)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(kind, dtype):
+    size = 2**17 + 2**15 + 5  # more than one piece, and a part
+    directions = Directions(kind, (size,), dtype=dtype)
+    weights = 0.05 * Directions("gaussian", (size,), dtype=dtype).block(9, 0)
+    moved = weights.clone()
+    directions.add_to(moved, 3, 0, 1e-3)
+    assert torch.equal(moved, weights + directions.block(3, 0).mul_(1e-3))

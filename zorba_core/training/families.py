@@ -196,7 +196,7 @@ def family_of(model: nn.Module) -> Family:
     if model_type not in ADAPTERS:
         raise InvalidInputError(
             f"no adapter for model type {model_type!r} (there is one for {', '.join(ADAPTERS)}); a new family needs a "
-            "class in zorba_core/training/families.py with blocks, embed, run, logits, run_at, residual_passes_through: "
+            "class in zorba_core/training/families.py: blocks, embed, run, logits, run_at, residual_passes_through, or "
             "where its blocks are, what comes before the first, how one runs, what comes after the last, how one "
             "runs when a single position of its output is wanted, and whether zero weights return its input"
         )

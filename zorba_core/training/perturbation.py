@@ -67,8 +67,11 @@ class Directions:
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
         for start, stop in self._pieces(block):
-            # Multiplied, then added: some devices would round a fused multiply-add once, others twice.
-            weights[start:stop].add_(self._piece(seed, block, start, stop).mul_(scale))
+            values = self._piece(seed, block, start, stop)
+            if self.kind == "rademacher":  # the product with a sign is exact, so fusing changes no bit
+                weights[start:stop].add_(values, alpha=scale)
+            else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
+                weights[start:stop].add_(values.mul_(scale))
 
     def _pieces(self, block: int) -> Iterator[tuple[int, int]]:
         size = self.sizes_M[block]
