@@ -40,7 +40,11 @@ METRIC_COLUMNS = {
     "forward_passes": pa.int64(),  # of one client's batch, so far
     "scalars_up": pa.int64(),  # finite differences, all clients to the server, so far
     "scalars_down": pa.int64(),  # averages and seeds, the server to all clients, so far
+    "clients_reported": pa.int64(),  # in this round; null in round 0, as is the next
+    "clients_refused": pa.int64(),  # in this round, for scalars that could not be used
 }
+# Not in the first runs' tables; null there.
+_LATER_COLUMNS = ("clients_reported", "clients_refused")
 METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
 _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
@@ -174,9 +178,13 @@ def _read_metrics(path: Path) -> pd.DataFrame:
         if file.metadata.num_rows > _MAX_METRIC_ROWS:
             raise InvalidInputError(f"{path}: {file.metadata.num_rows} rows are too many (limit {_MAX_METRIC_ROWS})")
         absent = [name for name in METRIC_COLUMNS if name not in file.schema_arrow.names]
-        if absent:
-            raise InvalidInputError(f"{path}: no column {absent[0]}; want {', '.join(METRIC_COLUMNS)}")
-        table = file.read(columns=list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
+        missing = [name for name in absent if name not in _LATER_COLUMNS]
+        if missing:
+            raise InvalidInputError(f"{path}: no column {missing[0]}; want {', '.join(METRIC_COLUMNS)}")
+        table = file.read(columns=[name for name in METRIC_COLUMNS if name not in absent])
+        for name in absent:
+            table = table.append_column(name, pa.nulls(len(table), METRIC_COLUMNS[name]))
+        table = table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInputError(f"{path}: not a metrics table ({str(error).splitlines()[0]})") from None
     return table.to_pandas()

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from zorba_core.training import environment
 from zorba_core.training.callbacks import Interrupt, Progress, RoundRecord
 from zorba_core.training.settings import TrainSettings
+from zorba_core.training.trajectory import RoundEntry
 
 
 def record(t: int, accuracy: float | None = None) -> RoundRecord:
@@ -78,3 +80,17 @@ def test_importing_the_training_package_loads_torch_only_when_a_name_is_used():
     before = "import sys, zorba_core.training as training; early = 'torch' in sys.modules; training.fine_tune"
     code = f"{before}; sys.exit(early or 'torch' not in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_refused_client_is_said_once(capsys):
+    stream = io.StringIO()
+    progress = Progress(5, stream)
+    for t in (1, 2, 3):
+        status_N = np.array([0, 2, 0 if t < 3 else 4], np.uint8)
+        progress.on_step(
+            RoundEntry(t, np.zeros(1), np.zeros((3, 1)), status_N, np.ones(3), "", 0.1, 0.1, 1.0, 1, 1, 1)
+        )  # fmt: skip
+    said = stream.getvalue().split()
+    assert said.count("refused") == 2
+    assert "round 1: 1 of 3 refused (1 non-finite; first client 1)" in stream.getvalue()
+    assert "round 3: 2 of 3 refused (1 non-finite, 1 outlier; first client 1)" in stream.getvalue()

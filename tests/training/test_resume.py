@@ -35,7 +35,8 @@ ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = TrainSettings(
     rounds=9, num_perturbations=2, num_seeds=32, batch_size=2, seq_len=48, eval_every=3, eval_rows=8, participation=0.7
 )
-FAST = ["round", "train_loss", "eval_loss", "eval_accuracy", "forward_passes", "scalars_up", "scalars_down"]
+REPEATABLE = ["round", "train_loss", "eval_loss", "eval_accuracy", "forward_passes", "scalars_up", "scalars_down"]
+REPEATABLE += ["clients_reported", "clients_refused"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +75,7 @@ def copy_of(run: Run, folder: Path) -> Path:
 
 def assert_ends_alike(run: Run, whole: Run) -> None:
     assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
-    pd.testing.assert_frame_equal(run.metrics[FAST], whole.metrics[FAST], check_exact=True)
+    pd.testing.assert_frame_equal(run.metrics[REPEATABLE], whole.metrics[REPEATABLE], check_exact=True)
     assert run.metrics["seconds"].is_monotonic_increasing
 
 
@@ -177,7 +178,9 @@ def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
     run = fine_tune(ALLOCATION, model=whole.config["model"], settings=settings, runs_folder=tmp_path)
     (run.path / "summary.json").unlink()
-    assert resume(run.path).summary == run.summary
+    again = resume(run.path)
+    assert {**again.summary, "memory": None} == {**run.summary, "memory": None}
+    assert again.summary["stopped_by"] == "target"
 
 
 def test_an_interrupted_run_goes_on_and_a_finished_one_does_not(whole, tmp_path):
@@ -234,6 +237,17 @@ def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatc
     )  # fmt: skip  - as another processor's rounding would
     with pytest.raises(InvalidInputError, match="replays to other weights here"):
         resume(folder)
+
+
+def test_other_versions_are_said_and_not_refused(whole, tmp_path):
+    folder = copy_of(whole, tmp_path / "run")
+    text = (folder / "environment.json").read_text()
+    (folder / "environment.json").write_text(
+        text.replace(f'"torch": "{whole.environment["torch"]}"', '"torch": "2.0.0"')
+    )
+    said = []
+    assert resume(folder, notice=said.append).summary["weights_sha256"] == whole.summary["weights_sha256"]
+    assert said[0].endswith("and was 2.0.0: the coming rounds' bits may differ")
 
 
 def test_a_live_run_is_not_resumed_a_second_time(whole, tmp_path):

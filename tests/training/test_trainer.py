@@ -236,6 +236,7 @@ def test_a_run_goes_on_without_a_broken_client_and_its_log_says_so(poisoned):
     assert outcome.rounds_done == 4
     assert all(entry.status_N.tolist() == [0, 0, 2, 0] for entry in steps.entries)
     assert all(np.isfinite(entry.train_loss) for entry in steps.entries)
+    assert [(r.clients_reported, r.clients_refused) for r in outcome.records] == [(None, None), *[(3, 1)] * 4]
     assert all(np.isfinite(record.eval_loss) for record in outcome.records if record.eval_loss is not None)
 
 

@@ -194,6 +194,9 @@ def summary_lines(run: Run) -> list[str]:
     reached = summary["rounds_to_target"]
     target = "not reached" if reached is None else f"reached in round {reached}"
     note = f" ({data['note']})" if data["note"] else ""
+    by_client = summary["reports"]["refused_by_client"]
+    refused = [f"  refused for a round               {sum(by_client.values())} reports of {len(by_client)} clients"]
+    refused = refused if by_client else []
     return [
         f"{config['dataset']}{note}, {config['model']}, {config['num_clients']} clients, "
         f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
@@ -205,6 +208,7 @@ def summary_lines(run: Run) -> list[str]:
         f"  Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
         f"effective clients {summary['effective_clients']:.1f}, "
         f"VRAM by the paper's model {summary['vram_gib']['total']:.3f} GiB over all clients",
+        *refused,
         f"  scalars sent                     {summary['scalars_up']} up, {summary['scalars_down']} down",
         f"  run                              {run.path}",
     ]

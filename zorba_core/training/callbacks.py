@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
 from tqdm import tqdm
 
+from zorba_core.training.reports import describe_refusals
 from zorba_core.training.trajectory import EvaluationEntry, RoundEntry
 
 
@@ -29,6 +31,8 @@ class RoundRecord:
     forward_passes: int  # of one client's batch
     scalars_up: int  # finite differences, all clients to the server
     scalars_down: int  # averages and seeds, the server to all clients
+    clients_reported: int | None = None  # in this round
+    clients_refused: int | None = None  # in this round, for scalars that could not be used
 
 
 class Callback:
@@ -57,10 +61,17 @@ class Progress(Callback):
     def __init__(self, num_rounds: int, stream: TextIO | None = None) -> None:
         self._num_rounds, self._stream = num_rounds, stream or sys.stderr
         self._started, self._first = 0.0, -1
+        self._refused: set[int] = set()
         self._bar: tqdm | None = None
 
     def on_start(self, folder: Path) -> None:
         print(f"run {folder}", file=self._stream, flush=True)
+
+    def on_step(self, entry: RoundEntry) -> None:
+        refused = set(np.flatnonzero(entry.refused_N).tolist())
+        if refused - self._refused:  # said once for each client, however long it goes on
+            print(f"\nround {entry.round}: {describe_refusals(entry.status_N)}", file=self._stream, flush=True)
+        self._refused |= refused
 
     def on_round(self, record: RoundRecord) -> None:
         if self._first < 0:  # round 0, or where a run that goes on was left

@@ -24,6 +24,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.training.aggregation import apply_scalars
 from zorba_core.training.callbacks import Callback, RoundRecord
+from zorba_core.training.environment import describe
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.perturbation import Directions
 from zorba_core.training.ranks import ALONE, Ranks
@@ -35,6 +36,7 @@ from zorba_core.training.trainer import record_of
 from zorba_core.training.trajectory import EvaluationEntry, RoundEntry, Trajectory, TrajectoryLog, read_trajectory
 
 Notice = Callable[[str], None]
+_DECIDE_BITS = ("torch", "transformers", "numpy", "platform", "cpu_capability", "device")  # of an environment
 
 
 def resume(
@@ -80,7 +82,7 @@ def resume(
             so_far = SoFar(trajectory.rounds, records_of(trajectory))
             writer = None
             if log is not None:
-                writer = _reopen(request, log, so_far, notice)
+                writer = _reopen(request, settings, log, so_far, notice)
             carry_on(
                 request.path,
                 writer,
@@ -240,11 +242,17 @@ def _check_rows(request: Request, facts: Mapping[str, Any]) -> None:
             )
 
 
-def _reopen(request: Request, log: TrajectoryLog, so_far: SoFar, notice: Notice) -> RunWriter:
+def _reopen(request: Request, settings: TrainSettings, log: TrajectoryLog, so_far: SoFar, notice: Notice) -> RunWriter:
     """The folder as its writer left it, without what a killed process left half done."""
     trajectory = log.so_far
     if trajectory.dropped_bytes:
         notice(f"dropped a torn record of {trajectory.dropped_bytes} bytes at the end of {trajectory.path}")
+    now = describe(settings)
+    changed = [name for name, value in now.items() if name in _DECIDE_BITS and request.environment.get(name) != value]
+    for name in changed:
+        notice(
+            f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
+        )
     notice(f"going on after round {trajectory.rounds_done}")
     for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
         leftover.unlink(missing_ok=True)

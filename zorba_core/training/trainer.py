@@ -218,6 +218,8 @@ def record_of(entry: RoundEntry) -> RoundRecord:
         forward_passes=entry.forward_passes,
         scalars_up=entry.scalars_up,
         scalars_down=entry.scalars_down,
+        clients_reported=int(entry.reported_N.sum()),
+        clients_refused=int(entry.refused_N.sum()),
     )
 
 

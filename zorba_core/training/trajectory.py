@@ -41,7 +41,7 @@ import numpy as np
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import to_json
-from zorba_core.training.reports import STATUSES
+from zorba_core.training.reports import NOT_ASKED, REPORTED, STATUSES
 
 VERSION = 1
 _FORMAT = "zorba-trajectory"
@@ -88,7 +88,12 @@ class RoundEntry:
     @property
     def reported_N(self) -> np.ndarray:
         """Whose scalars entered the update."""
-        return self.status_N == 0
+        return self.status_N == REPORTED
+
+    @property
+    def refused_N(self) -> np.ndarray:
+        """Who reported what could not be used."""
+        return self.status_N > NOT_ASKED
 
     @property
     def train_loss(self) -> float:
