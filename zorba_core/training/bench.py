@@ -159,6 +159,9 @@ def _round(network: BlockNetwork, settings: BenchSettings, allocation: Allocatio
             "floor": lambda: _plain_passes(network, batches_N, started_M, settings.num_perturbations, 10**9),
             "floor_in_pieces": lambda: _plain_passes(network, batches_N, started_M, settings.num_perturbations, piece),
             "reference": lambda: whole_round(estimate),
+            "update, noise drawn again": lambda: update_blocks(
+                network, average_per_block(np.ones((A_MN.shape[1], len(seeds_Q))), A_MN), seeds_Q, directions, LR
+            ),
         },
         settings,
     )
@@ -221,11 +224,15 @@ def _noise(network: BlockNetwork, settings: BenchSettings, report: Report) -> di
             "w + x": lambda weights=weights, other=other: torch.add(weights, other),
             "torch.randn": lambda size=size: torch.randn(size, device=device),
         }
-        times = _take_turns(contestants, replace(settings, repeats=20))
-        results[name] = {"parameters": size} | {
-            f"{key}, parameters a second": size / statistics.median(values) for key, values in times.items()
-        }
-        report(f"noise, {name}: " + ", ".join(f"{key} {size / min(v) / 1e9:.2f} G/s" for key, v in times.items()))
+        # As many calls a turn as make some millions of numbers, as a pass over all blocks does.
+        calls = max(1, 2**22 // size)
+        times = _take_turns(
+            {key: lambda run=run, calls=calls: [run() for _ in range(calls)] for key, run in contestants.items()},
+            replace(settings, repeats=15),
+        )
+        rates = {key: calls * size / statistics.median(values) for key, values in times.items()}
+        results[name] = {"parameters": size, "parameters_per_second": rates}
+        report(f"noise, {name}: " + ", ".join(f"{key} {rate / 1e9:.2f} G/s" for key, rate in rates.items()))
     return results
 
 
@@ -284,7 +291,7 @@ def _bfloat16(model: nn.Module, settings: BenchSettings, report: Report) -> dict
 def _growth(model: nn.Module, settings: BenchSettings, report: Report) -> dict[str, Any]:
     """Seconds of a full cohort round as one of N, Q, M and d changes. Blocks are the model's, repeated or left out;
     d is the block's width in a model of random weights."""
-    base = replace(settings, num_clients=20, num_perturbations=4, repeats=min(3, settings.repeats))
+    base = replace(settings, num_clients=20, num_perturbations=4, repeats=min(2, settings.repeats))
     cases: dict[str, tuple[BenchSettings, nn.Module]] = {}
     for count in (10, 20, 40, 80):
         cases[f"N = {count}"] = (replace(base, num_clients=count), model)
@@ -292,7 +299,7 @@ def _growth(model: nn.Module, settings: BenchSettings, report: Report) -> dict[s
         cases[f"Q = {count}"] = (replace(base, num_perturbations=count), model)
     for count in (6, 12, 24):
         cases[f"M = {count}"] = (base, _like(model, num_hidden_layers=count))
-    for width in (48, 96, 192, 384):
+    for width in (48, 96, 192):
         sizes = {"hidden_size": width, "word_embed_proj_dim": width, "ffn_dim": 4 * width}
         cases[f"H = {width}"] = (base, _like(model, **sizes))
     runs, facts = {}, {}
