@@ -227,7 +227,7 @@ def _noise(network: BlockNetwork, settings: BenchSettings, report: Report) -> di
         # As many calls a turn as make some millions of numbers, as a pass over all blocks does.
         calls = max(1, 2**22 // size)
         times = _take_turns(
-            {key: lambda run=run, calls=calls: [run() for _ in range(calls)] for key, run in contestants.items()},
+            {key: lambda run=run, calls=calls: _call(run, calls) for key, run in contestants.items()},
             replace(settings, repeats=15),
         )
         rates = {key: calls * size / statistics.median(values) for key, values in times.items()}
@@ -329,6 +329,11 @@ def _like(model: nn.Module, **changes: int) -> nn.Module:
             )
         setattr(config, name, value)
     return type(model)(config)
+
+
+def _call(run: Callable[[], Any], calls: int) -> None:
+    for _ in range(calls):
+        run()  # the result is dropped at once, as in a pass: kept results would be timed finding memory
 
 
 def _take_turns(contestants: Mapping[str, Callable[[], Any]], settings: BenchSettings) -> dict[str, list[float]]:
