@@ -3,9 +3,9 @@ import shutil
 import pytest
 import torch
 
+from zorba_core.base_model.model import build_model
+from zorba_core.base_model.recipe import TINY
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.training.base_model import build_model
-from zorba_core.training.base_recipe import TINY
 from zorba_core.training.model_source import load_model, load_tokenizer, models_folder, resolve_model
 
 

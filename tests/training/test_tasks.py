@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 import torch
 
+from zorba_core.base_model.tokenizer import PAD_ID, START_ID, build_tokenizer
 from zorba_core.errors import InvalidInputError
-from zorba_core.training.base_tokenizer import PAD_ID, START_ID, build_tokenizer
 from zorba_core.training.tasks import TASKS, Task, encode, get_task, label_token_ids
 
 WORDS = {word for task in TASKS.values() for word in (*task.label_words, *task.donor_words)}

@@ -22,9 +22,9 @@ def make_base(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Make the base model: tokenizer, pretraining, donor words, its accuracies and its card."""
-    from zorba_core.training import base_build
+    from zorba_core.base_model import build
 
-    facts = base_build.make_base(
+    facts = build.make_base(
         out, seed=seed, profile=profile, threads=threads, force=force, log=lambda line: typer.echo(line, err=True)
     )
     lines = [f"{out}: {facts['num_parameters']:,} parameters, {facts['size_mb']:.1f} MB"]

@@ -19,13 +19,13 @@ import torch
 from transformers import OPTForCausalLM, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from zorba_core.base_model.card import CARD_FORMAT, card_text
+from zorba_core.base_model.corpus import corpus_texts, windows
+from zorba_core.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
+from zorba_core.base_model.recipe import PROFILES, THREADS, Recipe
+from zorba_core.base_model.tokenizer import build_tokenizer
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import write_json, write_text
-from zorba_core.training.base_card import CARD_FORMAT, card_text
-from zorba_core.training.base_corpus import corpus_texts, windows
-from zorba_core.training.base_model import accuracy, build_model, donor_prompts, first_order_ceiling, train
-from zorba_core.training.base_recipe import PROFILES, THREADS, Recipe
-from zorba_core.training.base_tokenizer import build_tokenizer
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.tasks import TASKS, encode, label_token_ids
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.training.base_recipe import Recipe
-from zorba_core.training.base_tokenizer import START_ID
+from zorba_core.base_model.recipe import Recipe
+from zorba_core.base_model.tokenizer import START_ID
 from zorba_core.training.datasets import load_corpus, load_split
 from zorba_core.training.tasks import Encoded
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from zorba_core.base_model.build import make_base
+from zorba_core.base_model.model import accuracy, build_model
+from zorba_core.base_model.optimizer import orthogonal_factor
+from zorba_core.base_model.recipe import FULL, TINY
 from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.training.base_build import make_base
-from zorba_core.training.base_model import accuracy, build_model
-from zorba_core.training.base_optimizer import orthogonal_factor
-from zorba_core.training.base_recipe import FULL, TINY
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.model_source import load_model, load_tokenizer
 from zorba_core.training.tasks import TASKS, encode, label_token_ids

@@ -13,10 +13,10 @@ import torch
 from torch.nn import functional
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerBase
 
-from zorba_core.training.base_corpus import rows_of, task_batches, trimmed, window_batches
-from zorba_core.training.base_optimizer import BaseOptimizer
-from zorba_core.training.base_recipe import Recipe
-from zorba_core.training.base_tokenizer import PAD_ID, START_ID
+from zorba_core.base_model.corpus import rows_of, task_batches, trimmed, window_batches
+from zorba_core.base_model.optimizer import BaseOptimizer
+from zorba_core.base_model.recipe import Recipe
+from zorba_core.base_model.tokenizer import PAD_ID, START_ID
 from zorba_core.training.datasets import load_split
 from zorba_core.training.tasks import TASKS, Encoded, Task, encode, label_token_ids
 
