@@ -179,7 +179,11 @@ def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     run = fine_tune(ALLOCATION, model=whole.config["model"], settings=settings, runs_folder=tmp_path)
     (run.path / "summary.json").unlink()
     again = resume(run.path)
-    assert {**again.summary, "memory": None} == {**run.summary, "memory": None}
+    assert {**again.summary, "memory": 0, "resumed_after_rounds": 0} == {
+        **run.summary,
+        "memory": 0,
+        "resumed_after_rounds": 0,
+    }
     assert again.summary["stopped_by"] == "target"
 
 
@@ -199,6 +203,7 @@ def test_an_interrupted_run_goes_on_and_a_finished_one_does_not(whole, tmp_path)
     assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
     assert run.metrics["round"].tolist() == list(range(10))
     assert read_trajectory(run.path / TRAJECTORY).resumed_after == (4,)
+    assert run.summary["resumed_after_rounds"] == [4]
     with pytest.raises(InvalidInputError, match="this run is finished"):
         resume(run.path)
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.training.trajectory import EvaluationEntry, Header, RoundEntry, TrajectoryLog, read_trajectory
 
 HEADER = Header("c" * 64, "a" * 64, "b" * 64, num_clients=3, num_blocks=2)
@@ -165,3 +166,17 @@ def test_a_round_of_twenty_clients_and_ten_directions_takes_kilobytes(tmp_path):
         )
     )
     assert 20 * 10 * 8 < (tmp_path / "trajectory.log").stat().st_size - before < 3000
+
+
+def test_a_full_disk_ends_the_run_with_a_reason_and_leaves_a_log_that_reads(path):
+    log = TrajectoryLog(path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, before[1]))  # room for part of a record
+    try:
+        with pytest.raises(RunError, match=r"trajectory.log cannot be written .* make room and resume"):
+            log.write_round(entry(7))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        log.close()
+    found = read_trajectory(path)
+    assert (found.rounds_done, found.dropped_bytes) == (ROUNDS, 40)

@@ -13,7 +13,7 @@ from zorba_core.allocation import SOLVERS, AllocationProblem, solve
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.memory import DTYPE_BYTES, Workload, whole_block_budgets
+from zorba_core.memory import DTYPE_BYTES, GIB, Workload, whole_block_budgets
 from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ def client_budgets(
 
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment["data"]
+    memory = summary["memory"]
     reached = summary["rounds_to_target"]
     target = "not reached" if reached is None else f"reached in round {reached}"
     note = f" ({data['note']})" if data["note"] else ""
@@ -209,6 +210,8 @@ def summary_lines(run: Run) -> list[str]:
         f"effective clients {summary['effective_clients']:.1f}, "
         f"VRAM by the paper's model {summary['vram_gib']['total']:.3f} GiB over all clients",
         *refused,
+        f"  memory of the largest client     {memory['psi_bytes'] / GIB:.3f} GiB by the paper's model, "
+        f"{memory['client']['total'] / GIB:.3f} GiB counted",
         f"  scalars sent                     {summary['scalars_up']} up, {summary['scalars_down']} down",
         f"  run                              {run.path}",
     ]

@@ -142,9 +142,11 @@ def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
 
 
 def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
+    finding = f"finite differences at mu {settings.mu:g} are {100 * error:.3g} % off the exact derivatives"
+    if np.isnan(error):
+        finding = "the loss has no derivative along the blocks that the probed clients activate, or none that is finite"
     return Check(
-        "scalars", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR,
-        f"finite differences at mu {settings.mu:g} are {100 * error:.3g} % off the exact derivatives",
+        "scalars", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR, finding,
         _longer(settings, mu_cure),
     )  # fmt: skip
 

@@ -79,7 +79,11 @@ def resume(
             )  # fmt: skip
             _check_rows(request, facts)
             replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
-            so_far = SoFar(trajectory.rounds, records_of(trajectory))
+            so_far = SoFar(
+                trajectory.rounds,
+                records_of(trajectory),
+                (*trajectory.resumed_after, trajectory.rounds_done),
+            )
             writer = None
             if log is not None:
                 writer = _reopen(request, settings, log, so_far, notice)

@@ -48,6 +48,7 @@ class SoFar:
 
     rounds: Sequence[RoundEntry] = ()
     records: Sequence[RoundRecord] = ()
+    resumed_after: Sequence[int] = ()  # rounds done at each resume, this one included
 
 
 NOTHING_YET = SoFar()
@@ -157,12 +158,13 @@ def carry_on(
             if save_model:
                 network.save(path / "model")
                 tokenizer.save_pretrained(path / "model")
-            writer.finish(summarise(network, allocation, settings, outcome, reports, measured))
+            writer.finish(summarise(network, allocation, settings, outcome, reports, measured, so_far.resumed_after))
     except RunError as error:
         raise RunError(f"{error}; the metrics so far are in {path}") from None
     finally:
         if writer is not None:
-            writer.flush()
+            with contextlib.suppress(OSError):  # a full disk: the log has them too
+                writer.flush()
             writer.close()
     ranks.from_first(None)  # nobody reads the folder before it is finished
 

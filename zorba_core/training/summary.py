@@ -52,6 +52,7 @@ def summarise(
     outcome: Outcome,
     reports: CountReports,
     measured: Mapping[str, Any],
+    resumed_after: Sequence[int],
 ) -> dict[str, Any]:
     evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
     best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
@@ -83,6 +84,7 @@ def summarise(
         "forward_passes": last.forward_passes,
         "scalars_up": last.scalars_up,
         "scalars_down": last.scalars_down,
+        "resumed_after_rounds": list(resumed_after),
         "reports": reports.describe(),
         "weights_sha256": network.weights_sha256(),
     }

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import to_json
 from zorba_core.training.reports import NOT_ASKED, REPORTED, STATUSES
 
@@ -187,11 +187,12 @@ class TrajectoryLog:
     """The one writer of a log. Opening it takes the lock, reads what is there and cuts off a torn end.
 
     Raises:
+        RunError: while writing: the disk is full, or fails.
         InvalidInputError: another process is writing; or as :func:`read_trajectory`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        path = Path(path)
+        path = self._path = Path(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             try:
@@ -232,10 +233,14 @@ class TrajectoryLog:
         content = json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii")
         self._checksum = binascii.crc32(content, self._checksum)
         line = b"%08x %s\n" % (self._checksum, content)
-        written = os.write(self._file, line)
-        if written != len(line):  # as on a full disk
-            raise OSError(f"wrote {written} of {len(line)} bytes of the trajectory")
-        os.fsync(self._file)
+        try:
+            written = os.write(self._file, line)
+            os.fsync(self._file)
+            problem = "" if written == len(line) else f"only {written} of {len(line)} bytes were taken"
+        except OSError as error:
+            problem = error.strerror
+        if problem:
+            raise RunError(f"{self._path} cannot be written ({problem}); make room and resume the run")
 
 
 _ARRAYS = {"seeds_Q": "<u4", "rho_NQ": "<f8", "status_N": "u1", "loss_N": "<f8"}
