@@ -24,6 +24,8 @@ Shapes: M blocks, N clients, B rows of a client, R rows of all, L positions, H h
 
 from __future__ import annotations
 
+import functools
+import json
 import weakref
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -69,7 +71,11 @@ class PeakEstimate:
 def client_peak(config: PretrainedConfig, *, batch_size: int, seq_len: int, dtype: torch.dtype) -> PeakEstimate:
     """One client on a device of its own, B rows of L tokens, perturbing block after block. It is the same for one
     activated block as for all. Evaluating is the server's, and an update can go piece by piece."""
-    return replace(_Shapes(config, dtype).peak(rows=batch_size, seq_len=seq_len), update=0, evaluation=0)
+    return replace(
+        _shapes(config.to_json_string(), type(config), dtype).peak(rows=batch_size, seq_len=seq_len),
+        update=0,
+        evaluation=0,
+    )
 
 
 def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings, *, rows_at_once: int) -> PeakEstimate:
@@ -77,7 +83,7 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
 
     ``rows_at_once``: of a cohort, through a block together (``cohort.rows_at_once`` knows).
     """
-    shapes = _Shapes(config, settings.torch_dtype)
+    shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype)
     B, L = settings.batch_size, settings.seq_len
     if settings.estimator == "cohort":
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
@@ -93,16 +99,19 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
     return PeakEstimate(one.parameters, perturbation, activations, one.update, one.evaluation)
 
 
+@functools.lru_cache(maxsize=2)
+def _shapes(config_json: str, kind: type[PretrainedConfig], dtype: torch.dtype) -> _Shapes:
+    """Its own copy of the config: building a model writes into it. Kept, since building takes longer than counting."""
+    return _Shapes(kind.from_dict(json.loads(config_json)), dtype)
+
+
 class _Shapes:
     """A model without data."""
 
     def __init__(self, config: PretrainedConfig, dtype: torch.dtype) -> None:
         self._fake = FakeTensorMode()
         with self._fake, torch.no_grad():
-            # Its own copy: building a model writes into the config.
-            model = AutoModelForCausalLM.from_config(
-                type(config).from_dict(config.to_dict()), attn_implementation="sdpa", dtype=dtype
-            )  # fmt: skip
+            model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
             self._model = model.eval()
             self._family: Family = family_of(self._model)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
