@@ -92,8 +92,8 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
     one = shapes.peak(B, L, evaluation_rows=settings.eval_rows)
     block_M = np.array(shapes.block_bytes)
     if settings.estimator == "jvp":  # the directions of all blocks; each tensor, its derivative, and what makes it
-        with sdpa_kernel(SDPBackend.MATH):  # as it computes attention
-            perturbation, activations = int(block_M.sum()), _JVP_COPIES * shapes.peak(B, L).activations
+        perturbation = int(block_M.sum())
+        activations = _JVP_COPIES * shapes.peak(B, L, plain_attention=True).activations
     else:  # the directions of all blocks, and the weights of the heaviest client's
         perturbation, activations = int(block_M.sum() + (block_M @ A_MN).max()), one.activations
     return PeakEstimate(one.parameters, perturbation, activations, one.update, one.evaluation)
@@ -128,20 +128,23 @@ class _Shapes:
         at_once: int | None = None,
         kept_states: int = 0,
         evaluation_rows: int | None = None,
+        plain_attention: bool = False,
     ) -> PeakEstimate:
         largest = max(self.block_bytes)
         judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
         return PeakEstimate(
             parameters=self.parameter_bytes,
             perturbation=largest,
-            activations=self._forward(rows, seq_len, at_once or rows, kept_states),
+            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention),
             update=2 * largest,
-            evaluation=self._forward(judged, seq_len, judged, 0),
+            evaluation=self._forward(judged, seq_len, judged, 0, False),
         )
 
-    def _forward(self, rows: int, seq_len: int, at_once: int, kept_states: int) -> int:
+    @functools.cache  # noqa: B019 - kept as long as the shapes are, which _shapes bounds
+    def _forward(self, rows: int, seq_len: int, at_once: int, kept_states: int, plain_attention: bool) -> int:
         """Peak bytes of a forward pass of R rows, of which some at a time go through a block."""
-        with self._fake, TensorBytes() as count, torch.no_grad():
+        kernels = [SDPBackend.MATH] if plain_attention else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        with self._fake, TensorBytes() as count, torch.no_grad(), sdpa_kernel(kernels):
             hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
             kept = [torch.empty_like(hidden_RLH) for _ in range(kept_states)]
             for block in self._family.blocks():

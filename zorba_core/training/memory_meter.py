@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ class MemoryMeter:
         if self._device == "cuda":
             torch.cuda.reset_peak_memory_stats()
             return
-        gc.collect()
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)  # hand back what loading has left, or the rounds would seem to need less
         try:
