@@ -131,6 +131,15 @@ def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path):
     assert not list(folder.glob(".*"))
 
 
+def test_a_run_killed_before_its_log_was_begun_starts_from_the_base(whole, tmp_path):
+    folder = copy_of(whole, tmp_path / "run")
+    (folder / TRAJECTORY).unlink()
+    (folder / "metrics.parquet").unlink()
+    (folder / ".metrics-half.parquet").write_bytes(b"PAR1")
+    assert_ends_alike(resume(folder), whole)
+    assert not list(folder.glob(".*"))
+
+
 @pytest.mark.slow
 def test_the_command_goes_on_after_kill_9(whole, tiny_opt_folder, tmp_path):
     folder = copy_of(whole, tmp_path / "run")
