@@ -5,7 +5,9 @@ Loading never runs code that comes with a model, and reads safetensors only: a p
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,7 +89,8 @@ def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
     try:
-        return load(source, trust_remote_code=False, local_files_only=local)
+        with _without_bar() if local else contextlib.nullcontext():
+            return load(source, trust_remote_code=False, local_files_only=local)
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
     if not local:
@@ -104,3 +107,17 @@ def _load(name_or_path, what, load):
         f"model folder {source}: its {what} cannot be loaded ({reason}); it must be saved with save_pretrained, "
         "weights as safetensors and the tokenizer beside them"
     ) from first
+
+
+@contextlib.contextmanager
+def _without_bar() -> Iterator[None]:
+    """Reading a folder takes no time worth a progress bar; a download does and keeps its own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
