@@ -36,8 +36,9 @@ from zorba_core.training.perturbation import Directions
 from zorba_core.training.tasks import Encoded
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
-# wider middle of a block, in a core's second-level cache; elsewhere large kernels.
-_PIECE_CPU, _PIECE_ELSEWHERE = 2**17, 2**26
+# wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took half as long again), but
+# no fewer positions than a wide block's weights are worth reading for; elsewhere large kernels.
+_PIECE_CPU, _LEAST_POSITIONS_CPU, _PIECE_ELSEWHERE = 2**17, 512, 2**26
 
 
 @torch.no_grad()
@@ -96,8 +97,10 @@ def estimate_cohort(
 
 def rows_at_once(network: BlockNetwork, length: int) -> int:
     """Rows of ``length`` positions that go through a block together unless ``max_rows`` says fewer."""
-    numbers = _PIECE_CPU if network.device.type == "cpu" else _PIECE_ELSEWHERE
-    return max(1, numbers // (length * int(network.model.config.hidden_size)))
+    width = int(network.model.config.hidden_size)
+    on_cpu = network.device.type == "cpu"
+    positions = max(_PIECE_CPU // width, _LEAST_POSITIONS_CPU) if on_cpu else _PIECE_ELSEWHERE // width
+    return max(1, positions // length)
 
 
 @contextlib.contextmanager
