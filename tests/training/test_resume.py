@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import shutil
@@ -41,21 +40,18 @@ REPEATABLE += ["clients_reported", "clients_refused"]
 
 @pytest.fixture(scope="module", autouse=True)
 def rows_divided_once():
-    """Loading and dividing the rows takes longer than these runs: do it once."""
+    """Loading and dividing the rows takes longer than these runs: each division is made once."""
+    divide, made = session.divide_rows, {}
+
+    def remembered(task, tokenizer, *rest):
+        if (task, *rest) not in made:
+            made[task, *rest] = divide(task, tokenizer, *rest)
+        return made[task, *rest]
+
     with pytest.MonkeyPatch.context() as patch:
-        divide = functools.cache(lambda task, _, *rest: session_divide(task, TOKENIZER[0], *rest))
-        session_divide = session.divide_rows
-
-        def remembered(task, tokenizer, *rest):
-            TOKENIZER[:] = [tokenizer]
-            return divide(task, None, *rest)
-
         patch.setattr(session, "divide_rows", remembered)
         patch.setattr(resuming, "divide_rows", remembered)
         yield
-
-
-TOKENIZER: list = []
 
 
 @pytest.fixture(scope="module")
