@@ -17,6 +17,7 @@ def test_a_bench_compares_what_it_timed(tiny_opt_folder):
         num_perturbations=2,
         total_blocks=6,
         repeats=1,
+        growth=False,
     )
     lines: list[str] = []
     result = run_bench(settings, lines.append)
@@ -25,6 +26,9 @@ def test_a_bench_compares_what_it_timed(tiny_opt_folder):
         seconds = {name: values[0] for name, values in entry["seconds"].items()}
         assert entry["cohort_over_floor"] == pytest.approx(seconds["cohort"] / seconds["floor"])
         assert entry["reference_over_cohort"] == pytest.approx(seconds["reference"] / seconds["cohort"])
+        assert entry["faster_than_full"] == pytest.approx(
+            result["rounds"]["full"]["seconds"]["cohort"][0] / seconds["cohort"]
+        )
         assert entry["rho_difference_over_largest"] < 1e-5
         assert entry["row_blocks_per_direction"] <= entry["row_blocks_of_full"] == 3 * 4 * 2
     assert result["rounds"]["full"]["row_blocks_per_direction"] == 3 * 4 * 2

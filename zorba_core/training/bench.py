@@ -86,10 +86,10 @@ def run_bench(settings: BenchSettings, report: Report = lambda line: None) -> di
             "environment": describe(
                 TrainSettings(seed=settings.seed, device=settings.device, threads=settings.threads)
             ),
-            "clock": "process CPU seconds" if settings.device == "cpu" else "wall seconds",
+            "clock": "process CPU seconds" if settings.device == "cpu" and settings.threads == 1 else "wall seconds",
             "model": {"num_blocks": network.num_blocks, "block_parameters": sum(network.sizes_M)},
-            "noise": _noise(network, settings, report),
             "rounds": _rounds(network, settings, report),
+            "noise": _noise(network, settings, report),
             "padding": _padding(network, settings, report),
             "bfloat16": _bfloat16(model, settings, report),
         }
@@ -131,62 +131,70 @@ def client_batches(settings: BenchSettings, vocabulary: int, shortest: int | Non
 
 
 def _rounds(network: BlockNetwork, settings: BenchSettings, report: Report) -> dict[str, Any]:
-    results = {
-        name: _round(network, settings, allocation, lambda line, name=name: report(f"{name}: {line}"))
-        for name, allocation in allocations(settings, network.num_blocks).items()
-    }
-    full = statistics.median(results["full"]["seconds"]["cohort"])
-    for entry in results.values():
-        entry["faster_than_full"] = full / statistics.median(entry["seconds"]["cohort"])
-    return results
-
-
-def _round(network: BlockNetwork, settings: BenchSettings, allocation: Allocation, report: Report) -> dict[str, Any]:
+    """Whole rounds (estimate and update) and their floors, all allocations taking turns with each other."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
     directions = Directions(settings.direction, network.sizes_M, device=settings.device)
     seeds_Q = range(settings.num_perturbations)
-    A_MN = allocation.A_MN
-    started_M = np.logical_or.accumulate(A_MN, axis=0).sum(axis=1) * settings.batch_size
     piece = rows_at_once(network, settings.seq_len)
 
-    def whole_round(estimator: Callable[..., Estimate]) -> None:
+    def whole_round(estimator: Callable[..., Estimate], A_MN: np.ndarray) -> None:
         rho_NQ = estimator(network, batches_N, A_MN, seeds_Q, directions, mu=settings.mu).rho_NQ
+        update(A_MN, rho_NQ)
+
+    def update(A_MN: np.ndarray, rho_NQ: np.ndarray) -> None:
         update_blocks(network, average_per_block(rho_NQ, A_MN), seeds_Q, directions, LR)
 
-    times = _take_turns(
-        {
-            "cohort": lambda: whole_round(estimate_cohort),
+    def contestants(A_MN: np.ndarray) -> dict[str, Callable[[], None]]:
+        started_M = _started(A_MN, settings)
+        ones_NQ = np.ones((settings.num_clients, settings.num_perturbations))
+        return {
+            "cohort": lambda: whole_round(estimate_cohort, A_MN),
             "floor": lambda: _plain_passes(network, batches_N, started_M, settings.num_perturbations, 10**9),
             "floor_in_pieces": lambda: _plain_passes(network, batches_N, started_M, settings.num_perturbations, piece),
-            "reference": lambda: whole_round(estimate),
-            "update, noise drawn again": lambda: update_blocks(
-                network, average_per_block(np.ones((A_MN.shape[1], len(seeds_Q))), A_MN), seeds_Q, directions, LR
-            ),
-        },
+            "reference": lambda: whole_round(estimate, A_MN),
+            "update, noise drawn again": lambda: update(A_MN, ones_NQ),
+        }
+
+    by_name = allocations(settings, network.num_blocks)
+    times = _take_turns(
+        {(name, key): run for name, allocation in by_name.items() for key, run in contestants(allocation.A_MN).items()},
         settings,
+        warm_up=False,  # a round is seconds long
     )
     middle = {key: statistics.median(values) for key, values in times.items()}
-    reference = estimate(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
-    cohort = estimate_cohort(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
-    result = {
-        "total_blocks": int(A_MN.sum()),
-        "lambda": allocation.bias_lambda,
-        "row_blocks_per_direction": int(started_M.sum()),
-        "row_blocks_of_full": int(len(started_M) * settings.num_clients * settings.batch_size),
-        "rows_at_once": piece,
-        "seconds": times,
-        "rounds_per_second": 1 / middle["cohort"],
-        "cohort_over_floor": middle["cohort"] / middle["floor"],
-        "cohort_over_floor_in_pieces": middle["cohort"] / middle["floor_in_pieces"],
-        "reference_over_cohort": middle["reference"] / middle["cohort"],
-        "rho_difference_over_largest": float(np.abs(cohort - reference).max() / np.abs(reference).max()),
-    }
-    report(
-        f"{middle['cohort']:.2f} s a round, {result['cohort_over_floor']:.2f} x its floor, "
-        f"{result['cohort_over_floor_in_pieces']:.2f} x the floor in pieces; "
-        f"the reference takes {result['reference_over_cohort']:.2f} x as long"
-    )
-    return result
+    results = {}
+    for name, allocation in by_name.items():
+        A_MN = allocation.A_MN
+        cohort, floor, in_pieces, slow = (
+            middle[name, key] for key in ("cohort", "floor", "floor_in_pieces", "reference")
+        )
+        expected = estimate(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
+        found = estimate_cohort(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
+        results[name] = {
+            "total_blocks": int(A_MN.sum()),
+            "lambda": allocation.bias_lambda,
+            "row_blocks_per_direction": int(_started(A_MN, settings).sum()),
+            "row_blocks_of_full": A_MN.size * settings.batch_size,
+            "rows_at_once": piece,
+            "seconds": {key: values for (of, key), values in times.items() if of == name},
+            "rounds_per_second": 1 / cohort,
+            "cohort_over_floor": cohort / floor,
+            "cohort_over_floor_in_pieces": cohort / in_pieces,
+            "reference_over_cohort": slow / cohort,
+            "faster_than_full": middle["full", "cohort"] / cohort,
+            "rho_difference_over_largest": float(np.abs(found - expected).max() / np.abs(expected).max()),
+        }
+        report(
+            f"{name}: {cohort:.2f} s a round, {cohort / floor:.2f} x its floor, {cohort / in_pieces:.2f} x the floor "
+            f"in pieces; the reference takes {slow / cohort:.2f} x as long, full activation "
+            f"{results[name]['faster_than_full']:.2f} x"
+        )
+    return results
+
+
+def _started(A_MN: np.ndarray, settings: BenchSettings) -> np.ndarray:
+    """Rows that have started by each block, (M,)."""
+    return np.logical_or.accumulate(A_MN, axis=0).sum(axis=1) * settings.batch_size
 
 
 @torch.no_grad()
@@ -336,16 +344,18 @@ def _call(run: Callable[[], Any], calls: int) -> None:
         run()  # the result is dropped at once, as in a pass: kept results would be timed finding memory
 
 
-def _take_turns(contestants: Mapping[str, Callable[[], Any]], settings: BenchSettings) -> dict[str, list[float]]:
-    """Seconds of each, ``repeats`` times, one after another in turn; a first turn warms up and is not counted."""
+def _take_turns(
+    contestants: Mapping[Any, Callable[[], Any]], settings: BenchSettings, *, warm_up: bool = True
+) -> dict[Any, list[float]]:
+    """Seconds of each, ``repeats`` times, one after another in turn; a first turn to warm up is not counted."""
     clock = time.process_time if settings.device == "cpu" and settings.threads == 1 else time.perf_counter
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for repeat in range(settings.repeats + 1):
+    times: dict[Any, list[float]] = {name: [] for name in contestants}
+    for turn in range(settings.repeats + warm_up):
         for name, run in contestants.items():
             started = clock()
             run()
             if settings.device == "cuda":
                 torch.cuda.synchronize()
-            if repeat:
+            if turn >= warm_up:
                 times[name].append(clock() - started)
     return times
