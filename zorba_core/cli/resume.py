@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def resume(
-    run: Path = typer.Argument(help="The run's folder."),
+    run: Path = typer.Argument(..., help="The run's folder."),
     model: str | None = _MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -41,7 +41,7 @@ def resume(
 
 
 def replay(
-    run: Path = typer.Argument(help="The run's folder; it may still be going on."),
+    run: Path = typer.Argument(..., help="The run's folder; it may still be going on."),
     round_index: int | None = typer.Option(None, "--round", help="Rounds to replay, 0 is the base; default: all."),
     save: Path | None = typer.Option(None, help="A new folder for the model, in Hugging Face format."),
     model: str | None = _MODEL,
