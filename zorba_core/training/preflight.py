@@ -104,7 +104,7 @@ def preflight(
                 tried = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=settings.inactive)
                 error_of[mu] = np.nan_to_num(_relative_error(tried.rho_NQ, exact_NQ), nan=np.inf)
             best = min(error_of, key=error_of.__getitem__)
-            mu_cure = f"mu {best:.1g} (its error here: {100 * error_of[best]:.2g} %)"
+            mu_cure = f"mu {best:.1g} (its error here: {error_of[best]:.1%})"
         checks.append(_scalar_check(error, mu_cure, settings))
     checks.extend(_step_checks(network, A_MN, directions, seeds_Q, exact_NQ, settings))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
@@ -136,13 +136,13 @@ def _lost_perturbation(
 def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
     return Check(
         "perturbation", lost, MOST_LOST, lost <= MOST_LOST,
-        f"the weights' {settings.dtype} resolution swallows {100 * lost:.2g} % of mu v",
+        f"the weights' {settings.dtype} resolution swallows {lost:.0%} of mu v",
         _longer(settings, "a larger mu"),
     )  # fmt: skip
 
 
 def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
-    finding = f"finite differences at mu {settings.mu:g} are {100 * error:.3g} % off the exact derivatives"
+    finding = f"finite differences at mu {settings.mu:g} are {error:.1%} off the exact derivatives"
     if np.isnan(error):
         finding = "the loss has no derivative along the blocks that the probed clients activate, or none that is finite"
     return Check(
@@ -180,7 +180,7 @@ def _step_checks(
     return [
         Check(
             "update", share_lost, MOST_LOST, share_lost <= MOST_LOST,
-            f"the weights' {settings.dtype} resolution swallows {100 * share_lost:.2g} % of a round's step", faster,
+            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step", faster,
         ),
         Check(
             "stride", stride, MOST_STRIDE, stride <= MOST_STRIDE,
