@@ -22,7 +22,7 @@ def resume(
     model: str | None = _MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Go on with a run that was killed or interrupted. It ends with the bits of an uninterrupted one."""
+    """Go on with the run in folder RUN that was killed or interrupted. It ends with the bits of an uninterrupted one."""
     from zorba_core.cli.train import summary_lines, supervised
     from zorba_core.training import resume as resuming
     from zorba_core.training.ranks import joined
@@ -47,7 +47,7 @@ def replay(
     model: str | None = _MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Rebuild the model of any round from the base model and the run's log; no data is needed."""
+    """Rebuild the model of any round of the run in folder RUN, from the base model and its log; no data is needed."""
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.training.resume import replay as rebuild
