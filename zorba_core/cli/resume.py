@@ -22,7 +22,7 @@ def resume(
     model: str | None = _MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Go on with the run in folder RUN that was killed or interrupted. It ends with the bits of an uninterrupted one."""
+    """Go on with the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
     from zorba_core.cli.train import summary_lines, supervised
     from zorba_core.training import resume as resuming
     from zorba_core.training.ranks import joined
