@@ -41,7 +41,7 @@ app: $(STAMP)
 	$(BIN)/streamlit run app/main.py --server.address 127.0.0.1 --server.port $(PORT)
 
 lab: $(STAMP)
-	$(BIN)/jupyter lab --ip 127.0.0.1 --notebook-dir . notebooks
+	$(BIN)/jupyter lab --ip 127.0.0.1 notebooks
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadscope tests
