@@ -34,25 +34,12 @@ def points_csv(study: Study) -> bytes:
 
 def allocation_json(study: Study, solution: Solution) -> bytes:
     """Block ids of each client, the metrics and the workload; keys as in `zorba allocate --json`."""
-    allocation, scenario = solution.allocation, study.scenario
-    used_N = study.used_N_gib(allocation.blocks_held_N)
+    scenario = study.scenario
+    used_N = study.used_N_gib(solution.allocation.blocks_held_N)
     content = {
-        "num_blocks": allocation.num_blocks,
-        "num_clients": allocation.num_clients,
+        **solution.describe(),
         "clients": study.fleet.names,
-        "budgets": solution.problem.budget_N,
-        "blocks_per_client": allocation.blocks_per_client,
-        "popularity": allocation.popularity_M,
-        "least_popularity": allocation.least_popularity_N,
-        "lambda": allocation.bias_lambda,
-        "gamma_star": solution.gamma_star,
-        "total_blocks": allocation.total_blocks,
-        "lower_bound": solution.lower_bound,
-        "optimal": solution.optimal,
-        "mean_inverse_popularity": allocation.mean_inverse_popularity,
-        "effective_clients": allocation.effective_clients,
         "vram_gib": {"total": used_N.sum(), "per_client": used_N},
-        "solver": solution.solver,
         "model": scenario.model,
         "batch_size": scenario.batch_size,
         "seq_len": scenario.seq_len,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,3 +178,30 @@ class Solution:
     def gap(self) -> float:
         """(value - lower bound) / value, at least 0."""
         return max(0.0, 1.0 - self.lower_bound / self.value)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything but VRAM, which budgets alone do not tell: what files and ``--json`` are made of."""
+        allocation = self.allocation
+        return {
+            "num_blocks": allocation.num_blocks,
+            "num_clients": allocation.num_clients,
+            "budgets": self.problem.budget_N,
+            "blocks_per_client": allocation.blocks_per_client,
+            "popularity": allocation.popularity_M,
+            "least_popularity": allocation.least_popularity_N,
+            "lambda": allocation.bias_lambda,
+            "gamma_star": self.gamma_star,
+            "total_blocks": allocation.total_blocks,
+            "lower_bound": self.lower_bound,
+            "optimal": self.optimal,
+            "mean_inverse_popularity": allocation.mean_inverse_popularity,
+            "effective_clients": allocation.effective_clients,
+            "min_popularity": allocation.min_popularity,
+            "largest_influence": allocation.largest_influence,
+            "forward_work": allocation.forward_work,
+            "solver": self.solver,
+            "objective": self.objective,
+            "gap": self.gap,
+            "status": self.status.value,
+            "seconds": self.seconds,
+        }

@@ -67,31 +67,7 @@ def check_save(save: Path | None) -> None:
 
 def solution_json(solution: Solution, request: Request) -> dict[str, Any]:
     """The JSON object of ``allocate`` and ``scenario``."""
-    allocation = solution.allocation
-    return {
-        "num_blocks": allocation.num_blocks,
-        "num_clients": allocation.num_clients,
-        "budgets": request.budget_N,
-        "blocks_per_client": allocation.blocks_per_client,
-        "popularity": allocation.popularity_M,
-        "least_popularity": allocation.least_popularity_N,
-        "lambda": allocation.bias_lambda,
-        "gamma_star": solution.gamma_star,
-        "total_blocks": allocation.total_blocks,
-        "lower_bound": solution.lower_bound,
-        "optimal": solution.optimal,
-        "mean_inverse_popularity": allocation.mean_inverse_popularity,
-        "effective_clients": allocation.effective_clients,
-        "vram_gib": _vram_gib(solution, request),
-        "min_popularity": allocation.min_popularity,
-        "largest_influence": allocation.largest_influence,
-        "forward_work": allocation.forward_work,
-        "solver": solution.solver,
-        "objective": solution.objective,
-        "gap": solution.gap,
-        "status": solution.status.value,
-        "seconds": solution.seconds,
-    }
+    return {**solution.describe(), "vram_gib": _vram_gib(solution, request)}
 
 
 def solution_lines(solution: Solution, request: Request) -> list[str]:
