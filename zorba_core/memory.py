@@ -20,7 +20,7 @@ from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.models import ModelSpec
 
 GIB = 2**30
-DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 METHODS = ("zorba", "fedzo", "decomfl", "fedit")
 
 Method = Literal["zorba", "fedzo", "decomfl", "fedit"]

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 _ROUNDING = 1.0 - 1e-12
 
 
-def cauchy_bound(held_N: NDArray[np.int64], num_blocks: int) -> float:
-    """Lambda >= M^2 / sum_n held_n^2.
+def cauchy_bound(held_EN: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
+    """Lambda >= M^2 / sum_n held_n^2, shape (E,) for the rows of ``held_EN``.
 
     A client's blocks all have popularity >= its least, so sum_n held_n x_n >= sum_m sum_n a_mn / c_m = M; Cauchy and
     Lambda = sum_n x_n^2 give the rest.
     """
-    return _ROUNDING * num_blocks**2 / float(np.square(held_N.astype(float)).sum())
+    return _ROUNDING * num_blocks**2 / np.einsum("en,en->e", held_EN, held_EN, dtype=np.float64)
 
 
 def water_filled_bound(problem: AllocationProblem) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.allocation.balanced import balanced_metrics
+from zorba_core.allocation.bounds import cauchy_bound
 from zorba_core.allocation.feasibility import whole_number, whole_numbers
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, point_seed
 from zorba_core.allocation.solve import SOLVERS, solve
@@ -153,8 +154,7 @@ def _balanced_points(budget_EN: NDArray[np.integer], num_blocks: int, objective:
     if objective == "v":
         bound_E, optimal_E = rows.mean_inverse_popularity_E, covered_E
     else:
-        square_E = np.einsum("en,en->e", budget_EN, budget_EN, dtype=np.float64)
-        bound_E = np.where(covered_E, num_blocks**2 / square_E, np.nan)
+        bound_E = np.where(covered_E, cauchy_bound(budget_EN, num_blocks), np.nan)
         optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
     return _Points(
         rows.total_blocks_E,

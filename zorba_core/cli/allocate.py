@@ -29,7 +29,7 @@ def allocate(
     seed: int = typer.Option(0, help="Seed of the fleet and of the solver's random choices."),
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
     solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
     total: int | None = typer.Option(None, help="T: activated blocks over all clients."),
     total_mode: str = typer.Option("le", help="le: at most T; eq: exactly T."),

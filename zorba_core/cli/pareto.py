@@ -26,7 +26,7 @@ def pareto(
     seed: int = typer.Option(0, help="Seed of the fleet, the reductions and the solver."),
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
     solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),

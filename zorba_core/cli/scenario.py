@@ -26,7 +26,7 @@ def scenario(
     seed: int = typer.Option(0, help="Seed of the fleet and of the search."),
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
     name: str | None = typer.Option(None, help=f"{', '.join(PAPER_SCENARIOS)}: total and target from the paper."),
     total: int | None = typer.Option(None, help="T: exact number of activated blocks over all clients."),
     vram_ratio: float | None = typer.Option(None, help="Instead of a total: fraction of all VRAM, with a model."),

@@ -13,7 +13,7 @@ from zorba_core.allocation import SOLVERS, AllocationProblem, solve
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.memory import DTYPE_BYTES, GIB, Workload, whole_block_budgets
+from zorba_core.memory import GIB, Workload, whole_block_budgets
 from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
@@ -180,9 +180,7 @@ def client_budgets(
     if blocks_per_client is not None:
         budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
         return budget_N, {"budgets": budget_N}
-    # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
-    dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
-    workload = Workload(settings.batch_size, settings.seq_len, dtype)
+    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
     chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
     budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
     origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}

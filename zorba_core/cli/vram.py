@@ -17,7 +17,7 @@ def vram(
     model: str = typer.Option("opt-125m", help=f"{', '.join(PRESETS)}, or a Hugging Face folder or config.json."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence (128 for AG-News and SST-2, 256 for SNLI)."),
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16 or float16."),
+    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
     clients: int = typer.Option(50, help="N: number of clients."),
     total_blocks: int | None = typer.Option(None, help="Activated blocks over all clients (ZorBA only)."),
     method: str = typer.Option("zorba", help=f"{', '.join(METHODS)}."),

@@ -60,10 +60,6 @@ class BlockNetwork:
         return len(self._blocks)
 
     @property
-    def num_labels(self) -> int:
-        return len(self._label_ids)
-
-    @property
     def max_positions(self) -> int:
         return int(self.model.config.max_position_embeddings)
 

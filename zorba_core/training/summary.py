@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.memory import DTYPE_BYTES, GIB, Workload, psi_client_bytes
+from zorba_core.memory import GIB, Workload, psi_client_bytes
 from zorba_core.models import spec_from_config
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.cohort import rows_at_once
@@ -59,9 +59,7 @@ def summarise(
     target = settings.target
     reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
     last = outcome.records[-1]
-    # The VRAM model knows the types models are deployed in; a float64 run checks arithmetic and counts as float32.
-    dtype = settings.dtype if settings.dtype in DTYPE_BYTES else "float32"
-    workload = Workload(settings.batch_size, settings.seq_len, dtype)
+    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
     spec = spec_from_config(network.model.config.to_dict(), name="model")
     vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
     return {
