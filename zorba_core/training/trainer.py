@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, RunError
@@ -51,6 +52,24 @@ class TrainState:
 
 
 @dataclass(frozen=True, eq=False)
+class RoundPlan:
+    """What the server decides before a round: the same for every transport."""
+
+    round: int  # 1 is the first
+    seeds_Q: np.ndarray  # uint32
+    asked_N: np.ndarray  # bool
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """What came back. A client that was not asked, or did not answer, has zeros."""
+
+    rho_NQ: np.ndarray  # float64
+    loss_N: np.ndarray  # float64, F_n at the round's start
+    forward_passes: int  # of one client's batch
+
+
+@dataclass(frozen=True, eq=False)
 class RoundResult:
     """What crossed the wire in one round, and what it cost."""
 
@@ -78,6 +97,68 @@ def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     return TrainState(rounds_done=0, seeds_P=seeds_P.astype(np.uint32), directions=directions)
 
 
+def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
+    """What the server sends out at a round's start: Q of the P seeds, to the clients that it asks."""
+    t = state.rounds_done + 1
+    seeds_Q = stream("round-seeds", settings.seed, t).choice(state.seeds_P, settings.num_perturbations, replace=False)
+    return RoundPlan(t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t))
+
+
+def compute_reports(
+    plan: RoundPlan,
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    rows: FederatedRows,
+    settings: TrainSettings,
+    directions: Directions,
+    ranks: Ranks = ALONE,
+) -> Reports:
+    """What the clients answer. Each rank computes its share of them and learns of all; no weight is changed."""
+    num_clients = allocation.num_clients
+    own = ranks.own(np.flatnonzero(plan.asked_N))
+    batches = [client_batch(rows, settings, plan.round, int(n), network.device) for n in own]
+    rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(plan.seeds_Q))), np.zeros(num_clients), 0
+    if len(own):
+        found = estimator_of(settings)(network, batches, allocation.A_MN[:, own], plan.seeds_Q, directions)
+        rho_NQ[own], loss_N[own], forward_passes = found.rho_NQ, found.loss_N, found.forward_passes
+    rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
+    return Reports(rho_NQ, loss_N, int(ranks.sum(np.array([forward_passes]))[0]))
+
+
+def client_batch(
+    rows: FederatedRows, settings: TrainSettings, round_index: int, client: int, device: torch.device | str = "cpu"
+) -> Encoded:
+    """Client n's mini-batch of round t, without positions that are padding in all of it."""
+    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
+    return trim(rows.train.rows(chosen), device)
+
+
+def conclude_round(
+    plan: RoundPlan,
+    reports: Reports,
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+    directions: Directions,
+) -> RoundResult:
+    """Judge the reports, average those that can be used, and update the network: it holds w^(t+1) afterwards.
+
+    Raises:
+        RunError: no client reported a usable scalar. The weights are those before the round.
+    """
+    status_N = judge_reports(
+        reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
+    )
+    reported_N = status_N == REPORTED
+    if not reported_N.any():
+        why = f"no client's loss and scalars could be used, {describe_refusals(status_N)}"
+        raise RunError(_diverged(why, plan.round, settings))
+    rho_bar_MQ = apply_scalars(
+        network, reports.rho_NQ, allocation.A_MN, reported_N, plan.seeds_Q, directions, settings.lr
+    )  # fmt: skip
+    return RoundResult(plan.seeds_Q, reports.rho_NQ, status_N, rho_bar_MQ, reports.loss_N, reports.forward_passes)
+
+
 def step(
     state: TrainState,
     network: BlockNetwork,
@@ -86,37 +167,15 @@ def step(
     settings: TrainSettings,
     ranks: Ranks = ALONE,
 ) -> tuple[TrainState, RoundResult]:
-    """One round; the network holds w^(t+1) afterwards. Each rank computes its share of the clients and learns of all.
+    """One round in one process: plan, reports, conclusion. The network holds w^(t+1) afterwards.
 
     Raises:
-        RunError: no client reported a usable scalar. The weights are those before the round.
+        RunError: as :func:`conclude_round`.
     """
-    t, num_clients = state.rounds_done + 1, allocation.num_clients
-    seeds_Q = stream("round-seeds", settings.seed, t).choice(state.seeds_P, settings.num_perturbations, replace=False)
-    asked_N = asked_clients(num_clients, settings.participation, settings.seed, t)
-    own = ranks.own(np.flatnonzero(asked_N))
-    batches = [
-        trim(
-            rows.train.rows(client_rows(rows.held_N[n], settings.seed, t, int(n), settings.batch_size)), network.device
-        )
-        for n in own
-    ]
-    rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(seeds_Q))), np.zeros(num_clients), 0
-    if len(own):
-        found = estimator_of(settings)(network, batches, allocation.A_MN[:, own], seeds_Q, state.directions)
-        rho_NQ[own], loss_N[own], forward_passes = found.rho_NQ, found.loss_N, found.forward_passes
-    rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
-    forward_passes = int(ranks.sum(np.array([forward_passes]))[0])
-    status_N = judge_reports(rho_NQ, loss_N, asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio)
-    reported_N = status_N == REPORTED
-    if not reported_N.any():
-        why = f"no client's loss and scalars could be used, {describe_refusals(status_N)}"
-        raise RunError(_diverged(why, t, settings))
-    rho_bar_MQ = apply_scalars(
-        network, rho_NQ, allocation.A_MN, reported_N, seeds_Q, state.directions, settings.lr
-    )  # fmt: skip
-    after = TrainState(t, state.seeds_P, state.directions)
-    return after, RoundResult(seeds_Q, rho_NQ, status_N, rho_bar_MQ, loss_N, forward_passes)
+    plan = plan_round(state, allocation.num_clients, settings)
+    reports = compute_reports(plan, network, allocation, rows, settings, state.directions, ranks)
+    result = conclude_round(plan, reports, network, allocation, settings, state.directions)
+    return TrainState(plan.round, state.seeds_P, state.directions), result
 
 
 def run(
