@@ -3,6 +3,7 @@
 from zorba_core.allocation.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
+from zorba_core.allocation.coupling import coupled_noise, direction_coupling
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
 from zorba_core.allocation.lexicographic import (
     GammaCertificate,
@@ -15,6 +16,7 @@ from zorba_core.allocation.lexicographic import (
 )
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.popularity import AllocationMetrics
+from zorba_core.allocation.replay import GreedyReplay, GreedyState, replay_greedy
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
 from zorba_core.allocation.storage import allocation_from_file, allocation_to_bytes, write_allocation
@@ -31,6 +33,8 @@ __all__ = [
     "AllocationProblem",
     "Front",
     "GammaCertificate",
+    "GreedyReplay",
+    "GreedyState",
     "GreedyStep",
     "MatrixClass",
     "Objective",
@@ -44,6 +48,8 @@ __all__ = [
     "allocation_to_bytes",
     "balanced_metrics",
     "cauchy_bound",
+    "coupled_noise",
+    "direction_coupling",
     "enumerate_classes",
     "gamma_certificate",
     "gamma_star",
@@ -54,6 +60,7 @@ __all__ = [
     "knee",
     "least_forward_work",
     "non_dominated",
+    "replay_greedy",
     "solve",
     "solve_scenario",
     "sweep",

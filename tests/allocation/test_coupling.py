@@ -1,0 +1,81 @@
+"""D and E are what enumeration of every sign of directions and noise gives, not only what their formulas say."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from zorba_core.allocation import (
+    Allocation,
+    AllocationProblem,
+    coupled_noise,
+    direction_coupling,
+    enumerate_classes,
+    solve,
+)
+
+CLASSES = enumerate_classes()
+
+
+def matrix_name(found):
+    return str(found.representative.A_MN.astype(int).tolist())
+
+
+def signs(count):
+    return itertools.product((-1.0, 1.0), repeat=count)
+
+
+def mean_square_estimate(A_MN, gradient_NM):
+    """E ||g^_m||^2 / d_m of the protocol itself, averaged over blocks: every sign vector v (one number a block), each
+    client's rho, each block's mean over its clients."""
+    M = len(A_MN)
+    total = 0.0
+    for v_M in map(np.array, signs(M)):
+        rho_N = (A_MN.T * gradient_NM * v_M).sum(axis=1)
+        total += np.square((A_MN * rho_N).sum(axis=1) / A_MN.sum(axis=1)).mean()
+    return total / 2**M
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=matrix_name)
+def test_direction_coupling_is_the_square_of_the_estimate_when_every_gradient_is_one(found):
+    A_MN = found.representative.A_MN
+    assert direction_coupling(A_MN) == pytest.approx(mean_square_estimate(A_MN, np.ones(A_MN.T.shape)))
+
+
+@pytest.mark.parametrize("found", CLASSES[::4], ids=matrix_name)
+def test_coupled_noise_is_the_square_of_the_estimate_when_gradients_are_independent_noise(found):
+    A_MN = found.representative.A_MN
+    noises = [np.reshape(noise, A_MN.T.shape) for noise in signs(A_MN.size)]
+    measured = np.mean([mean_square_estimate(A_MN, noise_NM) for noise_NM in noises])
+    assert coupled_noise(A_MN) == pytest.approx(measured)
+
+
+def test_full_activation_couples_all_blocks_and_one_block_each_couples_none():
+    assert direction_coupling(np.ones((12, 50), bool)) == pytest.approx(12)
+    one_each = np.zeros((12, 60), bool)
+    one_each[np.arange(60) % 12, np.arange(60)] = True
+    assert direction_coupling(one_each) == pytest.approx(1)
+    assert coupled_noise(one_each) == pytest.approx(12 / 60)
+
+
+@pytest.mark.parametrize("held", [1, 2, 3, 6])
+def test_coupled_noise_of_an_even_allocation_is_blocks_over_clients_whatever_its_total(held):
+    even = solve(AllocationProblem([held] * 24, 12)).allocation
+    assert coupled_noise(Allocation.from_blocks(even.blocks_per_client, 12).A_MN) == pytest.approx(12 / 24)
+
+
+def test_generalists_that_carry_scarce_blocks_bring_noise_that_lambda_does_not_see():
+    hub = np.zeros((12, 24), bool)
+    hub[0] = True
+    hub[1:, :4] = True
+    even = np.zeros((12, 24), bool)
+    even[(np.arange(24)[:, None] + np.arange(3)) % 12, np.arange(24)[:, None]] = True
+    assert Allocation(hub).bias_lambda < Allocation(even).bias_lambda
+    assert coupled_noise(hub) > 4 * coupled_noise(even)
+
+
+@pytest.mark.parametrize("number", [direction_coupling, coupled_noise])
+def test_a_block_without_a_client_has_no_finite_noise(number):
+    assert number(np.array([[1, 1], [0, 0]], bool)) == float("inf")
