@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
+from app import reproduce as programs
+from app.scenario import Scenario
 from zorba_core.plots import Palette, palette_named
 
 _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
@@ -117,3 +119,13 @@ def downloads(files: Sequence[Download], *, key: str) -> None:
                 icon=":material/download:",
                 help=file.help,
             )
+
+
+def reproduce(scenario: Scenario, point: int | None = None) -> None:
+    """What the page shows as Python, as a command and as JSON, each with a button that copies it."""
+    with st.expander("Take it with you: Python, command, link, JSON", icon=":material/code:"):
+        python, command, content = st.tabs(["Copy as Python", "Copy as command", "Scenario as JSON"])
+        python.code(programs.as_python(scenario, point), language="python")
+        command.code(programs.as_command(scenario, point), language="bash")
+        content.caption("The Fleet page reads it back. The address of this page holds the same choices.")
+        content.code(programs.as_json(scenario), language="json", height=320)

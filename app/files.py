@@ -1,4 +1,4 @@
-"""What the Explore page hands out as files.
+"""What the pages hand out as files.
 
 Shapes: M blocks, N clients, E points of the sweep.
 """

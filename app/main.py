@@ -25,10 +25,15 @@ def main() -> None:
     components.style()
     # The folder is not called "pages": Streamlit would run a file of such a folder by itself when a link names it.
     page = st.navigation(
-        [
-            st.Page("views/explore.py", title="Explore", icon=":material/scatter_plot:", default=True),
-            st.Page("views/runs.py", title="Runs", icon=":material/show_chart:"),
-        ]
+        {
+            "Plan": [
+                st.Page("views/fleet.py", title="Fleet", icon=":material/memory:"),
+                st.Page("views/tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
+            ],
+            "Run": [
+                st.Page("views/runs.py", title="Runs", icon=":material/show_chart:"),
+            ],
+        }
     )
     try:
         st.session_state["scenario"] = state.sidebar()

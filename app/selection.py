@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 import streamlit as st
 
+from app import state
 from app.links import keep
 from app.scenario import Scenario, Study
+from zorba_core.allocation import Allocation
 
 PLOT, TABLE = "front_plot", "front_table"
-_CHOSEN, _SEEN, _TURN = "chosen_point", "seen_events", "plot_turn"
+_CHOSEN, _SEEN, _TURN, _EDITED = "chosen_point", "seen_events", "plot_turn", "edited_allocation"
 
 
 def selected_point(study: Study, rows: Sequence[int]) -> int:
@@ -27,9 +29,7 @@ def selected_point(study: Study, rows: Sequence[int]) -> int:
     chosen = _chosen_by_event(rows)
     if chosen is not None:
         _remember(study.scenario, chosen)
-    point = _remembered(study)
-    if point is None:
-        point = study.default_point()
+    point = current_point(study)
     _mark_row(rows, point)
     return point
 
@@ -38,6 +38,50 @@ def select(scenario: Scenario, point: int | None) -> None:
     """Select a point, or go back to the knee with None (a button's callback)."""
     _remember(scenario, point)
     _renew_plot()
+
+
+def current_point(study: Study) -> int:
+    """Index of the selected point, on any page."""
+    point = _remembered(study)
+    return study.default_point() if point is None else point
+
+
+def current_allocation() -> tuple[Allocation, str]:
+    """The allocation to go on with, and in words where it comes from: edited by hand, or the selected point's.
+
+    Raises:
+        InvalidInputError, InfeasibleError: the scenario has no allocation (``app.infeasible.explain`` shows why).
+    """
+    scenario = state.current()
+    edited = edited_allocation()
+    if edited is not None:
+        return edited, "edited by hand"
+    study = state.solved(scenario)
+    point = current_point(study)
+    allocation = Allocation(state.solution(scenario, point).allocation.A_MN)
+    kind = "the knee" if point == study.default_point() else f"point {point}"
+    return allocation, f"{kind} of the {scenario.solver} trade-off, {study.front.vram_ratio_E[point]:.0%} of all VRAM"
+
+
+def edited_allocation() -> Allocation | None:
+    """What was edited by hand, if it belongs to this scenario and the selected point."""
+    of, allocation = st.session_state.get(_EDITED, (None, None))
+    return allocation if of == _identity() else None
+
+
+def set_edited(allocation: Allocation) -> None:
+    """Go on with a matrix edited by hand, until the scenario or the selected point changes."""
+    st.session_state[_EDITED] = (_identity(), allocation)
+
+
+def clear_edited() -> None:
+    """Back to the selected point's own allocation."""
+    st.session_state.pop(_EDITED, None)
+
+
+def _identity() -> tuple[Scenario, int]:
+    scenario = state.current()
+    return scenario, current_point(state.solved(scenario))
 
 
 def plot_key() -> str:

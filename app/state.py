@@ -46,6 +46,12 @@ def solved(scenario: Scenario) -> Study:
     return study(scenario)
 
 
+@st.cache_resource(max_entries=256, show_spinner=False)
+def solution(scenario: Scenario, point: int) -> Solution:
+    """A point's allocation with its bound."""
+    return solved(scenario).front.solution(point)
+
+
 @st.cache_resource(max_entries=64, show_spinner="Searching for a proof …", show_time=True)
 def best_possible(scenario: Scenario, point: int) -> Solution:
     """The smallest Lambda within the budgets of a point, proven or with a bound after a few seconds."""

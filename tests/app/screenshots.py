@@ -15,12 +15,12 @@ from tests.app.serving import FRONT_POINT, ROOT, chromium, serve
 PLOT_OR_CODE = "[class*=st-key-curves_plot] .main-svg, [data-testid=stCode]"
 # name: (address, what to wait for, width, height)
 PICTURES = {
-    "explore": ("/", FRONT_POINT, 1440, 1790),
+    "trade-off": ("/", FRONT_POINT, 1440, 1790),
     "runs": ("/runs", PLOT_OR_CODE, 1440, 1560),
     "infeasible": ("/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860),
     "phone": ("/", FRONT_POINT, 390, 1500),
 }
-BOTH_THEMES = ("explore", "runs")
+BOTH_THEMES = ("trade-off", "runs")
 SETTLE_MS = 2_500
 
 

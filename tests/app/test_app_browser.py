@@ -132,9 +132,9 @@ def test_a_row_of_the_table_selects_and_the_same_point_can_be_clicked_again(visi
 def test_both_pages_follow_a_dark_theme(visit, browser):
     dark = browser.new_context(color_scheme="dark", viewport={"width": 1440, "height": 1500})
     page = visit("/runs", ready="[class*=st-key-curves_plot] .main-svg", context=dark)
-    for path, plot in (("runs", "curves_plot"), ("explore", "front_plot")):
-        if path == "explore":
-            page.get_by_role("link", name="Explore").click()
+    for path, plot in (("runs", "curves_plot"), ("trade-off", "front_plot")):
+        if path == "trade-off":
+            page.get_by_role("link", name="Trade-off").click()
             settled(page, FRONT_POINT)
         svg = page.locator(f"[class*=st-key-{plot}] .main-svg").first
         assert svg.evaluate("svg => getComputedStyle(svg).backgroundColor") == DARK_PAPER

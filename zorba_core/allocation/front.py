@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.popularity import AllocationMetrics
 from zorba_core.allocation.solve import solve
-from zorba_core.allocation.types import AllocationProblem, Objective
+from zorba_core.allocation.types import AllocationProblem, Objective, Solution
 
 # A stream of its own for solvers that draw, apart from the fleet's and the reductions' (see ``pareto``).
 _SOLVER_STREAM = 2
@@ -61,14 +61,18 @@ class Front:
             self.budgets(i), self.num_blocks, None if self.limit_E is None else int(self.limit_E[i])
         )
 
-    def allocation(self, i: int) -> AllocationMetrics:
-        """The matrix of point ``i``, computed anew: the same every time.
+    def solution(self, i: int, *, time_limit: float = 10.0) -> Solution:
+        """Point ``i`` solved anew, the same every time (``exact``: where it is proven within ``time_limit`` seconds).
 
         Raises:
             InfeasibleError: the point's budgets do not cover every block.
         """
         seed = point_seed(self.seed, i)
-        return solve(self.problem(i), solver=self.solver, seed=seed, objective=self.objective).allocation
+        return solve(self.problem(i), self.solver, seed=seed, objective=self.objective, time_limit=time_limit)
+
+    def allocation(self, i: int) -> AllocationMetrics:
+        """The matrix of point ``i``: that of :meth:`solution`."""
+        return self.solution(i).allocation
 
 
 def point_seed(seed: int, point: int) -> tuple[int, int, int]:

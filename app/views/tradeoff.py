@@ -1,4 +1,4 @@
-"""Explore: what VRAM buys, and who trains what at the point you choose.
+"""Trade-off: what VRAM buys, and who trains what at the point you choose.
 
 Shapes: M blocks, N clients, E points of the sweep, F points of its front.
 """
@@ -17,7 +17,7 @@ from app.glossary import glossary
 from app.infeasible import explain
 from app.links import linked
 from app.scenario import Scenario, Study
-from zorba_core.allocation import Solution, solve
+from zorba_core.allocation import Solution
 from zorba_core.plots import PAPER_SCENARIOS, allocation_figure, client_order, front_figure, front_order
 
 ORDERS = {"vram": "VRAM", "blocks": "blocks held", "given": "order given"}
@@ -36,7 +36,7 @@ def page() -> None:
     _introduction(study)
     rows = front_order(study.front)
     point = selection.selected_point(study, rows)
-    solution = solve(study.front.problem(point), solver=scenario.solver, seed=(scenario.seed, point))
+    solution = state.solution(scenario, point)
     _headline(study, point, solution)
     plot, words = st.columns([0.63, 0.37], gap="medium")
     with plot:
@@ -47,6 +47,7 @@ def page() -> None:
         _front_table(study, rows, point)
     st.divider()
     _allocation(study, point, solution)
+    components.reproduce(scenario, point)
     glossary()
 
 
