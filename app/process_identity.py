@@ -1,0 +1,57 @@
+"""Is the process that a file speaks of still that process? A number alone does not say: systems use them again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BOOT = _PROC / "sys/kernel/random/boot_id"
+
+
+def start_stamp(pid: int) -> str | None:
+    """What tells this process from a later one of the same number: when it began, and in which session of the machine.
+
+    None when there is no such process, or when it has ended and only waits for its parent to notice.
+    """
+    if _BOOT.is_file():
+        return _linux_stamp(pid)
+    return _ps_stamp(pid)
+
+
+def is_alive(pid: int, stamp: str) -> bool:
+    """Whether the very process that had this stamp still runs."""
+    return start_stamp(pid) == stamp
+
+
+def resident_bytes(pid: int) -> int | None:
+    """Memory the process holds now (its resident set); None where the system does not tell."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return None
+    values = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
+    return int(values[0]) * 1024 if values else None
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _linux_stamp(pid: int) -> str | None:
+    try:
+        # The name, in brackets, may hold spaces and brackets of its own: count fields from the last bracket on.
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    state, ticks = fields[0], fields[19]
+    return None if state in "ZX" else f"{_BOOT.read_text().strip()}:{ticks}"
+
+
+def _ps_stamp(pid: int) -> str | None:
+    """Where there is no /proc."""
+    done = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, began = done.stdout.strip().partition(" ")
+    return None if not began or state.startswith("Z") else " ".join(began.split())
