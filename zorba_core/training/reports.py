@@ -10,7 +10,8 @@ A client's report of a round (its loss and its Q scalars) is refused as a whole 
   rule needs three clients with finite, not absurd scalars and a median above zero.
 
 Refused clients count as silent for the round: the popularity of their blocks is that of the others, and a block nobody
-reported on keeps its weights.
+reported on keeps its weights. Over a network there are two more reasons to go without a client: no answer came before
+the deadline (``silent``), or what came was not a report of this round (``malformed``).
 
 Shapes: N clients, Q directions of a round.
 """
@@ -21,8 +22,8 @@ import numpy as np
 
 from zorba_core.training.randomness import stream
 
-STATUSES = ("reported", "not asked", "non-finite", "absurd", "outlier")
-REPORTED, NOT_ASKED, NON_FINITE, ABSURD, OUTLIER = range(len(STATUSES))
+STATUSES = ("reported", "not asked", "non-finite", "absurd", "outlier", "silent", "malformed")
+REPORTED, NOT_ASKED, NON_FINITE, ABSURD, OUTLIER, SILENT, MALFORMED = range(len(STATUSES))
 MOST_NATS = 100.0
 _FEWEST_FOR_MEDIAN = 3
 

@@ -22,7 +22,7 @@ from zorba_core import runs
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Request, Run, read_request, read_run
-from zorba_core.training.aggregation import apply_scalars
+from zorba_core.training.aggregation import apply_scalars, update_blocks
 from zorba_core.training.callbacks import Callback, RoundRecord
 from zorba_core.training.environment import describe
 from zorba_core.training.network import BlockNetwork
@@ -175,6 +175,9 @@ def replay_rounds(
             )
         if done < len(rounds):
             entry = rounds[done]
+            if entry.rho_bar_MQ is not None:
+                update_blocks(network, entry.rho_bar_MQ, entry.seeds_Q, directions, entry.lr)
+                continue
             apply_scalars(
                 network, entry.rho_NQ, allocation.A_MN, entry.reported_N, entry.seeds_Q, directions, entry.lr
             )  # fmt: skip

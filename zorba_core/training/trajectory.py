@@ -15,6 +15,7 @@ Record kinds, by ``kind``:
     round       see :class:`RoundEntry`
     evaluation  see :class:`EvaluationEntry`; follows its round
     resumed     the run was taken up again after that round
+    note        see :class:`Note`; after which round it was made
 
 Every record is written by one call and forced to disk (fsync) before the next round begins. A process that dies leaves
 at most one torn record, at the end; it is dropped, since the round can be computed again. Damage before the end is
@@ -41,7 +42,7 @@ import numpy as np
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import to_json
-from zorba_core.training.reports import NOT_ASKED, REPORTED, STATUSES
+from zorba_core.training.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 
 VERSION = 1
 _FORMAT = "zorba-trajectory"
@@ -84,6 +85,7 @@ class RoundEntry:
     forward_passes: int
     scalars_up: int
     scalars_down: int
+    rho_bar_MQ: np.ndarray | None = None  # float64; what was applied, where it need not be the plain average of rho_NQ
 
     @property
     def reported_N(self) -> np.ndarray:
@@ -93,7 +95,7 @@ class RoundEntry:
     @property
     def refused_N(self) -> np.ndarray:
         """Who reported what could not be used."""
-        return self.status_N > NOT_ASKED
+        return (self.status_N > NOT_ASKED) & (self.status_N != SILENT)
 
     @property
     def train_loss(self) -> float:
@@ -112,6 +114,16 @@ class EvaluationEntry:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What happened beside the rounds: a new plan, a client that joined, left or was refused. ``what`` names the kind,
+    ``content`` is plain JSON."""
+
+    after_round: int
+    what: str
+    content: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Trajectory:
     """A log as read."""
 
@@ -123,6 +135,7 @@ class Trajectory:
     end: int  # bytes of whole records
     dropped_bytes: int  # of a torn record behind them
     checksum: int = field(repr=False)  # of the last whole record
+    notes: tuple[Note, ...] = ()
 
     @property
     def rounds_done(self) -> int:
@@ -145,6 +158,7 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
     rounds: list[RoundEntry] = []
     evaluations: list[EvaluationEntry] = []
     resumed: list[int] = []
+    notes: list[Note] = []
     end = checksum = 0
     size = path.stat().st_size
     for number, (start, line) in enumerate(_lines(path, size), start=1):
@@ -173,13 +187,15 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
                     raise ValueError(f"an evaluation of round {evaluations[-1].round} follows round {len(rounds)}")
             elif kind == "resumed":
                 resumed.append(int(record["round"]))
+            elif kind == "note":
+                notes.append(Note(**record))
             else:
                 raise ValueError(f"unknown kind {kind!r}")
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise InvalidInputError(f"{where} cannot be used: {error}") from None
         end, checksum = start + len(line), int(line[:8], 16)
     return Trajectory(
-        path, header, tuple(rounds), tuple(evaluations), tuple(resumed), end, size - end, checksum
+        path, header, tuple(rounds), tuple(evaluations), tuple(resumed), end, size - end, checksum, tuple(notes)
     )  # fmt: skip
 
 
@@ -213,12 +229,18 @@ class TrajectoryLog:
 
     def write_round(self, entry: RoundEntry) -> None:
         record = {name: getattr(entry, name) for name in RoundEntry.__dataclass_fields__}
+        if record["rho_bar_MQ"] is None:
+            del record["rho_bar_MQ"]
         for name, dtype in _ARRAYS.items():
-            record[name] = base64.b64encode(np.ascontiguousarray(record[name], dtype).tobytes()).decode("ascii")
+            if name in record:
+                record[name] = base64.b64encode(np.ascontiguousarray(record[name], dtype).tobytes()).decode("ascii")
         self._append({"kind": "round", **record})
 
     def write_evaluation(self, entry: EvaluationEntry) -> None:
         self._append({"kind": "evaluation", **asdict(entry)})
+
+    def write_note(self, note: Note) -> None:
+        self._append({"kind": "note", **asdict(note)})
 
     def write_resumed(self) -> None:
         self._append({"kind": "resumed", "round": self.so_far.rounds_done})
@@ -243,7 +265,7 @@ class TrajectoryLog:
             raise RunError(f"{self._path} cannot be written ({problem}); make room and resume the run")
 
 
-_ARRAYS = {"seeds_Q": "<u4", "rho_NQ": "<f8", "status_N": "u1", "loss_N": "<f8"}
+_ARRAYS = {"seeds_Q": "<u4", "rho_NQ": "<f8", "status_N": "u1", "loss_N": "<f8", "rho_bar_MQ": "<f8"}
 
 
 def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
@@ -281,11 +303,14 @@ def _header(record: dict[str, Any]) -> Header:
 
 def _round(record: dict[str, Any], header: Header) -> RoundEntry:
     for name, dtype in _ARRAYS.items():
-        record[name] = np.frombuffer(base64.b64decode(record[name], validate=True), dtype)
+        if name != "rho_bar_MQ" or name in record:
+            record[name] = np.frombuffer(base64.b64decode(record[name], validate=True), dtype)
     N, Q = header.num_clients, len(record["seeds_Q"])
     if not len(record["loss_N"]) == len(record["status_N"]) == N:
         raise ValueError(f"it is not about {N} clients")
     if record["status_N"].max() >= len(STATUSES):
         raise ValueError("a client's status is unknown")
     record["rho_NQ"] = record["rho_NQ"].reshape(N, Q)
+    if "rho_bar_MQ" in record:
+        record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, Q)
     return RoundEntry(**record)
