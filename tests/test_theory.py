@@ -101,3 +101,30 @@ def test_unknown_version_and_lambda_of_zero_are_refused():
         theorem_1(constants(1e-6), "draft")
     with pytest.raises(InvalidInputError, match="Lambda"):
         theorem_2(constants(1e-6)).denominator(0)
+
+
+@pytest.mark.parametrize("bound_of", BOUNDS.values(), ids=BOUNDS)
+def test_the_terms_add_up_to_the_bound_and_rounds_diminish_only_the_first(bound_of):
+    bound = bound_of(constants(1e-7))
+    early, late = bound.terms(0.5, 2.0, 10), bound.terms(0.5, 2.0, 1000)
+    assert early.total == pytest.approx(bound.average_gradient(0.5, 2.0, 10))
+    assert early.total - early.start == pytest.approx(bound.bias(0.5))
+    assert late.start == pytest.approx(early.start / 100)
+    assert (late.estimate, late.dissimilarity, late.variance) == (early.estimate, early.dissimilarity, early.variance)
+
+
+@pytest.mark.parametrize(
+    ("source", "term"), [("mu", "estimate"), ("sigma_global", "dissimilarity"), ("sigma", "variance")]
+)
+@pytest.mark.parametrize("bound_of", BOUNDS.values(), ids=BOUNDS)
+def test_each_bias_term_vanishes_with_its_source_and_leaves_the_others_alone(bound_of, source, term):
+    full = bound_of(constants(1e-7)).terms(0.5, 2.0, 10)
+    without = bound_of(constants(1e-7, **{source: 0.0})).terms(0.5, 2.0, 10)
+    assert dataclasses.replace(full, **{term: 0.0}) == without
+
+
+@pytest.mark.parametrize("bound_of", BOUNDS.values(), ids=BOUNDS)
+def test_the_bound_is_finite_exactly_below_the_largest_lambda(bound_of):
+    bound = bound_of(constants(2e-6))
+    assert bound.average_gradient(0.999 * bound.largest_lambda, 2.0, 10) < float("inf")
+    assert bound.average_gradient(1.001 * bound.largest_lambda, 2.0, 10) == float("inf")

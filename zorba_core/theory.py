@@ -46,12 +46,37 @@ class Constants:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What the bound on the average squared gradient is the sum of; each infinite where D <= 0."""
+
+    start: float  # gap / (D T): how far there is to go; the one term that rounds diminish
+    estimate: float  # bias from finite differences (mu)
+    dissimilarity: float  # bias from clients whose data differ (sigma_G)
+    variance: float  # bias from mini-batches (sigma)
+
+    @property
+    def total(self) -> float:
+        return self.start + self.estimate + self.dissimilarity + self.variance
+
+
+@dataclass(frozen=True)
 class Bound:
-    """D = ``intercept - slope * Lambda`` (Omega or Phi), and Theta: what either theorem's bound needs."""
+    """D = ``intercept - slope * Lambda`` (Omega or Phi), and Theta in its three parts: what either bound needs."""
 
     intercept: float  # eta / 2
     slope: float
-    theta: float
+    theta_estimate: float  # of mu
+    theta_dissimilarity: float  # of sigma_G
+    theta_variance: float  # of sigma
+
+    @property
+    def theta(self) -> float:
+        return self.theta_estimate + self.theta_dissimilarity + self.theta_variance
+
+    @property
+    def largest_lambda(self) -> float:
+        """Lambda at which D reaches 0: from there on the bound says nothing."""
+        return self.intercept / self.slope
 
     def denominator(self, bias_lambda: float) -> float:
         """Omega(Lambda) or Phi(Lambda); the bound says nothing unless it is positive."""
@@ -70,15 +95,27 @@ class Bound:
         denominator = self.denominator(bias_lambda)
         return self.theta * self.intercept / denominator**2 if denominator > 0 else math.inf
 
-    def average_gradient(self, bias_lambda: float, gap: float, num_rounds: int) -> float:
+    def average_gradient(self, bias_lambda: float, gap: float, num_rounds: float) -> float:
         """The whole bound for ``gap`` = f(w_1) - f(w*) after ``num_rounds``; infinite where D <= 0.
 
         Theorem 1 prints a sum over t around the gap where its proof has none; this is the proof's.
         """
+        return self.terms(bias_lambda, gap, num_rounds).total
+
+    def terms(self, bias_lambda: float, gap: float, num_rounds: float) -> Terms:
+        """:meth:`average_gradient`, term by term."""
         if gap < 0 or num_rounds < 1:
             raise InvalidInputError(f"gap {gap} must be at least 0 and number of rounds {num_rounds} at least 1")
         denominator = self.denominator(bias_lambda)
-        return gap / (denominator * num_rounds) + self.bias(bias_lambda) if denominator > 0 else math.inf
+        if denominator <= 0:
+            return Terms(math.inf, math.inf, math.inf, math.inf)
+        per_theta = bias_lambda / denominator
+        return Terms(
+            gap / (denominator * num_rounds),
+            self.theta_estimate * per_theta,
+            self.theta_dissimilarity * per_theta,
+            self.theta_variance * per_theta,
+        )
 
 
 def theorem_1(constants: Constants, version: Version = "statement") -> Bound:
@@ -88,8 +125,8 @@ def theorem_1(constants: Constants, version: Version = "statement") -> Bound:
     """
     c = constants
     slope = 1.5 * c.smoothness * c.lr**2 * _variance_factor(c, version) * c.num_clients
-    theta = _estimate_error(c) + (c.lr * c.num_clients + slope) * c.sigma_global**2 + slope * c.sigma**2
-    return Bound(c.lr / 2, slope, theta)
+    dissimilarity = (c.lr * c.num_clients + slope) * c.sigma_global**2
+    return Bound(c.lr / 2, slope, _estimate_error(c), dissimilarity, slope * c.sigma**2)
 
 
 def theorem_2(constants: Constants) -> Bound:
@@ -99,8 +136,8 @@ def theorem_2(constants: Constants) -> Bound:
     """
     c = constants
     step = c.num_parameters * c.lr**2 * c.smoothness * (c.effective_rank + 2) / (2 * (c.num_parameters + 2))
-    theta = c.lr * c.num_clients * c.sigma_global**2 + _estimate_error(c) + step * c.sigma**2
-    return Bound(c.lr / 2, step * c.num_clients, theta)
+    dissimilarity = c.lr * c.num_clients * c.sigma_global**2
+    return Bound(c.lr / 2, step * c.num_clients, _estimate_error(c), dissimilarity, step * c.sigma**2)
 
 
 def largest_lr_theorem_1(
