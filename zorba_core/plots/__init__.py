@@ -1,23 +1,32 @@
 """Data to plotly figures, shared by the notebooks and the dashboard. Nothing here knows about either."""
 
 from zorba_core.plots.allocation import allocation_figure, client_order
+from zorba_core.plots.curves import BANDS, Curve, curve_of, group_of, smoothed, target_reached
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
-from zorba_core.plots.runs import COSTS, MEASURES, learning_curves_figure, target_reached
+from zorba_core.plots.live import progress_figure
+from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
 
 __all__ = [
+    "BANDS",
     "COSTS",
     "DARK",
     "LIGHT",
     "MEASURES",
     "PAPER_SCENARIOS",
+    "Curve",
     "Palette",
     "allocation_figure",
     "client_order",
     "compare_fronts_figure",
+    "curve_of",
+    "curves_figure",
     "front_figure",
     "front_order",
+    "group_of",
     "learning_curves_figure",
     "palette_named",
+    "progress_figure",
+    "smoothed",
     "target_reached",
 ]

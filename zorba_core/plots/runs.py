@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, apply
+from zorba_core.plots.curves import Curve, curve_of, has_target, smoothed
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from zorba_core.runs import Run
 
 MEASURES = {
@@ -25,7 +25,10 @@ COSTS = {
     "forward_passes": "Forward passes of one client's batch",
     "seconds": "Seconds of training",
     "scalars_up": "Numbers sent by all clients",
+    "bytes": "Bytes sent, both ways, all clients",
 }
+_MARKED_UP_TO = 60  # points; more markers would hide the line
+_LEGEND_ROWS = 12
 
 
 def learning_curves_figure(
@@ -33,6 +36,7 @@ def learning_curves_figure(
     *,
     measure: str = "eval_accuracy",
     cost: str = "round",
+    smoothing: float = 0.0,
     palette: Palette = LIGHT,
     height: int = 440,
 ) -> go.Figure:
@@ -42,78 +46,148 @@ def learning_curves_figure(
     Raises:
         InvalidInputError: an unknown measure or cost.
     """
+    _check(measure, cost)
+    return curves_figure(
+        [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs],
+        measure=measure,
+        cost=cost,
+        targets=[run.config["target"] for run in runs if has_target(run)],
+        palette=palette,
+        height=height,
+    )
+
+
+def curves_figure(
+    curves: Sequence[Curve],
+    *,
+    measure: str,
+    cost: str,
+    targets: Sequence[float] = (),
+    baseline: str | None = None,
+    palette: Palette = LIGHT,
+    height: int = 440,
+) -> go.Figure:
+    """Curves that are ready, single runs or groups; ``baseline`` names the one that the others are held against, which
+    is drawn heavier and in the colour of text.
+
+    Raises:
+        InvalidInputError: an unknown measure or cost.
+    """
+    _check(measure, cost)
+    traces: list[go.Scatter] = []
+    stars: list[go.Scatter] = []
+    index = 0
+    for curve in curves:
+        pinned = curve.name == baseline
+        color = palette.text if pinned else palette.series[index % len(palette.series)]
+        dash = "solid" if pinned else DASHES[index % len(DASHES)]
+        symbol = "diamond" if pinned else SYMBOLS[index % len(SYMBOLS)]
+        index += not pinned
+        traces += _drawn(curve, color, dash, symbol, 3.2 if pinned else 2.2)
+        if measure == "eval_accuracy" and curve.reached is not None:
+            stars.append(_star(curve, color, palette))
+    shown = sorted(set(targets)) if measure == "eval_accuracy" else []
+    layout: dict[str, Any] = {
+        "showlegend": True,
+        "hovermode": "closest",
+        "dragmode": "pan",
+        "uirevision": f"{measure} {cost}",
+        "legend": {"y": 1.02, "yanchor": "bottom", "x": 0, "itemdoubleclick": False},
+        "xaxis": {"title": {"text": COSTS[cost]}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": MEASURES[measure]}, "tickformat": ".0%" if measure == "eval_accuracy" else None},
+        "shapes": [target_line(target, palette)[0] for target in shown],
+        "annotations": [target_line(target, palette)[1] for target in shown],
+    }
+    return styled(
+        [*traces, *stars], palette, height=height + 22 * min(len(curves), _LEGEND_ROWS), layout=layout
+    )  # fmt: skip
+
+
+def target_line(target: float, palette: Palette) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(line, label) across the figure at an accuracy that runs are after."""
+    place = {"xref": "paper", "yref": "y"}
+    line = {"type": "line", "x0": 0, "x1": 1, "y0": target, "y1": target, **place}
+    label = {
+        "text": f"target {target:.0%}",
+        "font": {"color": palette.muted, "size": 12},
+        "x": 0.005,
+        "y": target,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "showarrow": False,
+        **place,
+    }
+    return {**line, "line": {"color": palette.muted, "width": 1.5, "dash": "dot"}}, label
+
+
+def _check(measure: str, cost: str) -> None:
     for what, value, known in (("measure", measure, MEASURES), ("cost", cost, COSTS)):
         if value not in known:
             raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
-    figure = go.Figure()
-    for index, run in enumerate(runs):
-        color = palette.series[index % len(palette.series)]
-        rows = run.metrics.dropna(subset=[measure])
-        few = len(rows) <= 60
-        figure.add_trace(
+
+
+def _drawn(curve: Curve, color: str, dash: str, symbol: str, width: float) -> list[go.Scatter]:
+    """The line, with what lies behind it: the band of a group, the unsmoothed values."""
+    # Plotly reads some HTML in names, and names are those of folders.
+    name = curve.name.replace("&", "&amp;").replace("<", "&lt;")
+    name += f" · {curve.runs} runs" if curve.runs > 1 else ""
+    behind: list[go.Scatter] = []
+    if curve.low_P is not None and curve.high_P is not None:
+        behind.append(
             go.Scatter(
-                x=rows[cost],
-                y=rows[measure],
-                customdata=rows["round"],
-                mode="lines+markers" if few else "lines",
-                cliponaxis=False,
-                name=run.name,
-                line={"color": color, "width": 2.2, "dash": DASHES[index % len(DASHES)]},
-                marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 6, "color": color},
-                hovertemplate="<b>%{y:.4f}</b> after %{customdata} rounds<extra>" + run.name + "</extra>",
+                x=np.concatenate([curve.x_P, curve.x_P[::-1]]),
+                y=np.concatenate([curve.high_P, curve.low_P[::-1]]),
+                fill="toself",
+                fillcolor=_faded(color, 0.16),
+                line={"width": 0},
+                mode="lines",
+                hoverinfo="skip",
+                showlegend=False,
+                legendgroup=name,
             )
         )
-        reached = target_reached(run) if measure == "eval_accuracy" else None
-        if reached is not None:
-            figure.add_trace(_star(reached, cost, run, color, palette))
-    if measure == "eval_accuracy":
-        for target in sorted({run.config["target"] for run in runs if _has_target(run)}):
-            figure.add_hline(
-                y=target,
-                line={"color": palette.muted, "width": 1.5, "dash": "dot"},
-                annotation={
-                    "text": f"target {target:.0%}",
-                    "font": {"color": palette.muted, "size": 12},
-                    "xanchor": "left",
-                    "x": 0.005,
-                    "showarrow": False,
-                },
+    if curve.raw_P is not None:
+        behind.append(
+            go.Scatter(
+                x=curve.x_P,
+                y=curve.raw_P,
+                mode="lines",
+                line={"color": _faded(color, 0.3), "width": 1.2},
+                hoverinfo="skip",
+                showlegend=False,
+                legendgroup=name,
             )
-    apply(figure, palette, height=height + 22 * min(len(runs), 12))
-    figure.update_layout(
-        showlegend=True,
-        hovermode="closest",
-        dragmode="pan",
-        legend={"y": 1.02, "yanchor": "bottom", "x": 0, "itemdoubleclick": False},
+        )
+    line = go.Scatter(
+        x=curve.x_P,
+        y=curve.y_P,
+        customdata=curve.round_P,
+        mode="lines+markers" if curve.x_P.size <= _MARKED_UP_TO else "lines",
+        cliponaxis=False,
+        name=name,
+        legendgroup=name,
+        line={"color": color, "width": width, "dash": dash},
+        marker={"symbol": symbol, "size": 6 if width < 3 else 7, "color": color},
+        hovertemplate="<b>%{y:.4f}</b> after %{customdata:.0f} rounds<extra>" + name + "</extra>",
     )
-    figure.update_xaxes(title_text=COSTS[cost], rangemode="tozero")
-    figure.update_yaxes(title_text=MEASURES[measure], tickformat=".0%" if measure == "eval_accuracy" else None)
-    return figure
+    return [*behind, line]
 
 
-def target_reached(run: Run) -> pd.Series | None:
-    """The first evaluated row at which the run's accuracy was at least its target; None if it never was."""
-    if not _has_target(run):
-        return None
-    rows = run.evaluations
-    rows = rows[rows["eval_accuracy"] >= run.config["target"]]
-    return rows.iloc[0] if len(rows) else None
+def _faded(color: str, opacity: float) -> str:
+    red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
 
 
-def _has_target(run: Run) -> bool:
-    target = run.config.get("target")
-    return isinstance(target, int | float) and not isinstance(target, bool)
-
-
-def _star(row: pd.Series, cost: str, run: Run, color: str, palette: Palette) -> go.Scatter:
+def _star(curve: Curve, color: str, palette: Palette) -> go.Scatter:
+    x, y, done = curve.reached
     return go.Scatter(
-        x=[row[cost]],
-        y=[row["eval_accuracy"]],
+        x=[x],
+        y=[y],
         mode="markers+text",
-        text=[f"round {int(row['round'])}"],
+        text=[f"round {done}"],
         textposition="bottom right",
         textfont={"size": 12, "color": palette.text},
         marker={"symbol": "star", "size": 16, "color": color, "line": {"width": 1.5, "color": palette.paper}},
-        hovertemplate=f"target reached in round {int(row['round'])}<extra>{run.name}</extra>",
+        hovertemplate=f"target reached in round {done}<extra></extra>",
         showlegend=False,
     )
