@@ -38,13 +38,15 @@ METRIC_COLUMNS = {
     "eval_accuracy": pa.float64(),
     "seconds": pa.float64(),  # in rounds so far, evaluations not counted
     "forward_passes": pa.int64(),  # of one client's batch, so far
-    "scalars_up": pa.int64(),  # finite differences, all clients to the server, so far
-    "scalars_down": pa.int64(),  # averages and seeds, the server to all clients, so far
+    "scalars_up": pa.int64(),  # numbers sent by all clients (finite differences, estimates or weights), so far
+    "scalars_down": pa.int64(),  # numbers sent to all clients (averages and seeds, estimates or weights), so far
     "clients_reported": pa.int64(),  # in this round; null in round 0, as is the next
     "clients_refused": pa.int64(),  # in this round, for scalars that could not be used
+    "backward_passes": pa.int64(),  # of one client's batch, so far
 }
-# Not in the first runs' tables; null there.
-_LATER_COLUMNS = ("clients_reported", "clients_refused")
+# Not in the first runs' tables: null there, or what it was.
+_LATER_COLUMNS = {"clients_reported": None, "clients_refused": None, "backward_passes": 0}
+BACKWARD_WORK = 2  # a backward pass costs about two forward passes
 METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
 _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
@@ -68,6 +70,12 @@ class Run:
     @property
     def finished(self) -> bool:
         return bool(self.summary)
+
+    @property
+    def work(self) -> pd.Series:
+        """For each row of ``metrics``, what had been computed so far, in forward passes of one client's batch; a
+        backward pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
+        return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
 
     @property
     def evaluations(self) -> pd.DataFrame:
@@ -128,7 +136,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     return Run(
         path=path,
         name=path.name,
-        config=request.config,
+        config={"method": "zorba", **request.config},  # older runs do not name it
         environment=request.environment,
         metrics=_read_metrics(path / METRICS),
         allocation=request.allocation,
@@ -183,7 +191,7 @@ def _read_metrics(path: Path) -> pd.DataFrame:
             raise InvalidInputError(f"{path}: no column {missing[0]}; want {', '.join(METRIC_COLUMNS)}")
         table = file.read(columns=[name for name in METRIC_COLUMNS if name not in absent])
         for name in absent:
-            table = table.append_column(name, pa.nulls(len(table), METRIC_COLUMNS[name]))
+            table = table.append_column(name, pa.array([_LATER_COLUMNS[name]] * len(table), METRIC_COLUMNS[name]))
         table = table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInputError(f"{path}: not a metrics table ({str(error).splitlines()[0]})") from None

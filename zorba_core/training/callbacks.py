@@ -29,10 +29,11 @@ class RoundRecord:
     eval_accuracy: float | None
     seconds: float  # spent in rounds, evaluations not counted
     forward_passes: int  # of one client's batch
-    scalars_up: int  # finite differences, all clients to the server
-    scalars_down: int  # averages and seeds, the server to all clients
+    scalars_up: int  # numbers sent by all clients: finite differences, estimates or weights
+    scalars_down: int  # numbers sent to all clients: averages and seeds, estimates or weights
     clients_reported: int | None = None  # in this round
     clients_refused: int | None = None  # in this round, for scalars that could not be used
+    backward_passes: int = 0  # of one client's batch
 
 
 class Callback:

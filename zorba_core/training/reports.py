@@ -41,14 +41,15 @@ def asked_clients(num_clients: int, participation: float, run_seed: int, round_i
 def judge_reports(
     rho_NQ: np.ndarray, loss_N: np.ndarray, asked_N: np.ndarray, *, mu: float, outlier_ratio: float
 ) -> np.ndarray:
-    """Each client's place in ``STATUSES``, uint8 (N,). The scalars of a client not asked are ignored."""
+    """Each client's place in ``STATUSES``, uint8 (N,). The scalars of a client not asked are ignored; where there are
+    none (FedIT), only losses are judged."""
     status_N = np.where(asked_N, REPORTED, NOT_ASKED).astype(np.uint8)
     finite_N = np.isfinite(rho_NQ).all(axis=1) & np.isfinite(loss_N)
     status_N[asked_N & ~finite_N] = NON_FINITE
     with np.errstate(invalid="ignore", over="ignore"):
-        largest_N = np.abs(rho_NQ).max(axis=1) * mu
+        largest_N = np.abs(rho_NQ).max(axis=1, initial=0.0) * mu
         status_N[(status_N == REPORTED) & (largest_N > MOST_NATS)] = ABSURD
-        size_N = np.sqrt(np.mean(np.square(rho_NQ), axis=1))
+        size_N = np.sqrt(np.square(rho_NQ).sum(axis=1) / max(rho_NQ.shape[1], 1))
     usual_N = status_N == REPORTED
     if usual_N.sum() >= _FEWEST_FOR_MEDIAN:
         median = float(np.median(size_N[usual_N]))

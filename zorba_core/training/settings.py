@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.methods import method_facts
 from zorba_core.training.network import Inactive
 from zorba_core.training.perturbation import DIRECTION_KINDS, DirectionKind
 
@@ -19,16 +20,20 @@ MAX_SEEDS = 2**20
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """One run of zeroth-order federated fine-tuning. The paper's symbols stand behind the fields.
+    """One run of federated fine-tuning. The paper's symbols stand behind the fields.
+
+    ``num_perturbations`` is always a number once the object is made: a method's own default where none was given. So
+    ``dataclasses.replace(settings, method=...)`` keeps the other method's; :meth:`for_method` takes the new one's.
 
     Raises:
         InvalidInputError: a value out of range, or two that contradict each other.
     """
 
+    method: str = "zorba"  # see zorba_core.methods
     rounds: int = 150  # T
     lr: float = 1e-2  # eta
     mu: float = 1e-3  # size of the step that a finite difference takes, in units of the direction
-    num_perturbations: int = 10  # Q directions a round
+    num_perturbations: int | None = None  # Q directions a round; default: the paper's for the method, FedIT has none
     num_seeds: int = 4096  # P shared seeds that the Q are drawn from
     batch_size: int = 8  # B rows a client and round
     seq_len: int = 64  # L: longer prompts lose the end of their text
@@ -48,11 +53,22 @@ class TrainSettings:
     threads: int = 1  # of PyTorch; two threads on a busy two-core machine were 40 times slower for a small model
 
     def __post_init__(self) -> None:
+        facts = method_facts(self.method)
+        if self.num_perturbations is None:
+            object.__setattr__(self, "num_perturbations", facts.default_directions)
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidInputError(f"{field.name} is {value}; it must be a finite number")
-        for name in ("rounds", "num_perturbations", "num_seeds", "batch_size", "seq_len", "eval_every", "threads"):
+        if facts.first_order and self.num_perturbations != 0:
+            raise InvalidInputError(
+                f"num_perturbations is {self.num_perturbations} and {self.method} takes the gradient: leave it out"
+            )
+        if facts.first_order and self.estimator == "jvp":
+            raise InvalidInputError(f"estimator is jvp and {self.method} takes the gradient; use cohort or reference")
+        if not facts.first_order and self.num_perturbations < 1:
+            raise InvalidInputError(f"num_perturbations is {self.num_perturbations}; it must be at least 1")
+        for name in ("rounds", "num_seeds", "batch_size", "seq_len", "eval_every", "threads"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
         for name in ("lr", "mu"):
@@ -99,6 +115,10 @@ class TrainSettings:
             raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
         if self.device not in ("cpu", "cuda"):
             raise InvalidInputError(f"device is {self.device!r}; choose cpu or cuda")
+
+    def for_method(self, method: str, num_perturbations: int | None = None) -> TrainSettings:
+        """The same settings for another method, with its own number of directions unless one is given."""
+        return replace(self, method=method, num_perturbations=num_perturbations)
 
     @property
     def torch_dtype(self) -> torch.dtype:

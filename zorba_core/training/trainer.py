@@ -1,7 +1,8 @@
-"""The fine-tuning loop of ZorBA: seeds out, scalars up, averages down, one update of every block.
+"""The fine-tuning loop: seeds out, the clients' reports up, one update of every block; evaluations in between.
 
 A round is a function of (network, allocation, data, settings, round index) and nothing else: every random choice has a
-stream of its own, keyed by what it is for. The one thing changed in place is the network's weights.
+stream of its own, keyed by what it is for. The one thing changed in place is the network's weights. What the clients
+report and how it moves the weights is the method's (:mod:`zorba_core.training.methods`).
 
 Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 """
@@ -14,71 +15,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.communication import numbers_a_round
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.training.aggregation import apply_scalars
-from zorba_core.training.batches import client_rows, trim
+from zorba_core.methods import method_facts
 from zorba_core.training.callbacks import Callback, RoundRecord
-from zorba_core.training.estimators import estimator_of
 from zorba_core.training.evaluation import Evaluation, evaluate
+from zorba_core.training.methods import method_of
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.perturbation import Directions
 from zorba_core.training.randomness import stream
 from zorba_core.training.ranks import ALONE, Ranks
 from zorba_core.training.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
+from zorba_core.training.rounds import FederatedRows, Reports, RoundPlan, RoundResult, TrainState
 from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import Encoded
 from zorba_core.training.trajectory import EvaluationEntry, RoundEntry, allocation_sha256
-
-
-@dataclass(frozen=True, eq=False)
-class FederatedRows:
-    """What there is to learn from and to be judged by."""
-
-    train: Encoded  # all clients' rows
-    held_N: Sequence[np.ndarray]  # row indices that each client holds
-    evaluation: Encoded
-
-
-@dataclass(frozen=True, eq=False)
-class TrainState:
-    """Where a run stands, its weights apart (they are the network's)."""
-
-    rounds_done: int
-    seeds_P: np.ndarray  # uint32, shared with all clients before the first round
-    directions: Directions
-
-
-@dataclass(frozen=True, eq=False)
-class RoundPlan:
-    """What the server decides before a round: the same for every transport."""
-
-    round: int  # 1 is the first
-    seeds_Q: np.ndarray  # uint32
-    asked_N: np.ndarray  # bool
-
-
-@dataclass(frozen=True, eq=False)
-class Reports:
-    """What came back. A client that was not asked, or did not answer, has zeros."""
-
-    rho_NQ: np.ndarray  # float64
-    loss_N: np.ndarray  # float64, F_n at the round's start
-    forward_passes: int  # of one client's batch
-
-
-@dataclass(frozen=True, eq=False)
-class RoundResult:
-    """What crossed the wire in one round, and what it cost."""
-
-    seeds_Q: np.ndarray  # uint32, server to clients
-    rho_NQ: np.ndarray  # float64, clients to server; zeros for a client that was not asked
-    status_N: np.ndarray  # uint8: who reported, and who was refused why (zorba_core.training.reports)
-    rho_bar_MQ: np.ndarray  # float64, server to clients
-    loss_N: np.ndarray  # F_n at the round's start
-    forward_passes: int
 
 
 @dataclass(frozen=True)
@@ -114,23 +66,7 @@ def compute_reports(
     ranks: Ranks = ALONE,
 ) -> Reports:
     """What the clients answer. Each rank computes its share of them and learns of all; no weight is changed."""
-    num_clients = allocation.num_clients
-    own = ranks.own(np.flatnonzero(plan.asked_N))
-    batches = [client_batch(rows, settings, plan.round, int(n), network.device) for n in own]
-    rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(plan.seeds_Q))), np.zeros(num_clients), 0
-    if len(own):
-        found = estimator_of(settings)(network, batches, allocation.A_MN[:, own], plan.seeds_Q, directions)
-        rho_NQ[own], loss_N[own], forward_passes = found.rho_NQ, found.loss_N, found.forward_passes
-    rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
-    return Reports(rho_NQ, loss_N, int(ranks.sum(np.array([forward_passes]))[0]))
-
-
-def client_batch(
-    rows: FederatedRows, settings: TrainSettings, round_index: int, client: int, device: torch.device | str = "cpu"
-) -> Encoded:
-    """Client n's mini-batch of round t, without positions that are padding in all of it."""
-    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
-    return trim(rows.train.rows(chosen), device)
+    return method_of(settings).report(plan, network, allocation.A_MN, rows, settings, directions, ranks)
 
 
 def conclude_round(
@@ -144,7 +80,7 @@ def conclude_round(
     """Judge the reports, average those that can be used, and update the network: it holds w^(t+1) afterwards.
 
     Raises:
-        RunError: no client reported a usable scalar. The weights are those before the round.
+        RunError: no client's report can be used. The weights are those before the round.
     """
     status_N = judge_reports(
         reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
@@ -153,10 +89,21 @@ def conclude_round(
     if not reported_N.any():
         why = f"no client's loss and scalars could be used, {describe_refusals(status_N)}"
         raise RunError(_diverged(why, plan.round, settings))
-    rho_bar_MQ = apply_scalars(
-        network, reports.rho_NQ, allocation.A_MN, reported_N, plan.seeds_Q, directions, settings.lr
-    )  # fmt: skip
-    return RoundResult(plan.seeds_Q, reports.rho_NQ, status_N, rho_bar_MQ, reports.loss_N, reports.forward_passes)
+    try:
+        rho_bar_MQ = method_of(settings).update(
+            network, reports, allocation.A_MN, reported_N, plan.seeds_Q, directions, settings.lr
+        )
+    except RunError as error:
+        raise RunError(_diverged(str(error), plan.round, settings)) from None
+    return RoundResult(
+        plan.seeds_Q,
+        reports.rho_NQ,
+        status_N,
+        rho_bar_MQ,
+        reports.loss_N,
+        reports.forward_passes,
+        reports.backward_passes,
+    )
 
 
 def step(
@@ -203,9 +150,9 @@ def run(
     if records:
         state = replace(state, rounds_done=records[-1].round)
     total = records[-1] if records else RoundRecord(0, None, None, None, 0.0, 0, 0, 0)
-    num_blocks, num_clients = allocation.A_MN.shape
-    # An average for each block and direction, and the directions' seeds, to every client.
-    scalars_down = num_clients * (num_blocks + 1) * settings.num_perturbations
+    numbers = numbers_a_round(
+        settings.method, allocation.num_clients, allocation.num_blocks, settings.num_perturbations, sum(network.sizes_M)
+    )
     allocation_id = allocation_sha256(allocation)[:16]
 
     def judge() -> Evaluation:
@@ -255,8 +202,9 @@ def run(
             mu=settings.mu,
             seconds=latest.seconds + time.perf_counter() - started,
             forward_passes=latest.forward_passes + result.forward_passes,
-            scalars_up=latest.scalars_up + int((result.status_N != NOT_ASKED).sum()) * settings.num_perturbations,
-            scalars_down=latest.scalars_down + scalars_down,
+            scalars_up=latest.scalars_up + int((result.status_N != NOT_ASKED).sum()) * numbers.up_per_report,
+            scalars_down=latest.scalars_down + numbers.down,
+            backward_passes=latest.backward_passes + result.backward_passes,
         )
         for callback in callbacks:
             callback.on_step(step_entry)
@@ -279,6 +227,7 @@ def record_of(entry: RoundEntry) -> RoundRecord:
         scalars_down=entry.scalars_down,
         clients_reported=int(entry.reported_N.sum()),
         clients_refused=int(entry.refused_N.sum()),
+        backward_passes=entry.backward_passes,
     )
 
 
@@ -288,6 +237,10 @@ def check_fit(
     num_blocks, num_clients = allocation.A_MN.shape
     if num_blocks != network.num_blocks:
         raise InvalidInputError(f"the allocation is for {num_blocks} blocks and the model has {network.num_blocks}")
+    if not method_facts(settings.method).allocates and not allocation.A_MN.all():
+        raise InvalidInputError(
+            f"method {settings.method} activates every block of every client; leave the allocation out, or use zorba"
+        )
     if num_clients != len(rows.held_N):
         raise InvalidInputError(f"the allocation is for {num_clients} clients and data is held by {len(rows.held_N)}")
     for n, held in enumerate(rows.held_N):

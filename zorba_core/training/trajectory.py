@@ -85,6 +85,7 @@ class RoundEntry:
     forward_passes: int
     scalars_up: int
     scalars_down: int
+    backward_passes: int = 0
     rho_bar_MQ: np.ndarray | None = None  # float64; what was applied, where it need not be the plain average of rho_NQ
 
     @property
