@@ -31,12 +31,13 @@ def main() -> None:
                 st.Page("views/tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
             ],
             "Run": [
+                st.Page("views/train.py", title="Train", icon=":material/model_training:"),
                 st.Page("views/runs.py", title="Runs", icon=":material/show_chart:"),
             ],
         }
     )
     try:
-        st.session_state["scenario"] = state.sidebar()
+        state.sidebar()
         page.run()
     except ZorbaError as error:
         components.problem("This cannot be shown", str(error))

@@ -89,9 +89,7 @@ def local_models() -> tuple[list[Model], list[str]]:
         )
     except OSError:
         return [], [f"there is no models folder {folder}; set {MODELS_VARIABLE}, or make the model: zorba make-base"]
-    for name in names[:50]:
-        if not (folder / name / "config.json").is_file():
-            continue
+    for name in sorted(names, key=lambda name: (name not in BUNDLED, name))[:50]:
         try:
             models.append(Model(name if name in BUNDLED else str(folder / name), model_spec(folder / name)))
         except (InvalidInputError, OSError) as error:

@@ -1,0 +1,24 @@
+"""Where the dashboard looks for what was made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zorba_core.runs import DEFAULT_FOLDER
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def runs_folder() -> Path:
+    """``ZORBA_RUNS``, or artifacts/runs of this checkout; absolute."""
+    named = os.environ.get("ZORBA_RUNS")
+    return Path(named).expanduser().resolve() if named else ROOT / DEFAULT_FOLDER
+
+
+def short(path: Path) -> str:
+    """A path as people write it: from the checkout on, where it lies within."""
+    try:
+        return str(path.relative_to(ROOT))
+    except ValueError:
+        return str(path)
