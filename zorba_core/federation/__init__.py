@@ -1,0 +1,12 @@
+"""The training protocol between processes: seeds and block ids down, scalars up, averages down; never weights.
+
+    messages    what is said, checked strictly on arrival
+    fleet       who is there, with what capacity, and the plan made for them
+    robust      averages that a few wrong scalars cannot move; privacy: clipped scalars with noise
+    server      one round after another for whoever answers; client: the other side
+    replica     base model + applied averages = weights, kept on disk by replica_store
+    rounds      the loop, the same for every transport
+    in_process  the transport without processes; flower: the transport over Flower (extra ``flower``)
+
+README.md beside this file has the threat model and how to deploy on several hosts.
+"""

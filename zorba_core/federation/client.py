@@ -1,0 +1,128 @@
+"""The client's side of the protocol: a message in, an answer out, whatever carries them.
+
+A client does what it is told only within the run that it was greeted for, with its own rows, device and base model. A
+message that it cannot use is answered with a :class:`Refusal` that says why and where the replica stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.federation import messages
+from zorba_core.federation.config import RunConfig, read_config, with_local
+from zorba_core.federation.messages import (
+    Answer,
+    CatchUp,
+    Hello,
+    MessageError,
+    Payload,
+    Refusal,
+    Registration,
+    Standing,
+    Task,
+)
+from zorba_core.federation.replica import Replica, open_replica
+from zorba_core.federation.replica_store import ReplicaStore
+
+NO_RUN = "0" * 64
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """What one client's operator decides.
+
+    Raises:
+        InvalidInputError: neither a number of blocks nor an amount of VRAM, or one out of range.
+    """
+
+    seat: int
+    blocks: int = 0  # most blocks it will activate; 0: by vram_bytes
+    vram_bytes: int = 0  # that it can spare; 0 and no blocks: the GPU's free memory is measured
+    model: str | None = None  # the base model here; None: the run's, by name
+    rows: str | None = None  # a Parquet file with this client's rows; None: its share of the run's dataset
+    device: str = "cpu"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.seat < 0:
+            raise InvalidInputError(f"seat is {self.seat}; it must be at least 0")
+        if self.blocks < 0 or self.vram_bytes < 0 or (self.blocks and self.vram_bytes):
+            raise InvalidInputError("give either blocks or vram_bytes, above 0")
+        if not (self.blocks or self.vram_bytes) and self.device != "cuda":
+            raise InvalidInputError("without a GPU to measure, give blocks or vram_bytes")
+
+    def capacity(self) -> tuple[int, int]:
+        """(blocks, bytes), one of them 0. Free GPU memory is measured when neither was given."""
+        if self.blocks or self.vram_bytes:
+            return self.blocks, self.vram_bytes
+        import torch
+
+        return 0, int(torch.cuda.mem_get_info()[0])
+
+
+class Client:
+    """One client. ``store`` keeps its replica between processes; without one it lives in this process only."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        store: ReplicaStore | None = None,
+        opener: Callable[..., Replica] = open_replica,
+    ) -> None:
+        self.settings, self._store, self._open = settings, store, opener
+        self._run, self._replica, self._config = NO_RUN, None, None
+
+    def answer(self, payload: Payload) -> Payload:
+        """The answer to a message of the server; never an exception for what the server may have sent."""
+        try:
+            message = messages.decode(payload, Hello, Task, CatchUp)
+            if isinstance(message, Hello):
+                return messages.encode(self._register(message))
+            replica = self._replica_of(message.run)
+            before = replica.round
+            replica.apply(message.averages)
+            if replica.round != before:
+                self._keep()
+            if isinstance(message, Task):
+                return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
+            return messages.encode(Standing(self._run, self.settings.seat, replica.round, replica.fingerprint()))
+        except (MessageError, ZorbaError) as error:
+            at = self._replica.round if self._replica is not None else 0
+            reason = str(error)[: messages.MAX_REASON]
+            return messages.encode(Refusal(self._run, self.settings.seat, at, reason))
+
+    def _register(self, hello: Hello) -> Registration:
+        config = read_config(hello.config)
+        if config.run != hello.run:
+            raise MessageError("hello: the run's fingerprint is not that of its config")
+        if self._replica is None or self._run != hello.run:
+            self._enter(config, hello.run)
+        replica = self._replica
+        blocks, vram_bytes = self.settings.capacity()
+        return Registration(
+            self._run, self.settings.seat, replica.round, replica.base_sha256, len(replica.rows), vram_bytes, blocks
+        )
+
+    def _replica_of(self, run: str) -> Replica:
+        """The replica of the run that this client was greeted for, by this process or by one before it."""
+        if self._replica is None and self._store is not None and self._store.state().get("run") == run:
+            self._enter(read_config(self._store.state()["config"]), run)
+        if self._replica is None or run != self._run:
+            raise MessageError("this client was not greeted for the run")
+        return self._replica
+
+    def _enter(self, config: RunConfig, run: str) -> None:
+        self._replica, self._run, self._config = None, NO_RUN, config
+        mine, store = self.settings, self._store
+        kept_rows = store.rows(run, mine.seat) if store else None
+        local = with_local(config, mine.device, mine.threads)
+        self._replica = self._open(local, mine.seat, model=mine.model, rows=mine.rows, encoded=kept_rows)
+        self._run = run
+        if store is not None and not store.restore(self._replica, run, mine.seat):
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._store is not None:
+            self._store.save(self._replica, self._run, self.settings.seat, self._config.to_json())

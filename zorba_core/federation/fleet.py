@@ -1,0 +1,134 @@
+"""Who takes part: N seats, whose rows each is, and the plan made for those who sit.
+
+A seat is a place for one client, fixed when the run is set up; its number decides which rows and which random batches
+are its own. Clients come and go, so a seat may be empty: its column of the plan has no blocks and it is asked nothing.
+An address is the transport's name for a connection; a client that restarts comes back under another one.
+
+Shapes: M blocks, N seats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.errors import InfeasibleError
+
+Address = Hashable
+
+
+@dataclass(frozen=True)
+class Member:
+    """A client that registered."""
+
+    address: Address
+    seat: int
+    budget: int  # whole blocks, 1..M
+    round: int  # that its replica is known to stand at
+    missed: int = 0  # rounds in a row without a usable answer
+
+
+class Fleet:
+    """The members by address; at most one to a seat."""
+
+    def __init__(self, num_seats: int) -> None:
+        self.num_seats = num_seats
+        self._by_address: dict[Address, Member] = {}
+
+    def __iter__(self):
+        return iter(sorted(self._by_address.values(), key=lambda member: member.seat))
+
+    def __len__(self) -> int:
+        return len(self._by_address)
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self._by_address
+
+    def __getitem__(self, address: Address) -> Member:
+        return self._by_address[address]
+
+    def at(self, seat: int) -> Member | None:
+        return next((member for member in self._by_address.values() if member.seat == seat), None)
+
+    def add(self, member: Member) -> None:
+        self._by_address[member.address] = member
+
+    def remove(self, address: Address) -> Member:
+        return self._by_address.pop(address)
+
+    def update(self, address: Address, **changes: int) -> None:
+        self._by_address[address] = replace(self._by_address[address], **changes)
+
+    @property
+    def budget_by_seat(self) -> dict[int, int]:
+        return {member.seat: member.budget for member in self}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Who trains what. ``reason`` says why it was made, ``shortage`` what it could not do (empty: nothing)."""
+
+    allocation: Allocation  # N columns; those of empty seats have no block
+    budget_by_seat: Mapping[int, int]
+    reason: str
+    shortage: str = ""
+
+    def blocks(self, seat: int) -> tuple[int, ...]:
+        return tuple(self.allocation.blocks_per_client[seat])
+
+    @property
+    def seated_N(self) -> np.ndarray:
+        return self.allocation.A_MN.any(axis=0)
+
+    def describe(self) -> dict:
+        """Plain JSON for the log."""
+        return {
+            "budgets": {str(seat): budget for seat, budget in self.budget_by_seat.items()},
+            "blocks_per_client": self.allocation.blocks_per_client,
+            "reason": self.reason,
+            "shortage": self.shortage,
+        }
+
+
+def make_plan(
+    budget_by_seat: Mapping[int, int], num_blocks: int, num_seats: int, solver: str, reason: str, before: Plan | None
+) -> Plan:
+    """Solve the allocation for those who are there.
+
+    Where they cannot cover every block between them, a run that has a plan goes on with what it can: the old columns
+    of those still here, and full budgets, wrapped around, for the others. Blocks that nobody holds keep their weights.
+
+    Raises:
+        InfeasibleError: they cannot cover every block and there is no plan to fall back on, or nobody is there.
+    """
+    seats = sorted(budget_by_seat)
+    if not seats:
+        raise InfeasibleError("no client is registered, so there is nothing to plan")
+    A_MN, shortage = np.zeros((num_blocks, num_seats), dtype=bool), ""
+    budgets = [budget_by_seat[seat] for seat in seats]
+    try:
+        problem = AllocationProblem(budgets, num_blocks)
+        A_MN[:, seats] = solve(problem, solver).allocation.A_MN
+    except InfeasibleError as error:
+        if before is None:
+            raise
+        shortage = str(error)
+        free = 0
+        for seat, budget in zip(seats, budgets, strict=True):
+            kept_M = before.allocation.A_MN[:, seat]
+            if kept_M.any() and kept_M.sum() <= budget:
+                A_MN[:, seat] = kept_M
+            else:
+                A_MN[(free + np.arange(budget)) % num_blocks, seat] = True
+                free += budget
+    return Plan(Allocation(A_MN), dict(zip(seats, budgets, strict=True)), reason, shortage)
+
+
+def plan_from_note(content: Mapping, num_blocks: int) -> Plan:
+    """The plan that :meth:`Plan.describe` wrote down."""
+    budgets = {int(seat): int(budget) for seat, budget in content["budgets"].items()}
+    allocation = Allocation.from_blocks(content["blocks_per_client"], num_blocks)
+    return Plan(allocation, budgets, content["reason"], content["shortage"])

@@ -1,0 +1,27 @@
+"""The transport without processes: clients are objects, a message is a call. What rounds do here they do anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zorba_core.federation.client import Client
+from zorba_core.federation.fleet import Address
+from zorba_core.federation.server import Incoming, Outgoing
+
+
+class InProcess:
+    """Clients by address. The mapping may change between rounds: clients then come and go."""
+
+    def __init__(self, clients: Mapping[Address, Client]) -> None:
+        self.clients = clients
+
+    def present(self) -> Sequence[Address]:
+        return list(self.clients)
+
+    def exchange(self, outgoing: Sequence[Outgoing], deadline: float) -> list[Incoming]:
+        """Everyone's answer, in the order asked."""
+        return [
+            Incoming(one.address, self.clients[one.address].answer(one.payload))
+            for one in outgoing
+            if one.address in self.clients
+        ]

@@ -1,0 +1,132 @@
+"""A client's copy of the model: the base, moved through every round's average. No weight ever crosses the wire.
+
+Server, survivors and late joiners all apply the same averages in the same order with the same code, so their weights
+have the same bits (on processors that round alike; the fingerprints that they exchange show it).
+
+Shapes: M blocks, Q directions, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.federation.config import RunConfig
+from zorba_core.federation.messages import Aggregate, Answer, MessageError, Task
+from zorba_core.training.aggregation import update_blocks
+from zorba_core.training.batches import client_rows, trim
+from zorba_core.training.datasets import load_split
+from zorba_core.training.estimators import estimator_of
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.partition import dirichlet_partition
+from zorba_core.training.perturbation import Directions
+from zorba_core.training.session import open_network, use_threads
+from zorba_core.training.settings import TrainSettings
+from zorba_core.training.tasks import Encoded, encode, get_task
+
+_MAX_ROWS_BYTES = 2**31
+
+
+class Replica:
+    """The model as a client holds it after ``round`` rounds, with the client's own rows and nobody else's."""
+
+    def __init__(self, network: BlockNetwork, rows: Encoded, settings: TrainSettings, base_sha256: str) -> None:
+        self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
+        self.round = 0
+        self._directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+
+    @torch.no_grad()
+    def apply(self, averages: Sequence[Aggregate]) -> None:
+        """Move the weights through the rounds that they have not seen; those already applied are skipped.
+
+        Raises:
+            MessageError: a round is missing between the replica's and the first one, or they are not of this model.
+        """
+        for average in averages:
+            if average.round <= self.round:
+                continue
+            if average.round != self.round + 1:
+                raise MessageError(f"averages go on at round {average.round} and the replica stands at {self.round}")
+            if average.rho_bar_MQ.shape[0] != self.network.num_blocks:
+                raise MessageError(
+                    f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
+                )
+            with use_threads(self.settings.threads):
+                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._directions, average.lr)
+            self.round = average.round
+
+    def report(self, task: Task, seat: int) -> Answer:
+        """This client's scalars of the task's round; no weight is changed.
+
+        Raises:
+            MessageError: the replica does not stand at the round before, or a block is not of this model.
+        """
+        if self.round != task.round - 1:
+            raise MessageError(
+                f"round {task.round} starts from {task.round - 1} and the replica stands at {self.round}"
+            )
+        if task.blocks[-1] >= self.network.num_blocks:
+            raise MessageError(f"block {task.blocks[-1]} is not one of the model's {self.network.num_blocks}")
+        column_MN = np.zeros((self.network.num_blocks, 1), dtype=bool)
+        column_MN[list(task.blocks)] = True
+        # The row numbers are this client's own; the draw is that of the same client in a run within one process.
+        chosen = client_rows(
+            np.arange(len(self.rows)), self.settings.seed, task.round, seat, self.settings.batch_size
+        )  # fmt: skip
+        batch = trim(self.rows.rows(chosen), self.network.device)
+        with use_threads(self.settings.threads):
+            found = estimator_of(self.settings)(self.network, [batch], column_MN, task.seeds_Q, self._directions)
+        return Answer("", seat, task.round, found.rho_NQ[0], float(found.loss_N[0]), found.forward_passes)
+
+    def fingerprint(self) -> str:
+        return self.network.weights_sha256()
+
+
+def open_replica(
+    config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Encoded | None = None
+) -> Replica:
+    """The replica at round 0.
+
+    Args:
+        model: the base model's folder or name on this machine; None takes the config's name.
+        rows: a Parquet file with this client's own rows (the task's text columns and ``label``); None takes the
+            seat's share of the named dataset, divided as a run within one process divides it.
+        encoded: the rows as tokens already, where an earlier process of this client kept them.
+
+    Raises:
+        InvalidInputError, MissingDataError: the model or the rows cannot be had or do not fit.
+    """
+    task, settings = get_task(config.dataset), config.settings
+    if not seat < config.num_clients:
+        raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
+    with use_threads(settings.threads):
+        network, tokenizer = open_network(task, model or config.model, config.label_words, settings)
+        if encoded is None:
+            encoded = encode(task, _own_rows(config, seat, rows), tokenizer, settings.seq_len)
+        return Replica(network, encoded, settings, network.weights_sha256())
+
+
+def _own_rows(config: RunConfig, seat: int, rows: str | None) -> pd.DataFrame:
+    task = get_task(config.dataset)
+    if rows is not None:
+        return _read_rows(rows, [*task.text_columns, "label"])
+    frame = load_split(task.name, "federated")
+    labels = frame["label"].to_numpy()
+    return frame.iloc[dirichlet_partition(labels, config.num_clients, config.alpha, config.settings.seed)[seat]]
+
+
+def _read_rows(path: str, columns: list[str]) -> pd.DataFrame:
+    file = Path(path)
+    if not file.is_file():
+        raise MissingDataError(f"rows file {path} does not exist")
+    if file.stat().st_size > _MAX_ROWS_BYTES:
+        raise InvalidInputError(f"rows file {path} is larger than {_MAX_ROWS_BYTES} bytes")
+    try:
+        return pd.read_parquet(file, columns=columns)
+    except (ValueError, OSError, KeyError) as error:
+        raise InvalidInputError(f"rows file {path} cannot be read: {str(error).splitlines()[0]}") from None

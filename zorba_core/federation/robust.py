@@ -1,0 +1,77 @@
+"""Averages of the clients' scalars that a few wrong ones cannot move. The plain mean is the default.
+
+For block m and direction q only the clients that activate m and reported count; as in the paper's average, the result
+carries the factor 1/Q.
+
+    mean      the paper's average
+    clip      each client's scalars are first shortened to at most ``clip`` times the median client's length (L2 over
+              the round's directions), then averaged: a direction counts, an exaggeration does not
+    trimmed   the largest and smallest share ``trim`` of the values are left out (Yin et al., 2018, arXiv:1803.01498)
+    median    the middle value, the same with nothing but the middle left
+
+A trimmed mean or median needs several reporters a block to differ from the mean; with one or two it is the mean. Both
+take each direction by itself, and so lose some of the signal that the mean keeps.
+
+Shapes: M blocks, N clients, Q directions of a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.training.aggregation import average_per_block
+
+RULES = ("mean", "clip", "trimmed", "median")
+
+
+@dataclass(frozen=True)
+class AggregationSettings:
+    """How the server averages.
+
+    Raises:
+        InvalidInputError: an unknown rule, or a number out of range.
+    """
+
+    rule: str = "mean"
+    clip: float = 2.0  # times the median client's length
+    trim: float = 0.2  # share cut off at each end
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise InvalidInputError(f"aggregation rule is {self.rule!r}; choose one of {', '.join(RULES)}")
+        if not (self.clip > 0 and np.isfinite(self.clip)):
+            raise InvalidInputError(f"clip is {self.clip}; it must be a finite number above 0")
+        if not 0 <= self.trim < 0.5:
+            raise InvalidInputError(
+                f"trim is {self.trim}; it is a share of the clients at each end, at least 0, below 0.5"
+            )
+
+
+def aggregate(
+    rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray, settings: AggregationSettings
+) -> np.ndarray:
+    """rho_bar_MQ by the rule, float64; zeros for a block that nobody reported on."""
+    if settings.rule == "clip":
+        rho_NQ = shorten(rho_NQ, reported_N, settings.clip)
+    if settings.rule in ("mean", "clip"):
+        return average_per_block(rho_NQ, A_MN, reported_N)
+    trim = 0.5 if settings.rule == "median" else settings.trim
+    num_blocks, num_directions = A_MN.shape[0], rho_NQ.shape[1]
+    rho_bar_MQ = np.zeros((num_blocks, num_directions))
+    for m in range(num_blocks):
+        values_KQ = np.sort(rho_NQ[A_MN[m] & reported_N], axis=0)
+        if len(values_KQ):
+            cut = min(int(trim * len(values_KQ)), (len(values_KQ) - 1) // 2)
+            rho_bar_MQ[m] = values_KQ[cut : len(values_KQ) - cut].mean(axis=0) / num_directions
+    return rho_bar_MQ
+
+
+def shorten(rho_NQ: np.ndarray, reported_N: np.ndarray, times: float) -> np.ndarray:
+    """Reporters' scalars, none longer than ``times`` the median reporter's; those of others as they are."""
+    length_N = np.linalg.norm(rho_NQ, axis=1)
+    longest = times * float(np.median(length_N[reported_N]))
+    scale_N = np.where(reported_N & (length_N > longest), longest / np.maximum(length_N, np.finfo(float).tiny), 1.0)
+    return rho_NQ * scale_N[:, None]

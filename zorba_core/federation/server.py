@@ -1,0 +1,347 @@
+"""The server's side of the protocol: who takes part, what each is told, and what becomes of the answers.
+
+Nothing in here knows a network, a clock or a process: :mod:`zorba_core.federation.rounds` carries its messages over a
+transport and calls these methods in turn. No answer, however wrong, raises: it is refused and noted with its client and
+reason, and the round goes on with the others, each block averaged over those of its clients that answered.
+
+The server holds a replica of its own, to judge the model by and to prove clients' replicas against.
+
+Shapes: M blocks, N seats, Q directions of a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from zorba_core.errors import InfeasibleError
+from zorba_core.federation import messages
+from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.fleet import Address, Fleet, Member, Plan, make_plan
+from zorba_core.federation.messages import (
+    CATCH_UP,
+    HELLO,
+    MAX_NUMBERS,
+    TRAIN,
+    Aggregate,
+    Answer,
+    CatchUp,
+    Hello,
+    MessageError,
+    Payload,
+    Refusal,
+    Registration,
+    Standing,
+    Task,
+)
+from zorba_core.federation.privacy import private_average
+from zorba_core.federation.robust import aggregate
+from zorba_core.memory import Workload, whole_block_budgets
+from zorba_core.models import spec_from_config
+from zorba_core.training import trainer
+from zorba_core.training.aggregation import update_blocks
+from zorba_core.training.network import BlockNetwork
+from zorba_core.training.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
+from zorba_core.training.rounds import RoundPlan
+
+NoteTaker = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A message to one client."""
+
+    address: Address
+    kind: str  # of messages.KINDS
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """What came from one client. ``payload`` is None where the transport has only a failure to report."""
+
+    address: Address
+    payload: Payload | None
+    failure: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Concluded:
+    """A round that was: what is logged of it."""
+
+    plan: RoundPlan
+    rho_NQ: np.ndarray
+    loss_N: np.ndarray
+    status_N: np.ndarray
+    rho_bar_MQ: np.ndarray
+    forward_passes: int
+
+
+class Server:
+    """The state of one run: members, plan, averages so far and the weights they make."""
+
+    def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
+        self.config, self.settings, self.network = config, settings, network
+        self.run = config.run
+        self.fleet = Fleet(config.num_clients)
+        self.plan: Plan | None = None
+        self.averages: list[Aggregate] = []
+        self._base_sha256 = network.weights_sha256()
+        self._spec = spec_from_config(network.model.config.to_dict(), name=config.model)
+        self._state = trainer.init(network, config.settings)
+        self._note = note
+        self._turned_away: set[Address] = set()
+
+    @property
+    def rounds_done(self) -> int:
+        return len(self.averages)
+
+    def take_up(self, averages: Iterable[Aggregate], plan: Plan | None) -> None:
+        """Go on from a log: apply its averages to the base that the network holds."""
+        for average in averages:
+            self._apply(average)
+        self.plan = plan
+
+    # -- who takes part ------------------------------------------------------------------------------------------------
+
+    def greetings(self, present: Iterable[Address]) -> list[Outgoing]:
+        """A hello for everyone who is present and neither a member nor turned away before."""
+        hello = messages.encode(Hello(self.run, self.config.to_json()))
+        strangers = [a for a in present if a not in self.fleet and a not in self._turned_away]
+        return [Outgoing(address, HELLO, hello) for address in strangers]
+
+    def register(self, incoming: Incoming, present: Iterable[Address]) -> None:
+        """Take a client in by its answer to hello, or turn it away with a note."""
+        if incoming.payload is None:
+            self._note("unreachable", {"client": str(incoming.address), "reason": incoming.failure[:200]})
+            return  # it may have been busy: greeted again next round
+        try:
+            reply = messages.decode(incoming.payload, Registration, Refusal)
+            if isinstance(reply, Refusal):
+                raise MessageError(f"the client declines: {reply.reason}")
+            member = self._member(incoming.address, reply, set(present))
+        except (MessageError, InfeasibleError) as error:
+            self._turned_away.add(incoming.address)
+            self._note("turned away", {"client": str(incoming.address), "reason": str(error)})
+            return
+        self.fleet.add(member)
+        self._note(
+            "joined",
+            {
+                "client": str(member.address),
+                "seat": member.seat,
+                "budget": member.budget,
+                "replica_round": member.round,
+            },
+        )
+
+    def _member(self, address: Address, reply: Registration, present: set[Address]) -> Member:
+        if reply.run != self.run:
+            raise MessageError("it registers for another run")
+        if not reply.seat < self.fleet.num_seats:
+            raise MessageError(f"seat {reply.seat} is not one of the {self.fleet.num_seats}, 0 to N-1")
+        if reply.base_sha256 != self._base_sha256:
+            raise MessageError(
+                f"its base model has the fingerprint {reply.base_sha256[:16]}, not {self._base_sha256[:16]}"
+            )
+        if reply.round > self.rounds_done:
+            raise MessageError(
+                f"its replica stands at round {reply.round} and this run at {self.rounds_done}; empty its folder"
+            )
+        sitting = self.fleet.at(reply.seat)
+        if sitting is not None and sitting.address in present:
+            raise MessageError(f"seat {reply.seat} is taken by a client that is there")
+        if sitting is not None:
+            self.leave(sitting.address, "another connection has its seat")
+        if reply.vram_bytes:
+            workload = Workload(
+                self.config.settings.batch_size, self.config.settings.seq_len, self.config.settings.dtype
+            )  # fmt: skip
+            budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])
+        else:
+            budget = min(reply.blocks, self.network.num_blocks)
+        return Member(address, reply.seat, budget, reply.round)
+
+    def leave(self, address: Address, reason: str) -> None:
+        member = self.fleet.remove(address)
+        self._note("left", {"client": str(address), "seat": member.seat, "reason": reason})
+
+    def keep_present(self, present: Iterable[Address]) -> None:
+        """Members whose connection is gone leave."""
+        here = set(present)
+        for member in list(self.fleet):
+            if member.address not in here:
+                self.leave(member.address, "its connection is gone")
+
+    def replan(self) -> bool:
+        """Make a new plan if the members or their capacities are not those of the last; True when there is one.
+
+        Raises:
+            InfeasibleError: there is no plan yet, and the members cannot hold every block between them.
+        """
+        budgets = self.fleet.budget_by_seat
+        if not budgets or (self.plan is not None and dict(self.plan.budget_by_seat) == budgets):
+            return False
+        before = self.plan
+        came = sorted(set(budgets) - set(before.budget_by_seat if before else ()))
+        went = sorted(set(before.budget_by_seat if before else ()) - set(budgets))
+        reason = "first plan" if before is None else f"seats joined: {came}, left: {went}, or capacities changed"
+        self.plan = make_plan(
+            budgets, self.network.num_blocks, self.fleet.num_seats, self.settings.solver, reason, before
+        )
+        self._note("plan", self.plan.describe())
+        return True
+
+    # -- a round -------------------------------------------------------------------------------------------------------
+
+    def begin_round(self) -> tuple[RoundPlan, list[Outgoing]]:
+        """The round's plan, and what each client that takes part is told. Those far behind get averages instead."""
+        drawn = trainer.plan_round(
+            replace(self._state, rounds_done=self.rounds_done), self.fleet.num_seats, self.config.settings
+        )
+        ready_N, outgoing = np.zeros(self.fleet.num_seats, dtype=bool), []
+        members = [member for member in self.fleet if self.plan.blocks(member.seat)]
+        asked = [member for member in members if drawn.asked_N[member.seat]] or members
+        for member in asked:
+            missing = self._missing(member)
+            if member.round + len(missing) < self.rounds_done:
+                outgoing.append(Outgoing(member.address, CATCH_UP, messages.encode(CatchUp(self.run, missing))))
+                continue
+            ready_N[member.seat] = True
+            task = Task(self.run, drawn.round, drawn.seeds_Q, self.plan.blocks(member.seat), missing)
+            outgoing.append(Outgoing(member.address, TRAIN, messages.encode(task)))
+        return replace(drawn, asked_N=ready_N), outgoing
+
+    def conclude_round(self, plan: RoundPlan, incoming: Sequence[Incoming]) -> Concluded | None:
+        """Judge the answers, average and update. None when no answer could be used: the weights are as before, and the
+        same round can be tried again."""
+        settings, num_seats = self.config.settings, self.fleet.num_seats
+        rho_NQ, loss_N = np.zeros((num_seats, len(plan.seeds_Q))), np.zeros(num_seats)
+        status_N = np.where(plan.asked_N, SILENT, NOT_ASKED).astype(np.uint8)
+        forward_passes, heard = 0, set()
+        for one in incoming:
+            problem = self._take_answer(one, plan, heard, rho_NQ, loss_N, status_N)
+            if isinstance(problem, str):
+                self._refuse(one.address, plan.round, problem)
+            else:
+                forward_passes += problem
+        answered_N = status_N == REPORTED
+        judged_N = judge_reports(
+            rho_NQ, loss_N, answered_N, mu=settings.mu,
+            outlier_ratio=np.inf if self.settings.privacy.on else settings.outlier_ratio,
+        )  # fmt: skip
+        status_N[answered_N] = judged_N[answered_N]
+        self._count_missed(status_N, plan)
+        reported_N = status_N == REPORTED
+        if not reported_N.any():
+            self._note("void round", {"round": plan.round, "asked": int(plan.asked_N.sum())})
+            return None
+        A_MN = self.plan.allocation.A_MN
+        if self.settings.privacy.on:
+            rho_bar_MQ = private_average(rho_NQ, A_MN, reported_N, self.settings.privacy)
+        else:
+            rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
+        self._apply(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, settings.lr))
+        return Concluded(plan, rho_NQ, loss_N, status_N, rho_bar_MQ, forward_passes)
+
+    def _take_answer(
+        self, one: Incoming, plan: RoundPlan, heard: set[Address],
+        rho_NQ: np.ndarray, loss_N: np.ndarray, status_N: np.ndarray,
+    ) -> int | str:  # fmt: skip
+        """The answer's forward passes once it is written into the arrays, or why it is refused."""
+        if one.address not in self.fleet:
+            return "an answer from one who is not a member"
+        member = self.fleet[one.address]
+        if one.payload is None:
+            return f"no answer: {one.failure[:200]}"
+        if one.address in heard:
+            return "a second answer in one round"
+        heard.add(one.address)
+        asked = bool(plan.asked_N[member.seat])
+        if asked:
+            status_N[member.seat] = MALFORMED
+        try:
+            reply = messages.decode(one.payload, Answer, Standing, Refusal)
+            if isinstance(reply, Refusal):
+                return self._behind(member, reply)
+            if reply.run != self.run or reply.seat != member.seat:
+                return f"it answers for another run, or for seat {reply.seat} instead of {member.seat}"
+            if isinstance(reply, Standing):
+                self.fleet.update(one.address, round=min(reply.round, self.rounds_done))
+                return 0
+        except MessageError as error:
+            return str(error)
+        if not asked:
+            return "scalars that nobody asked for"
+        if reply.round != plan.round:
+            return f"a stale answer, of round {reply.round}"
+        if len(reply.rho_Q) != len(plan.seeds_Q):
+            return f"{len(reply.rho_Q)} scalars where {len(plan.seeds_Q)} were due"
+        rho_NQ[member.seat], loss_N[member.seat], status_N[member.seat] = reply.rho_Q, reply.loss, REPORTED
+        self.fleet.update(one.address, round=plan.round - 1)
+        return reply.forward_passes
+
+    def _behind(self, member: Member, refusal: Refusal) -> str:
+        """A client that could not follow: it is helped next time from where it says it stands."""
+        if refusal.run == self.run:
+            self.fleet.update(member.address, round=min(refusal.round, self.rounds_done))
+        else:  # it has lost the run: greet it again
+            self.leave(member.address, "it does not know the run any more")
+        return f"the client declines: {refusal.reason}"
+
+    def _count_missed(self, status_N: np.ndarray, plan: RoundPlan) -> None:
+        for member in list(self.fleet):
+            status = int(status_N[member.seat])
+            if not plan.asked_N[member.seat]:
+                continue
+            if status == REPORTED:
+                self.fleet.update(member.address, missed=0)
+                continue
+            if status not in (SILENT, MALFORMED):
+                self._refuse(member.address, plan.round, f"its scalars are {STATUSES[status]}")
+            self.fleet.update(member.address, missed=member.missed + 1)
+            if status == SILENT and member.missed + 1 >= self.settings.patience:
+                self.leave(member.address, f"silent in {member.missed + 1} rounds in a row")
+
+    # -- keeping replicas together -------------------------------------------------------------------------------------
+
+    def catch_ups(self) -> list[Outgoing]:
+        """What every member lacks, to be sent when no round follows; answered with the replica's fingerprint."""
+        return [
+            Outgoing(member.address, CATCH_UP, messages.encode(CatchUp(self.run, self._missing(member))))
+            for member in self.fleet
+        ]
+
+    def hear_standing(self, incoming: Sequence[Incoming]) -> Mapping[int, Standing]:
+        """Where replicas stand, by seat; what is not an answer to a catch-up is noted."""
+        standing: dict[int, Standing] = {}
+        for one in incoming:
+            try:
+                if one.address not in self.fleet or one.payload is None:
+                    raise MessageError(one.failure or "not a member")
+                reply = messages.decode(one.payload, Standing, Refusal)
+                member = self.fleet[one.address]
+                if isinstance(reply, Refusal):
+                    self._refuse(one.address, self.rounds_done, self._behind(member, reply))
+                elif reply.run == self.run and reply.seat == member.seat:
+                    self.fleet.update(one.address, round=min(reply.round, self.rounds_done))
+                    standing[reply.seat] = reply
+            except MessageError as error:
+                self._refuse(one.address, self.rounds_done, str(error))
+        return standing
+
+    def _missing(self, member: Member) -> tuple[Aggregate, ...]:
+        """The averages that come next for a replica, as many as one message takes."""
+        most = MAX_NUMBERS // (self.network.num_blocks * self.config.settings.num_perturbations)
+        return tuple(self.averages[member.round : member.round + most])
+
+    def _apply(self, average: Aggregate) -> None:
+        update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._state.directions, average.lr)
+        self.averages.append(average)
+
+    def _refuse(self, address: Address, round_index: int, reason: str) -> None:
+        seat = self.fleet[address].seat if address in self.fleet else None
+        self._note("refused", {"client": str(address), "seat": seat, "round": round_index, "reason": reason[:300]})
