@@ -114,23 +114,6 @@ def model_at(path: str) -> Model:
     return Model(str(folder), model_spec(folder))
 
 
-@dataclass(frozen=True)
-class Method:
-    """A way to fine-tune, as ``--method`` names it."""
-
-    name: str
-    label: str
-    about: str
-
-
-METHODS = (
-    Method("zorba", "ZorBA", "each client perturbs and trains its own blocks; scalars travel"),
-    Method("decomfl", "DeComFL", "every client trains all blocks; scalars travel"),
-    Method("fedzo", "FedZO", "every client trains all blocks; weights travel"),
-    Method("fedit", "FedIT", "gradients by backward passes; weights travel"),
-)
-
-
 def command_options(chosen: dict[str, Any]) -> dict[str, Any]:
     """Options of ``zorba train`` for a choice, without those that are its defaults."""
     return {name: value for name, value in chosen.items() if value not in (None, "") and value is not False}

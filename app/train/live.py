@@ -17,7 +17,7 @@ from app.links import keep
 from app.process_identity import resident_bytes
 from app.processes import Job, State
 from app.run_log import LiveLog
-from app.train.words import STATES, ago, duration, mib, sent
+from app.train.words import ERROR, STATES, ago, duration, mib, sent
 from zorba_core.errors import ZorbaError
 from zorba_core.memory import GIB, Workload, psi_client_bytes
 from zorba_core.models import model_spec
@@ -26,7 +26,6 @@ from zorba_core.runs import ENVIRONMENT, TRAJECTORY, Request, read_request
 from zorba_core.training.model_source import resolve_model
 
 EVERY_SECONDS = 2.0
-_ERROR = "train_error"
 
 
 def panel(runs_folder: Path, job: Job) -> None:
@@ -83,9 +82,6 @@ def _heading(runs_folder: Path, job: Job, state: State) -> None:
                 icon=":material/show_chart:",
                 query_params={"runs": state.run.name},
             )
-    error = st.session_state.pop(_ERROR, None)
-    if error:
-        components.problem("This was not done", error)
     if state.reason:
         title = "The run was refused, before its first round" if state.name == "refused" else "The run failed"
         components.problem(title, f"{state.reason[:1].upper()}{state.reason[1:]}")
@@ -96,7 +92,7 @@ def resume(runs_folder: Path, run: Path, rounds: int, title: str) -> None:
     try:
         job = processes.start_resume(runs_folder, run, rounds=rounds, title=title)
     except ZorbaError as error:
-        st.session_state[_ERROR] = str(error)
+        st.session_state[ERROR] = str(error)
     else:
         keep("job", job.id)
 

@@ -63,7 +63,7 @@ def as_python(request: Request) -> str:
     settings = {
         renamed.get(name, name): value
         for name, value in choices.command_options(request.options).items()
-        if name not in ("model", "dataset", "method")
+        if name not in ("model", "dataset")
     }
     lines = ",\n    ".join(f"{name}={value!r}" for name, value in settings.items())
     return (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+ERROR = "train_error"  # in the session: why the last click did nothing
+
 # state: word, colour, icon
 STATES = {
     "starting": ("starting", "blue", ":material/hourglass_top:"),

@@ -11,7 +11,7 @@ from app.folders import runs_folder
 from app.links import keep
 from app.processes import Job
 from app.train import form, live
-from app.train.words import STATES, ago
+from app.train.words import ERROR, STATES, ago
 from zorba_core.runs import list_runs
 
 SHOWN = 8
@@ -27,6 +27,9 @@ def page() -> None:
     jobs, problems = processes.list_jobs(folder)
     jobs = _newest_of_each_run(folder, jobs)
     watched = _watched(folder, jobs)
+    error = st.session_state.pop(ERROR, None)
+    if error:
+        components.problem("This was not done", f"{error[:1].upper()}{error[1:]}.")
     if watched is not None:
         live.panel(folder, watched)
     busy = any(processes.state_of(folder, job).alive for job in jobs)
