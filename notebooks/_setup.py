@@ -12,7 +12,9 @@ def figures_as_png_and_plotly(scale: float = 1.5) -> None:
 
     The PNG needs Chromium; without it only the interactive figure is stored.
     """
-    pd.set_option("display.max_rows", 100, "display.max_columns", 20, "display.width", 140)
+    pd.set_option(
+        "display.max_rows", 100, "display.max_columns", 20, "display.width", 140, "display.max_colwidth", None
+    )
     if not shutil.which("chromium") and not shutil.which("google-chrome"):
         pio.renderers.default = "plotly_mimetype"
         return

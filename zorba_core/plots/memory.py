@@ -1,0 +1,137 @@
+"""A client's memory against its activated blocks: what the paper's model charges, what is counted, what was measured.
+
+Shapes: K numbers of activated blocks; S steps (operations) of a forward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from zorba_core.memory import Workload
+from zorba_core.models import ModelSpec
+from zorba_core.plots.theme import LIGHT, Palette, styled
+
+_MIB = 2**20
+_WIDTH = 900
+
+
+def vram_by_blocks_figure(
+    model: ModelSpec,
+    workload: Workload,
+    *,
+    counted_mib: float | None = None,
+    measured_mib: Sequence[tuple[int, float]] = (),
+    palette: Palette = LIGHT,
+) -> go.Figure:
+    """The paper's Fig. 1: psi_md and the three terms of psi_block, stacked for 1 to M activated blocks.
+
+    ``counted_mib`` (of a client, whatever its blocks) is drawn as a line, ``measured_mib`` as points (blocks, MiB).
+    """
+    blocks = list(range(1, model.num_blocks + 1))
+    number = workload.batch_size * workload.seq_len * model.hidden_size * workload.bytes_per_number / _MIB  # BLH
+    parameters = model.num_parameters * workload.bytes_per_number / _MIB
+    terms = (
+        ("parameters, ψ<sub>md</sub>", palette.quiet, [parameters] * len(blocks)),
+        ("Q, K and V, 3K·BLH a block", palette.front, [3 * model.num_heads * number * k for k in blocks]),
+        ("feed-forward, α·BLH a block", palette.series[2], [model.ffn_ratio * number * k for k in blocks]),
+        ("hidden state, BLH a block", palette.series[4], [number * k for k in blocks]),
+    )
+    traces: list[go.Bar | go.Scatter] = [
+        go.Bar(
+            x=blocks,
+            y=heights,
+            name=name,
+            marker={"color": color, "line": {"color": palette.paper, "width": 1}},
+            hovertemplate="%{x} activated: %{y:.0f} MiB<extra>" + name + "</extra>",
+        )
+        for name, color, heights in terms
+    ]
+    if counted_mib is not None:
+        traces.append(
+            go.Scatter(
+                x=[0.5, model.num_blocks + 0.5],
+                y=[counted_mib, counted_mib],
+                mode="lines",
+                name="counted, tensor by tensor",
+                line={"color": palette.selected, "width": 3, "dash": "dash"},
+                hovertemplate="counted: %{y:.0f} MiB<extra></extra>",
+            )
+        )
+    if measured_mib:
+        traces.append(
+            go.Scatter(
+                x=[k for k, _ in measured_mib],
+                y=[mib for _, mib in measured_mib],
+                mode="markers",
+                name="measured, a process",
+                marker={
+                    "symbol": "diamond",
+                    "size": 13,
+                    "color": palette.selected,
+                    "line": {"color": palette.paper, "width": 2},
+                },
+                hovertemplate="measured with %{x}: %{y:.0f} MiB<extra></extra>",
+            )
+        )
+    layout = {
+        "width": _WIDTH,
+        "barmode": "stack",
+        "bargap": 0.25,
+        "xaxis": {"title": {"text": "activated blocks of the client"}, "dtick": 1},
+        "yaxis": {"title": {"text": "MiB"}, "rangemode": "tozero"},
+        "legend": {"x": 0.01, "y": 0.99, "traceorder": "normal"},
+    }
+    return styled(traces, palette, height=430, layout=layout)
+
+
+def forward_pass_figure(
+    alive_S_mib: Sequence[float],
+    block_ends: Sequence[int],
+    charged_mib: float,
+    *,
+    palette: Palette = LIGHT,
+) -> go.Figure:
+    """Activations alive after each operation of a forward pass, and beside them the staircase that a model charging
+    ``charged_mib`` for every block climbs. ``block_ends[m]``: how many operations are done when block m is."""
+    position_S = _in_blocks(len(alive_S_mib), block_ends)
+    stairs_x, stairs_y = [], []
+    for m in range(len(block_ends)):
+        stairs_x += [m, m + 1]
+        stairs_y += [(m + 1) * charged_mib] * 2
+    traces = [
+        go.Scatter(
+            x=stairs_x, y=stairs_y, mode="lines", name="charged by ψ, all blocks activated",
+            line={"color": palette.front, "width": 2.5, "dash": "dash"},
+            hovertemplate="ψ: %{y:.0f} MiB<extra></extra>",
+        ),
+        go.Scatter(
+            x=position_S, y=list(alive_S_mib), mode="lines", name="alive, counted",
+            line={"color": palette.selected, "width": 2},
+            hovertemplate="alive: %{y:.1f} MiB<extra></extra>",
+        ),
+    ]  # fmt: skip
+    layout = {
+        "width": _WIDTH,
+        "xaxis": {"title": {"text": "progress of the forward pass, in blocks"}, "dtick": 1},
+        "yaxis": {
+            "title": {"text": "MiB of activations, log scale"},
+            "type": "log",
+            "tickvals": [1, 3, 10, 30, 100, 300, 1000, 3000],
+            "range": [math.log10(2), math.log10(3 * len(block_ends) * charged_mib)],
+        },
+        "legend": {"x": 0.01, "y": 0.99},
+    }
+    return styled(traces, palette, height=380, layout=layout)
+
+
+def _in_blocks(steps: int, block_ends: Sequence[int]) -> list[float]:
+    """Operation indices as a position along the blocks; what comes before the first block belongs to it."""
+    starts = [0, *block_ends[:-1]]
+    position = []
+    for step in range(1, steps + 1):
+        m = next((m for m, end in enumerate(block_ends) if step <= end), len(block_ends) - 1)
+        position.append(m + min(1.0, (step - starts[m]) / (block_ends[m] - starts[m])))
+    return position
