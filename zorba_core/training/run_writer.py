@@ -24,6 +24,7 @@ from zorba_core.training.callbacks import Callback, RoundRecord
 from zorba_core.training.trajectory import (
     EvaluationEntry,
     Header,
+    Note,
     RoundEntry,
     TrajectoryLog,
     allocation_sha256,
@@ -60,6 +61,7 @@ class RunWriter(Callback):
         """A new folder, with everything in it that is known before the first round."""
         self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}")
         self._records: list[RoundRecord] = []
+        self._rounds_done = 0
         write_json(self.path / runs.CONFIG, config)
         write_json(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
@@ -72,14 +74,20 @@ class RunWriter(Callback):
         """Go on in a folder whose log this process holds; ``records`` are the metrics so far."""
         writer = cls.__new__(cls)
         writer.path, writer._log, writer._records = path, log, list(records)
+        writer._rounds_done = log.so_far.rounds_done
         writer.flush()
         return writer
 
     def on_step(self, entry: RoundEntry) -> None:
         self._log.write_round(entry)
+        self._rounds_done = entry.round
 
     def on_evaluation(self, entry: EvaluationEntry) -> None:
         self._log.write_evaluation(entry)
+
+    def note(self, what: str, content: dict[str, Any]) -> None:
+        """Something that happened beside the rounds, into the log."""
+        self._log.write_note(Note(self._rounds_done, what, content))
 
     def on_round(self, record: RoundRecord) -> None:
         if self._records and self._records[-1].round == record.round:
