@@ -13,7 +13,6 @@ from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, read_config, with_local
 from zorba_core.federation.messages import (
-    Answer,
     CatchUp,
     Hello,
     MessageError,

@@ -1,6 +1,6 @@
 """A replica on disk, so that a process that lives for one message need not replay the run, nor divide the data again.
 
-    <folder>/state.json                    run, its config, seat, round, and the SHA-256 of the files below; written last
+    <folder>/state.json                    run, config, seat, round, and the SHA-256 of the files below; written last
     <folder>/weights-<round>.safetensors   every block's weights
     <folder>/rows.safetensors              the client's own rows as tokens
 
@@ -75,7 +75,7 @@ class ReplicaStore:
 
     @torch.no_grad()
     def restore(self, replica: Replica, run: str, seat: int) -> bool:
-        """Put the kept weights into a replica that stands at the base. False, and nothing done, where they do not fit."""
+        """Put the kept weights into a replica that stands at the base. False, with nothing done, if they do not fit."""
         state = self.state()
         if (state.get("run"), state.get("seat"), state.get("base_sha256")) != (run, seat, replica.base_sha256):
             return False

@@ -100,10 +100,8 @@ class Server:
         return len(self.averages)
 
     def take_up(self, averages: Iterable[Aggregate], plan: Plan | None) -> None:
-        """Go on from a log: apply its averages to the base that the network holds."""
-        for average in averages:
-            self._apply(average)
-        self.plan = plan
+        """Go on from a log; the network holds the weights after ``averages`` already."""
+        self.averages, self.plan = list(averages), plan
 
     # -- who takes part ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,61 @@
+"""A tiny model and a federation of in-process clients: everything but the processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.training.conftest import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
+
+from zorba_core.federation.client import Client, ClientSettings
+from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.in_process import InProcess
+from zorba_core.federation.replica_store import ReplicaStore
+from zorba_core.training.settings import TrainSettings
+from zorba_core.training.tasks import get_task
+
+BUDGETS = (2, 1, 3, 1)
+
+
+@pytest.fixture
+def train_settings() -> TrainSettings:
+    return TrainSettings(
+        rounds=4, lr=1e-3, num_perturbations=3, num_seeds=16, batch_size=4, seq_len=32, eval_every=2, eval_rows=20,
+        estimator="reference", target=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def make_config(tiny_opt_folder: Path, train_settings: TrainSettings) -> Callable[..., RunConfig]:  # noqa: F811
+    def make(settings: TrainSettings = train_settings, num_clients: int = len(BUDGETS)) -> RunConfig:
+        words = get_task("toy-reviews").label_words
+        return RunConfig("toy-reviews", str(tiny_opt_folder), words, num_clients, 1.0, settings)
+
+    return make
+
+
+@pytest.fixture
+def make_clients() -> Callable[..., dict[int, Client]]:
+    """Clients of the given budgets, by the address 100 + seat."""
+
+    def make(budgets: tuple[int, ...] = BUDGETS, stores: Path | None = None) -> dict[int, Client]:
+        return {
+            100 + seat: Client(
+                ClientSettings(seat=seat, blocks=blocks),
+                None if stores is None else ReplicaStore(stores / f"seat-{seat}"),
+            )
+            for seat, blocks in enumerate(budgets)
+        }
+
+    return make
+
+
+@pytest.fixture
+def server_settings() -> ServerSettings:
+    return ServerSettings(min_clients=len(BUDGETS), start_timeout=0.01, deadline=1.0)
+
+
+@pytest.fixture
+def transport(make_clients: Callable[..., dict[int, Client]]) -> InProcess:
+    return InProcess(make_clients())

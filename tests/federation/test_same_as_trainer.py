@@ -1,0 +1,69 @@
+"""The protocol changes where things are computed, and no number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.federation.conftest import BUDGETS
+
+from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.federation.session import serve
+from zorba_core.runs import TRAJECTORY
+from zorba_core.training.resume import replay
+from zorba_core.training.session import fine_tune
+from zorba_core.training.trajectory import read_trajectory
+
+
+def in_one_process(config, tmp_path):
+    allocation = solve(AllocationProblem(BUDGETS, 3)).allocation
+    return fine_tune(
+        allocation, dataset=config.dataset, model=config.model, settings=config.settings, force=True,
+        runs_folder=tmp_path / "one",
+    )  # fmt: skip
+
+
+def federated(config, settings, transport, tmp_path):
+    return serve(config, settings, transport, runs_folder=tmp_path / "many", force=True)
+
+
+def test_federated_rounds_are_the_reference_loops_bit_for_bit(make_config, server_settings, transport, tmp_path):
+    config = make_config()
+    one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert (many.allocation.A_MN == one.allocation.A_MN).all()
+    for ours, theirs in zip(
+        read_trajectory(many.path / TRAJECTORY).rounds, read_trajectory(one.path / TRAJECTORY).rounds, strict=True
+    ):
+        for name in ("seeds_Q", "rho_NQ", "status_N", "loss_N"):
+            assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes()
+        for name in ("round", "allocation", "lr", "mu", "forward_passes", "scalars_up", "scalars_down"):
+            assert getattr(ours, name) == getattr(theirs, name)
+    columns = ["round", "train_loss", "eval_loss", "eval_accuracy", "clients_reported"]
+    assert many.metrics[columns].equals(one.metrics[columns])
+
+
+def test_every_replica_ends_with_the_servers_weights(make_config, server_settings, transport, tmp_path):
+    run = federated(make_config(), server_settings, transport, tmp_path)
+    assert [client["seat"] for client in run.summary["replicas"]] == [0, 1, 2, 3]
+    assert all(client["equal"] and client["round"] == 4 for client in run.summary["replicas"])
+    for client in transport.clients.values():
+        assert client._replica.fingerprint() == run.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "jvp"])
+def test_other_estimators_agree_to_rounding(make_config, server_settings, transport, tmp_path, estimator):
+    config = make_config()
+    config = replace(config, settings=replace(config.settings, estimator=estimator, rounds=1, mu=1e-2))
+    one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
+    rho_one, rho_many = (read_trajectory(run.path / TRAJECTORY).rounds[0].rho_NQ for run in (one, many))
+    # A client by itself goes through the model in another batch shape than in the cohort of all.
+    assert np.abs(rho_one - rho_many).max() <= 1e-5 * max(1.0, np.abs(rho_one).max())
+
+
+def test_a_federated_run_can_be_replayed(make_config, server_settings, transport, tmp_path):
+    run = federated(make_config(), server_settings, transport, tmp_path)
+    rebuilt = replay(run.path)
+    assert rebuilt.round == 4
+    assert rebuilt.network.weights_sha256() == run.summary["weights_sha256"]
