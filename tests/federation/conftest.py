@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.training.conftest import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
 
+from tests.training.conftest import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
 from zorba_core.federation.client import Client, ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.in_process import InProcess

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.federation.conftest import BUDGETS
 
+from tests.federation.conftest import BUDGETS
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.federation.session import serve
 from zorba_core.runs import TRAJECTORY
