@@ -9,6 +9,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "ENGINE_VERSION": "engine_version",
     "TASKS": "tasks",
     "BlockNetwork": "network",
     "Callback": "callbacks",

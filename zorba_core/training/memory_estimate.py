@@ -11,9 +11,9 @@ Beside the parameters, a forward-only client holds its hidden state, the working
 weights put aside while that block is perturbed. OPT-125M at B=8, L=128, float32, all 12 blocks active, in MiB:
 
     psi            477.2 + 12 x 123.0 = 1953.2
-    counted here   477.8 + 27.0 for one block's weights + 30.0 for hidden states and one block's tensors = 534.8
+    counted here   477.8 + 27.0 for one block's weights + 21.0 for hidden states and one block's tensors = 525.8
 
-So of the 1476 MiB that psi gives to activations, forward passes need 30. Measured, for the same sizes, a process that
+So of the 1476 MiB that psi gives to activations, forward passes need 21. Measured, for the same sizes, a process that
 plays one such client with 1, 6 and 12 active blocks grew by 49, 41 and 40 MiB above the loaded model in a round (36
 counted, since its rows go through a block a few at a time), where psi charges 123, 738 and 1476.
 

@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from zorba_core.training.families import Family, family_of
+from zorba_core.training.families import Family, LabelPositions, family_of
 
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
@@ -86,11 +86,10 @@ class BlockNetwork:
 
     def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
         """Hidden states (B, H) after the last block at each row's last prompt position, the only ones the head reads:
-        past attention, nothing is computed for other positions."""
+        of other positions nothing but keys and values is computed."""
         # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
-        rows = torch.arange(max(len(last_B), SAME_BITS_ROWS), device=self.device) % len(last_B)
-        at = last_B[rows]
-        return self._family.run_at(self._blocks[-1], hidden_BLH, lambda x_BLH: x_BLH[rows, at])[: len(last_B)]
+        at = LabelPositions(last_B, hidden_BLH.shape[1], SAME_BITS_ROWS)
+        return self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(last_B), 0]
 
     def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
         """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.
