@@ -29,6 +29,7 @@ def main() -> None:
             "Plan": [
                 st.Page("views/fleet.py", title="Fleet", icon=":material/memory:"),
                 st.Page("views/tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
+                st.Page("views/allocation.py", title="Allocation", icon=":material/grid_on:"),
             ],
             "Run": [
                 st.Page("views/train.py", title="Train", icon=":material/model_training:"),
