@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
 from app import components, state
-from app.scenario import Scenario, block_gib, remedies
-from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
-
-_EXAMPLE_CSV = "client,vram_gib\nworkstation,24\nlaptop,8\nedge-box,6"
+from app.remedies import remedies
+from app.scenario import Scenario, block_gib
+from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, name_some
 
 
 def explain(error: ZorbaError, scenario: Scenario) -> None:
     """The fleet or a field is wrong: what, who, and the ways out."""
-    if scenario.fleet_kind == "csv" and scenario.csv is None:
-        st.info(
-            "Upload a CSV in the sidebar: one row per client, its name and its VRAM in GiB.", icon=":material/upload:"
-        )
-        st.code(_EXAMPLE_CSV, language=None)
+    if scenario.fleet_kind == "table" and not scenario.table:
+        st.info("No clients yet: type them in or upload a CSV on the Fleet page.", icon=":material/table_rows:")
+        st.page_link("views/fleet.py", label="Open the Fleet page", icon=":material/memory:")
     elif isinstance(error, InvalidInputError):
         components.problem("The fleet cannot be read as it is", f"{str(error)[:1].upper()}{str(error)[1:]}.")
     elif isinstance(error, InfeasibleError) and error.clients:
-        components.problem("Some clients cannot train this model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        _too_small(error, scenario)
+        say_too_small(scenario, error.clients)
     else:
         components.problem("This fleet cannot train the model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         st.markdown(
@@ -32,39 +30,38 @@ def explain(error: ZorbaError, scenario: Scenario) -> None:
         )
 
 
-def _too_small(error: InfeasibleError, scenario: Scenario) -> None:
+def say_too_small(scenario: Scenario, clients: Sequence[int]) -> None:
+    """Name the clients that cannot hold one block, what they lack, and one-click ways out."""
     parameters, block = block_gib(scenario)
-    offers = remedies(scenario)
-    st.markdown(
-        f"A client must hold the model's parameters (**{parameters:.3f} GiB**) and at least one activated block "
-        f"(**{block:.3f} GiB**)."
-        + (" Each of these changes makes it work:" if offers else " Only more VRAM or a smaller model helps.")
+    fleet, index = scenario.fleet(), list(clients)
+    names, capacity_N = [fleet.names[n] for n in index], fleet.capacity_N_gib[index]
+    components.problem(
+        f"{len(index)} of {fleet.num_clients} clients cannot hold one block",
+        f"A client must hold the parameters of {scenario.model.upper()} ({parameters:.3f} GiB) and one activated block "
+        f"({block:.3f} GiB): {parameters + block:.3f} GiB in all. These cannot: {name_some(names)}.",
     )
+    offers = remedies(scenario)
+    if not offers:
+        st.markdown("Only more VRAM or a smaller model helps: choose one in the sidebar.")
     with st.container(horizontal=True, gap="small"):
-        for index, offer in enumerate(offers):
+        for number, offer in enumerate(offers):
             st.button(
                 offer.label,
-                key=f"remedy_{index}",
+                key=f"remedy_{number}",
                 on_click=state.apply_remedy,
                 args=(offer,),
-                type="primary" if index == 0 else "secondary",
+                type="primary" if number == 0 else "secondary",
             )
-    fleet = scenario.fleet()
-    index = list(error.clients)
-    capacity_N = fleet.capacity_N_gib[index]
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "client": [fleet.names[n] for n in index],
-                "VRAM (GiB)": capacity_N,
-                "missing (GiB)": parameters + block - capacity_N,
-            }
-        ),
-        hide_index=True,
-        width="content",
-        column_config={
-            "VRAM (GiB)": st.column_config.NumberColumn(format="%.3f"),
-            "missing (GiB)": st.column_config.NumberColumn(format="%.3f"),
-        },
-        alt="Clients that cannot hold one block, their VRAM and how much is missing.",
-    )
+    with st.expander(f"What each of the {len(index)} lacks" if len(index) > 1 else "What it lacks"):
+        st.dataframe(
+            pd.DataFrame(
+                {"client": names, "VRAM (GiB)": capacity_N, "missing (GiB)": parameters + block - capacity_N},
+            ),
+            hide_index=True,
+            width="content",
+            column_config={
+                "VRAM (GiB)": st.column_config.NumberColumn(format="%.3f"),
+                "missing (GiB)": st.column_config.NumberColumn(format="%.3f"),
+            },
+            alt="Clients that cannot hold one block, their VRAM and how much is missing.",
+        )

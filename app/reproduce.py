@@ -2,52 +2,77 @@
 
 from __future__ import annotations
 
-from app.scenario import Scenario
+from app.scenario import EXACT_SECONDS, Scenario
 from app.scenario_json import scenario_to_json
+from zorba_core.gpu_catalogue import MIXES
 
-# Fleets that a command line names by itself; any other goes through a file.
-_DRAWN_BY_COMMAND = "uniform"
+# Each kind of fleet: the functions it needs, and the call. What has no call comes from a file.
 _DRAWN = {
-    "uniform": "uniform_fleet(model, workload, num_clients={num_clients}, seed={seed})",
-    "normal": "truncated_normal_fleet(\n    model, workload, num_clients={num_clients}, seed={seed}, "
-    "mean_fraction={mean_fraction}, spread={spread}\n)",
-    "two-kinds": "two_kinds_fleet({small_gib}, {large_gib}, num_clients={num_clients}, "
-    "large_fraction={large_fraction}, seed={seed})",
+    "uniform": ("fleets", "uniform_fleet", "uniform_fleet(model, workload, {num_clients}, seed={seed})"),
+    "normal": (
+        "fleets",
+        "truncated_normal_fleet",
+        "truncated_normal_fleet(\n    model, workload, {num_clients}, seed={seed}, mean_fraction={mean_fraction}, "
+        "spread={spread}\n)",
+    ),
+    "lognormal": (
+        "fleets",
+        "lognormal_fleet",
+        "lognormal_fleet(\n    model, workload, {num_clients}, seed={seed}, median_fraction={median_fraction}, "
+        "sigma={sigma}\n)",
+    ),
+    "two-kinds": (
+        "fleets",
+        "two_kinds_fleet",
+        "two_kinds_fleet({small_gib}, {large_gib}, {num_clients}, {large_fraction}, seed={seed})",
+    ),
+    "three-kinds": (
+        "fleets",
+        "three_kinds_fleet",
+        "three_kinds_fleet(\n    {small_gib}, {medium_gib}, {large_gib}, {num_clients}, {medium_fraction}, "
+        "{large_fraction}, seed={seed}\n)",
+    ),
+    **{
+        mix: ("gpu_catalogue", "mix_fleet", 'mix_fleet("{fleet_kind}", {num_clients}, seed={seed}, share={card_share})')
+        for mix in MIXES
+    },
 }
-_SOURCE = {
-    "uniform": "uniform_fleet",
-    "normal": "truncated_normal_fleet",
-    "two-kinds": "two_kinds_fleet",
-}
+_FROM_FILE = ("fleets", "read_fleet_csv", 'read_fleet_csv("fleet.csv")  # the download of the Fleet page')
 
 
 def as_python(scenario: Scenario, point: int | None = None) -> str:
     """A program that computes the page's front and, given a point of it, that point's allocation."""
-    function = _SOURCE.get(scenario.fleet_kind, "read_fleet_csv")
-    drawn = _DRAWN.get(scenario.fleet_kind, 'read_fleet_csv("fleet.csv")  # the download "Fleet"')
-    fleet = drawn.format(**vars(scenario))
-    lines = [
-        "import zorba_core as zorba",
-        f"from zorba_core.fleets import {function}",
+    module, function, call = _DRAWN.get(scenario.fleet_kind, _FROM_FILE)
+    leaves_out = scenario.leave_out_small and scenario.fleet_kind in _DRAWN
+    sweep = "sweep_totals" if scenario.by_total else "sweep"
+    lines = ["import zorba_core as zorba"]
+    if scenario.by_total:
+        lines.append("from zorba_core.allocation import sweep_totals")
+    lines.append(f"from zorba_core.{module} import {function}")
+    if leaves_out:
+        lines.append("from zorba_core.memory import affordable_blocks")
+    lines += [
         "",
         f'model = zorba.model_spec("{scenario.model}")',
-        f"workload = zorba.Workload(batch_size={scenario.batch_size}, seq_len={scenario.seq_len}, "
-        f'dtype="{scenario.dtype}")',
-        f"fleet = {fleet}",
+        f'workload = zorba.Workload({scenario.batch_size}, {scenario.seq_len}, "{scenario.dtype}")',
+        f"fleet = {call.format(**vars(scenario))}",
         "capacity = fleet.capacity_N_bytes",
     ]
-    if scenario.leave_out_small and scenario.fleet_kind in _DRAWN:
-        lines[1] += "\nfrom zorba_core.memory import affordable_blocks"
+    if leaves_out:
         lines.append("capacity = capacity[affordable_blocks(capacity, model, workload) >= 1]")
-    lines += [
-        "front = zorba.sweep(",
-        f"    capacity, model, workload, num_epsilons={scenario.num_epsilons},",
-        f'    solver="{scenario.solver}", tau_mode="{scenario.tau_mode}", seed={scenario.seed},',
-        ")",
-    ]
+    if scenario.by_total:
+        limit = f", time_limit={EXACT_SECONDS}" if scenario.solver == "exact" else ""
+        options = f'{scenario.num_totals}, solver="{scenario.solver}"{limit}'
+    else:
+        sweep = f"zorba.{sweep}"
+        options = (
+            f'{scenario.num_epsilons}, solver="{scenario.solver}", tau_mode="{scenario.reductions}", '
+            f"seed={scenario.seed}"
+        )
+    lines.append(f"front = {sweep}(\n    capacity, model, workload, {options}\n)")
     if point is not None:
         lines += [
-            f"plan = front.solution({point})",
+            f"plan = front.solution({point})  # the selected point",
             "print(plan.allocation.bias_lambda, plan.allocation.blocks_per_client)",
         ]
     return "\n".join(lines) + "\n"
@@ -55,16 +80,18 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
 
 def as_command(scenario: Scenario, point: int | None = None) -> str:
     """The `zorba` command that prints the page's front; ``allocation_id`` of its points is ``point`` here."""
-    direct = scenario.fleet_kind == _DRAWN_BY_COMMAND and not scenario.leave_out_small
+    direct = scenario.fleet_kind == "uniform" and not scenario.leave_out_small
     fleet = f"--clients {scenario.num_clients}" if direct else "--fleet fleet.csv"
+    by = "--by total" if scenario.by_total else f"--tau {scenario.reductions}"
+    points = scenario.num_totals if scenario.by_total else scenario.num_epsilons
     lines = [
         f"zorba pareto --model {scenario.model} {fleet} --seed {scenario.seed} \\",
         f"    --batch-size {scenario.batch_size} --seq-len {scenario.seq_len} --dtype {scenario.dtype} \\",
-        f"    --epsilons {scenario.num_epsilons} --solver {scenario.solver} --tau {scenario.tau_mode} --json",
+        f"    --epsilons {points} --solver {scenario.solver} {by} --json",
     ]
     notes = []
     if not direct:
-        notes.append('# fleet.csv is the download "Fleet"')
+        notes.append("# fleet.csv is the download of the Fleet page: the clients that take part")
     if point is not None:
         notes.append(f"# the selected point is the one with allocation_id {point}")
     return "\n".join(notes + lines) + "\n"

@@ -5,24 +5,27 @@ Shapes: N clients, E points of the sweep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from zorba_core.allocation import AllocationProblem, Front, Solution, solve, sweep
+from zorba_core.allocation import AllocationProblem, Front, Solution, solve, sweep, sweep_totals
+from zorba_core.allocation.pareto import TauMode
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.fleets import (
     Fleet,
     fleet_from_frame,
-    read_fleet_csv,
+    lognormal_fleet,
+    three_kinds_fleet,
     truncated_normal_fleet,
     two_kinds_fleet,
     uniform_fleet,
 )
+from zorba_core.gpu_catalogue import MIXES, mix_fleet
 from zorba_core.memory import (
-    DTYPE_BYTES,
     GIB,
     Workload,
     affordable_blocks,
@@ -36,10 +39,20 @@ from zorba_core.models import ModelSpec, model_spec
 FLEET_KINDS = {
     "uniform": "Uniform, as in the paper",
     "normal": "Bell curve (truncated normal)",
+    "lognormal": "Many small, few large (lognormal)",
     "two-kinds": "Two kinds of GPU",
-    "table": "My own table",
-    "csv": "A CSV file",
+    "three-kinds": "Three kinds of GPU",
+    "steam": "Desktop cards (Steam survey)",
+    "jetson": "Edge devices (Jetson)",
+    "cloud": "Cloud GPUs",
+    "mig": "Shares of one GPU (MIG)",
+    "table": "My own clients",
 }
+# Drawn between what the model and one block need and what it needs with all blocks: they grow with the workload.
+SCALED_KINDS = ("uniform", "normal", "lognormal")
+
+# A sweep over totals needs fewer points than one over random reductions; a proof of each takes up to EXACT_SECONDS.
+MAX_TOTALS, EXACT_TOTALS, EXACT_SECONDS = 200, 16, 1.5
 
 
 @dataclass(frozen=True)
@@ -54,16 +67,20 @@ class Scenario:
     num_clients: int = 50
     seed: int = 0
     num_epsilons: int = 1000
-    tau_mode: str = "vector"
+    tau_mode: str = "vector"  # how VRAM is saved: a reduction for all, one for each client, or a limit on the total
     solver: str = "balanced"
     leave_out_small: bool = False
     mean_fraction: float = 0.5
     spread: float = 0.2
+    median_fraction: float = 0.25
+    sigma: float = 0.6
     small_gib: float = 1.0
+    medium_gib: float = 1.5
     large_gib: float = 2.0
+    medium_fraction: float = 0.3
     large_fraction: float = 0.3
+    card_share: float = 0.9
     table: tuple[tuple[object, object], ...] = ()  # rows (client, vram_gib), as typed
-    csv: bytes | None = field(default=None, repr=False)
 
     @property
     def workload(self) -> Workload:
@@ -73,25 +90,46 @@ class Scenario:
     def model_spec(self) -> ModelSpec:
         return model_spec(self.model)
 
+    @property
+    def by_total(self) -> bool:
+        """Whether budgets stay whole and the total of activated blocks is limited. A proof has no other way, and the
+        paper's method does not have this one."""
+        return self.solver == "exact" or (self.tau_mode == "total" and self.solver != "lexicographic")
+
+    @property
+    def reductions(self) -> TauMode:
+        """How reductions are drawn in a sweep over them."""
+        return "client" if self.tau_mode == "client" else "vector"
+
+    @property
+    def num_totals(self) -> int:
+        return EXACT_TOTALS if self.solver == "exact" else min(self.num_epsilons, MAX_TOTALS)
+
     def fleet(self) -> Fleet:
         """Every client asked for, whether or not it can hold a block.
 
         Raises:
-            InvalidInputError: a table or CSV that is no fleet, or no CSV chosen yet.
+            InvalidInputError: a table that is no fleet, or shares that do not add up.
         """
         drawn = (self.model_spec, self.workload, self.num_clients, self.seed)
+        kinds = (self.num_clients, self.large_fraction, self.seed)
         if self.fleet_kind == "uniform":
             return uniform_fleet(*drawn)
         if self.fleet_kind == "normal":
             return truncated_normal_fleet(*drawn, mean_fraction=self.mean_fraction, spread=self.spread)
+        if self.fleet_kind == "lognormal":
+            return lognormal_fleet(*drawn, median_fraction=self.median_fraction, sigma=self.sigma)
         if self.fleet_kind == "two-kinds":
-            return two_kinds_fleet(self.small_gib, self.large_gib, self.num_clients, self.large_fraction, self.seed)
+            return two_kinds_fleet(self.small_gib, self.large_gib, *kinds)
+        if self.fleet_kind == "three-kinds":
+            sizes = (self.small_gib, self.medium_gib, self.large_gib)
+            return three_kinds_fleet(
+                *sizes, self.num_clients, self.medium_fraction, self.large_fraction, seed=self.seed
+            )
+        if self.fleet_kind in MIXES:
+            return mix_fleet(self.fleet_kind, self.num_clients, self.seed, self.card_share)
         if self.fleet_kind == "table":
             return fleet_from_frame(pd.DataFrame(list(self.table), columns=["client", "vram_gib"], dtype=object))
-        if self.fleet_kind == "csv":
-            if self.csv is None:
-                raise InvalidInputError("no CSV chosen yet; upload one with columns client,vram_gib in the sidebar")
-            return read_fleet_csv(self.csv)
         raise InvalidInputError(f"unknown fleet {self.fleet_kind!r}; choose one of {', '.join(FLEET_KINDS)}")
 
 
@@ -104,10 +142,16 @@ class Study:
     left_out: tuple[str, ...]  # clients that cannot hold one block, by name
     front: Front
     everything: Solution  # the same solver with nothing held back (tau = 0)
+    proofs: tuple[Solution, ...] = ()  # of the exact solver, one for each point; the others are solved when asked for
 
     @property
     def capacity_gib(self) -> float:
         return float(self.fleet.capacity_N_gib.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the study holds, but for small change."""
+        return self.front.budget_EN.nbytes + 12 * 8 * len(self.front) + 200 * self.fleet.num_clients
 
     @property
     def parameters_gib(self) -> float:
@@ -120,6 +164,10 @@ class Study:
 
     def used_N_gib(self, blocks_N: NDArray[np.int64]) -> NDArray[np.float64]:
         return psi_client_bytes(self.scenario.model_spec, self.scenario.workload, blocks_N) / GIB
+
+    def solution(self, point: int) -> Solution:
+        """A point's allocation with its bound."""
+        return self.proofs[point] if self.proofs else self.front.solution(point)
 
     def default_point(self) -> int:
         """The knee, or the middle of a front too short to have one."""
@@ -134,72 +182,57 @@ class Study:
         return int(within[self.front.bias_lambda_E[within].argmin()]) if within.size else None
 
 
-def study(scenario: Scenario) -> Study:
-    """Solve a scenario.
+def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = None) -> Study:
+    """Solve a scenario. ``on_solution(done, all)`` is called after each point that takes a solver of its own.
 
     Raises:
-        InvalidInputError: a field, the table or the CSV is wrong.
+        InvalidInputError: a field or the table is wrong.
         InfeasibleError: clients that cannot hold one block (named in ``clients``), or too little VRAM for every block.
     """
     model, workload = scenario.model_spec, scenario.workload
     fleet, left_out = _taking_part(scenario.fleet(), scenario)
     budget_N = whole_block_budgets(fleet.capacity_N_bytes, model, workload)
-    everything = solve(AllocationProblem(budget_N, model.num_blocks), solver=scenario.solver, seed=scenario.seed)
-    front = sweep(
-        fleet.capacity_N_bytes,
-        model,
-        workload,
-        num_epsilons=scenario.num_epsilons,
+    everything = solve(
+        AllocationProblem(budget_N, model.num_blocks),
         solver=scenario.solver,
-        tau_mode=scenario.tau_mode,
         seed=scenario.seed,
+        time_limit=EXACT_SECONDS,
     )
+    proofs: list[Solution] = []
+
+    def solved(solution: Solution) -> None:
+        proofs.append(solution)
+        if on_solution is not None:
+            on_solution(len(proofs), scenario.num_totals if scenario.by_total else scenario.num_epsilons)
+
+    if scenario.by_total:
+        options = {"time_limit": EXACT_SECONDS} if scenario.solver == "exact" else {}
+        front = sweep_totals(
+            fleet.capacity_N_bytes,
+            model,
+            workload,
+            scenario.num_totals,
+            scenario.solver,
+            on_solution=solved,
+            **options,
+        )
+    else:
+        front = sweep(
+            fleet.capacity_N_bytes,
+            model,
+            workload,
+            num_epsilons=scenario.num_epsilons,
+            solver=scenario.solver,
+            tau_mode=scenario.reductions,
+            seed=scenario.seed,
+            on_solution=solved,
+        )
     if not front.on_front_E.any():
         raise InfeasibleError(
             f"none of the {len(front)} sampled VRAM reductions leaves room for all {model.num_blocks} blocks; add "
             "clients or VRAM, or sample more reductions"
         )
-    return Study(scenario, fleet, left_out, front, everything)
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """One change that makes an infeasible fleet feasible, and what it says on the button."""
-
-    label: str
-    scenario: Scenario
-
-
-def remedies(scenario: Scenario) -> list[Remedy]:
-    """Changes after which every client holds at least one block, the gentlest of each kind; those that cannot help are
-    not offered."""
-    fleet, model = scenario.fleet(), scenario.model_spec
-
-    def enough(changed: Scenario) -> bool:
-        blocks_N = affordable_blocks(fleet.capacity_N_bytes, model, changed.workload)
-        if changed.leave_out_small:
-            blocks_N = blocks_N[blocks_N >= 1]
-        covered = int(np.minimum(blocks_N, model.num_blocks).sum()) >= model.num_blocks
-        return covered and bool((blocks_N >= 1).all())
-
-    offers = []
-    small = int((affordable_blocks(fleet.capacity_N_bytes, model, scenario.workload) < 1).sum())
-    without = replace(scenario, leave_out_small=True)
-    if small and enough(without):
-        offers.append(Remedy(f"Leave out {small} client{'s' if small > 1 else ''}", without))
-    # Only a table, a CSV and the two kinds hold still while the workload changes; the drawn fleets scale with it.
-    if scenario.fleet_kind in ("uniform", "normal"):
-        return offers
-    seq_len = _largest(scenario.seq_len, lambda value: enough(replace(scenario, seq_len=value)))
-    if seq_len:
-        offers.append(Remedy(f"Shorten L to {seq_len} tokens", replace(scenario, seq_len=seq_len)))
-    batch_size = _largest(scenario.batch_size, lambda value: enough(replace(scenario, batch_size=value)))
-    if batch_size:
-        offers.append(Remedy(f"Lower B to {batch_size}", replace(scenario, batch_size=batch_size)))
-    half = replace(scenario, dtype="bfloat16")
-    if DTYPE_BYTES[scenario.dtype] > DTYPE_BYTES["bfloat16"] and enough(half):
-        offers.append(Remedy("Half precision (bfloat16)", half))
-    return offers
+    return Study(scenario, fleet, left_out, front, everything, tuple(proofs) if scenario.solver == "exact" else ())
 
 
 def block_gib(scenario: Scenario) -> tuple[float, float]:
@@ -225,12 +258,3 @@ def _taking_part(fleet: Fleet, scenario: Scenario) -> tuple[Fleet, tuple[str, ..
         f"{name_some(names)}",
         clients=small.tolist(),
     )
-
-
-def _largest(limit: int, works) -> int | None:
-    """The largest whole number below ``limit`` for which ``works``, which holds for all smaller ones if for one."""
-    low, high = 0, limit - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if works(middle) else (low, middle - 1)
-    return low or None

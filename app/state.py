@@ -1,235 +1,249 @@
 """The sidebar: it turns widgets into a :class:`~app.scenario.Scenario`, and the address of the page into widgets.
 
-Every widget has a query parameter of its own name, so that a pasted link restores the scenario. A typed table
-and an uploaded CSV are too long for a link; they live as long as the browser tab.
+The scenario itself is what lasts: a control that is not drawn (on another page, for another kind of fleet) keeps its
+value there, and every run writes the scenario into the address, so that a pasted link restores it.
 """
 
 from __future__ import annotations
 
-import pandas as pd
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
 import streamlit as st
 
-from app.links import linked
-from app.scenario import FLEET_KINDS, Remedy, Scenario, Study, study
-from zorba_core.allocation import Solution, solve
+from app.links import keep
+from app.own_fleet import rows_of
+from app.remedies import Remedy
+from app.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
+from app.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, is_whole
+from app.scenario_link import ROWS, scenario_from_link, scenario_to_link
+from app.studies import best_possible, is_solved, solution, solved, solved_or_error
 from zorba_core.errors import ZorbaError
+from zorba_core.gpu_catalogue import MIXES
 from zorba_core.memory import DTYPE_BYTES
 from zorba_core.models import PRESETS
 
-# The exact solver takes too long for every point of a sweep; the page offers it for the selected one.
+__all__ = [
+    "apply",
+    "apply_remedy",
+    "best_possible",
+    "control",
+    "current",
+    "is_solved",
+    "sidebar",
+    "solution",
+    "solved",
+    "solved_or_error",
+    "update",
+]
+
 SOLVER_LABELS = {
-    "balanced": "Balanced (fast)",
-    "lexicographic": "Lexicographic (the paper's)",
+    "balanced": "Balanced (default)",
+    "lexicographic": "The paper's (lexicographic)",
     "two-level": "Two-level (smaller Λ)",
+    "exact": "Exact (proven, few points)",
 }
-TAU_LABELS = {"vector": "one for all", "client": "one each"}
-MAX_CLIENTS = 2_000
-MAX_EPSILONS = 5_000
-PROOF_SECONDS = 8.0
-
-
-def sidebar() -> Scenario:
-    """Draw the controls and return what they say."""
-    with st.sidebar:
-        st.subheader("Fleet", anchor=False)
-        fleet = _fleet_controls()
-        st.subheader("Model and batch", anchor=False)
-        workload = _workload_controls()
-        st.subheader("Search", anchor=False)
-        search = _search_controls()
-    return Scenario(**fleet, **workload, **search)
-
-
-@st.cache_resource(max_entries=64, show_spinner="Solving every sampled reduction …", show_time=True)
-def solved(scenario: Scenario) -> Study:
-    """The study of a scenario, shared by every session that asks for the same one."""
-    return study(scenario)
-
-
-@st.cache_resource(max_entries=256, show_spinner=False)
-def solution(scenario: Scenario, point: int) -> Solution:
-    """A point's allocation with its bound."""
-    return solved(scenario).front.solution(point)
-
-
-@st.cache_resource(max_entries=64, show_spinner="Searching for a proof …", show_time=True)
-def best_possible(scenario: Scenario, point: int) -> Solution:
-    """The smallest Lambda within the budgets of a point, proven or with a bound after a few seconds."""
-    return solve(solved(scenario).front.problem(point), solver="exact", time_limit=PROOF_SECONDS)
-
-
-def apply_remedy(remedy: Remedy) -> None:
-    """Set the sidebar to the remedy's scenario (a button's callback)."""
-    changed = remedy.scenario
-    st.session_state["leave_out"] = changed.leave_out_small
-    st.session_state["seq"] = changed.seq_len
-    st.session_state["batch"] = changed.batch_size
-    st.session_state["dtype"] = changed.dtype
-
-
-def _fleet_controls() -> dict:
-    kind = linked(
-        st.selectbox,
-        "How much VRAM clients have",
-        list(FLEET_KINDS),
-        format_func=FLEET_KINDS.get,
-        key="fleet",
-        help="A client is one participant with one GPU. *Uniform* draws each client's VRAM between what the model and "
-        "one block need and what the model and all blocks need, as the paper does.",
-    )
-    chosen: dict = {"fleet_kind": kind}
-    if kind in ("uniform", "normal", "two-kinds"):
-        left, right = st.columns(2)
-        chosen["num_clients"] = left.number_input(
-            "Clients N", 1, MAX_CLIENTS, 50, key="clients", bind="query-params", help="How many clients take part."
-        )
-        chosen["seed"] = right.number_input(
-            "Seed",
-            0,
-            2**31 - 1,
-            0,
-            key="seed",
-            bind="query-params",
-            help="The same seed draws the same fleet and the same reductions.",
-        )
-    if kind == "normal":
-        left, right = st.columns(2)
-        chosen["mean_fraction"] = left.number_input(
-            "Mean", 0.0, 1.0, 0.5, 0.05, key="mean", bind="query-params", help="0: one block, 1: all blocks."
-        )
-        chosen["spread"] = right.number_input(
-            "Spread",
-            0.01,
-            2.0,
-            0.2,
-            0.05,
-            key="spread",
-            bind="query-params",
-            help="Standard deviation, as a share of the range from one block to all blocks.",
-        )
-    if kind == "two-kinds":
-        left, right = st.columns(2)
-        chosen["small_gib"] = left.number_input("Small (GiB)", 0.1, 1024.0, 1.0, 0.5, key="small", bind="query-params")
-        chosen["large_gib"] = right.number_input("Large (GiB)", 0.1, 1024.0, 2.0, 0.5, key="large", bind="query-params")
-        chosen["large_fraction"] = (
-            st.slider("Share of large GPUs (%)", 0, 100, 30, 5, key="share", bind="query-params") / 100
-        )
-    if kind == "table":
-        chosen["table"] = _fleet_table()
-    if kind == "csv":
-        upload = st.file_uploader(
-            "CSV with columns client,vram_gib",
-            type=["csv"],
-            key="csv_upload",
-            help="At most 5 MB; client may be left out.",
-        )
-        if upload is not None:
-            st.session_state["csv_bytes"] = upload.getvalue()
-        chosen["csv"] = st.session_state.get("csv_bytes")
-    chosen["leave_out_small"] = st.toggle(
-        "Leave out clients that are too small",
-        key="leave_out",
-        bind="query-params",
-        help="A client that cannot hold the model's parameters and one block cannot train anything.",
-    )
-    st.session_state["last_fleet_kind"] = kind
-    return chosen
-
-
-def _fleet_table() -> tuple[tuple[object, object], ...]:
-    """The rows as typed. The editor keeps its edits only while shown, so what was typed is its start the next time."""
-    if st.session_state.get("last_fleet_kind") != "table":
-        st.session_state["table_start"] = st.session_state.get("table_rows", _example_rows())
-    rows = st.data_editor(
-        st.session_state["table_start"],
-        num_rows="dynamic",
-        hide_index=True,
-        width="stretch",
-        height=320,
-        key="fleet_table",
-        column_config={
-            "client": st.column_config.TextColumn("Client"),
-            "vram_gib": st.column_config.NumberColumn("VRAM (GiB)", format="%.2f", min_value=0.0, step=0.01),
-        },
-        alt="The fleet: one row per client with its name and its VRAM in GiB; edit cells, add or delete rows.",
-    )
-    st.session_state["table_rows"] = rows
-    return tuple(rows.itertuples(index=False, name=None))
-
-
-def _example_rows() -> pd.DataFrame:
-    """A small mixed fleet that fits the smallest model, to be typed over."""
-    vram_gib = [0.7, 0.7, 0.8, 0.8, 1.0, 1.0, 1.2, 1.2, 1.5, 1.5, 1.9, 1.9]
-    return pd.DataFrame({"client": [f"client-{n}" for n in range(len(vram_gib))], "vram_gib": vram_gib})
-
-
-def _workload_controls() -> dict:
-    model = linked(
-        st.selectbox,
-        "Model",
-        list(PRESETS),
-        format_func=lambda name: f"{name.upper()} · {PRESETS[name].num_blocks} blocks",
-        key="model",
-        help="A block is one transformer layer. Each client trains some of the blocks and keeps the others frozen.",
-    )
-    left, right = st.columns(2)
-    batch_size = left.number_input("Batch B", 1, 4096, 8, key="batch", bind="query-params", help="Sequences per step.")
-    seq_len = right.number_input(
-        "Length L", 1, 65536, 128, 16, key="seq", bind="query-params", help="Tokens per sequence."
-    )
-    dtype = linked(
-        st.selectbox,
-        "Number format",
-        list(DTYPE_BYTES),
-        format_func=lambda name: f"{name} · {DTYPE_BYTES[name]} bytes",
-        key="dtype",
-        help="Bytes per number, for parameters and activations alike.",
-    )
-    return {"model": model, "batch_size": batch_size, "seq_len": seq_len, "dtype": dtype}
-
-
-def _search_controls() -> dict:
-    solver = linked(
-        st.selectbox,
-        "Solver",
-        list(SOLVER_LABELS),
-        format_func=SOLVER_LABELS.get,
-        key="solver",
-        help="*Balanced* deals the blocks out in turn: every budget used, popularities within one of each other. "
-        "*Lexicographic* is the paper's Dinic flow and greedy update (seconds for 1000 reductions). *Two-level* lowers "
-        "Λ by letting a few large clients carry the scarce blocks; watch V and the effective clients.",
-    )
-    left, right = st.columns(2)
-    num_epsilons = left.number_input(
-        "Reductions E",
-        1,
-        MAX_EPSILONS,
-        1000,
-        100,
-        key="vectors",
-        bind="query-params",
-        help="How many VRAM reductions ε are tried. Each gives one point of the plot.",
-    )
-    tau_mode = linked(
-        right.selectbox,
-        "τ drawn",
-        list(TAU_LABELS),
-        format_func=TAU_LABELS.get,
-        key="tau",
-        help="A reduction holds back $\\epsilon_n = \\tau\\,\\psi_{\\max,n}$ of client *n*'s VRAM with "
-        "$\\tau \\sim U[0, 1]$: one τ for all clients, or one for each client.",
-    )
-    return {"solver": solver, "num_epsilons": num_epsilons, "tau_mode": tau_mode}
+TAU_LABELS = {
+    "vector": "one reduction τ for all",
+    "client": "a reduction τ for each client",
+    "total": "a limit on the total only",
+}
+_SCENARIO, _IGNORED = "scenario", "ignored_parameters"
+_HELP = {
+    "num_clients": "How many clients take part.",
+    "seed": "The same seed draws the same fleet and the same reductions.",
+    "batch_size": "B: sequences per step.",
+    "seq_len": "L: tokens per sequence.",
+    "num_epsilons": "How many VRAM reductions ε are tried. Each gives one point of the plot. (At most 200 for a "
+    "limit on the total, 16 for *exact*.)",
+    "mean_fraction": "0: one block, 1: all blocks.",
+    "spread": "Standard deviation, as a share of the range from one block to all blocks.",
+    "median_fraction": "0: one block, 1: all blocks.",
+    "sigma": "Standard deviation of the logarithm of the VRAM: larger is more uneven.",
+    "card_share": "The part of each card's memory that its owner lets you use; the rest is for the system and for "
+    "other programs.",
+}
 
 
 def current() -> Scenario:
-    """The scenario that the sidebar showed in this run."""
-    return st.session_state["scenario"]
+    """The scenario as of now."""
+    return st.session_state[_SCENARIO]
 
 
-def solved_or_error(scenario: Scenario) -> Study | ZorbaError:
-    """The study, or why there is none."""
-    try:
-        return solved(scenario)
-    except ZorbaError as error:
-        return error
+def update(**fields: Any) -> Scenario:
+    """Change fields of the scenario in this run; the address follows."""
+    st.session_state[_SCENARIO] = replace(current(), **fields)
+    _write_address(current())
+    return current()
+
+
+def apply(scenario: Scenario) -> None:
+    """Go over to another scenario. For callbacks: its controls are drawn anew from it."""
+    st.session_state[_SCENARIO] = scenario
+    for key in KEYS.values():
+        st.session_state.pop(key, None)
+
+
+def apply_remedy(remedy: Remedy) -> None:
+    """Go over to the remedy's scenario (a button's callback)."""
+    apply(remedy.scenario)
+
+
+def sidebar() -> Scenario:
+    """Draw the controls that every page shares and return what they say."""
+    if _SCENARIO not in st.session_state:
+        st.session_state[_SCENARIO], st.session_state[_IGNORED] = scenario_from_link(st.query_params.to_dict())
+    with st.sidebar:
+        st.subheader("Fleet", anchor=False)
+        fields = _fleet_controls()
+        st.subheader("Model and batch", anchor=False)
+        fields |= _workload_controls()
+        st.subheader("Search", anchor=False)
+        fields |= _search_controls()
+    scenario = update(**fields)
+    _tell_ignored()
+    return scenario
+
+
+def control(widget: Callable[..., Any], label: str, name: str, **arguments: Any) -> Any:
+    """``widget`` for a field of the scenario, started from it; returns the field's value."""
+    key = KEYS[name]
+    if key not in st.session_state:
+        value = getattr(current(), name)
+        st.session_state[key] = round(100 * value) if name in PERCENT else value
+    arguments = {"key": key, "help": _HELP.get(name), **arguments}
+    if name in CHOICES:
+        return widget(label, list(CHOICES[name]), **arguments)
+    if name in LIMITS:
+        limits, scale = LIMITS[name], 100 if name in PERCENT else 1
+        kind = int if is_whole(name) or name in PERCENT else float
+        steps = (kind(round(scale * value, 6)) for value in (limits.low, limits.high, limits.step))
+        arguments |= dict(zip(("min_value", "max_value", "step"), steps, strict=True))
+    value = widget(label, **arguments)
+    return value / 100 if name in PERCENT else value
+
+
+def side_by_side(place: Any, names: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Number boxes for (label, field) next to each other."""
+    columns = place.columns(len(names))
+    return {
+        name: control(column.number_input, label, name) for column, (label, name) in zip(columns, names, strict=True)
+    }
+
+
+def _fleet_controls() -> dict[str, Any]:
+    kind = control(
+        st.selectbox,
+        "How much VRAM clients have",
+        "fleet_kind",
+        format_func=FLEET_KINDS.get,
+        help="A client is one participant with one GPU. *Uniform* draws each client's VRAM between what the model and "
+        "one block need and what the model and all blocks need, as the paper does. The Fleet page shows who takes "
+        "part, and has the finer settings.",
+    )
+    if kind == "table":
+        _start_table()
+        count = len(current().table)
+        st.caption(f"{count} client{'' if count == 1 else 's'}, typed or uploaded on the Fleet page.")
+        return {"fleet_kind": kind}
+    return {"fleet_kind": kind, **side_by_side(st, [("Clients N", "num_clients"), ("Seed", "seed")])}
+
+
+def _start_table() -> None:
+    """Whoever turns to clients of their own finds the fleet that was there, to be typed over."""
+    before = current()
+    if before.fleet_kind != "table" and not before.table:
+        with contextlib.suppress(ZorbaError):
+            update(table=rows_of(before.fleet()))
+
+
+def _workload_controls() -> dict[str, Any]:
+    model = control(
+        st.selectbox,
+        "Model",
+        "model",
+        format_func=lambda name: f"{name.upper()} · {PRESETS[name].num_blocks} blocks",
+        help="A block is one transformer layer. Each client trains some of the blocks and keeps the others frozen.",
+    )
+    sizes = side_by_side(st, [("Batch B", "batch_size"), ("Length L", "seq_len")])
+    dtype = control(
+        st.selectbox,
+        "Number format",
+        "dtype",
+        format_func=lambda name: f"{name} · {DTYPE_BYTES[name]} bytes",
+        help="Bytes per number, for parameters and activations alike.",
+    )
+    return {"model": model, "dtype": dtype, **sizes}
+
+
+def _search_controls() -> dict[str, Any]:
+    solver = control(
+        st.selectbox,
+        "Solver",
+        "solver",
+        format_func=SOLVER_LABELS.get,
+        help="*Balanced* deals the blocks out in turn: every budget used, popularities within one of each other. "
+        "*The paper's* is Dinic's flow and the greedy update of Algorithm 1 (about 10 s for 1000 reductions). "
+        "*Two-level* lowers Λ by letting a few large clients carry the scarce blocks; watch V and the effective "
+        "clients. *Exact* proves the smallest Λ for 16 totals.",
+    )
+    num_epsilons = control(st.number_input, "Points E", "num_epsilons")
+    tau_mode = control(
+        st.selectbox,
+        "VRAM is saved by",
+        "tau_mode",
+        format_func=TAU_LABELS.get,
+        disabled=solver == "exact",
+        help="A reduction holds back $\\epsilon_n = \\tau\\,\\psi_{\\max,n}$ of client *n*'s VRAM with "
+        "$\\tau \\sim U[0, 1]$: one τ for all clients, or one for each client. A limit on the total leaves every "
+        "client its full budget and limits how many blocks are activated in all; *exact* always has one.",
+    )
+    if solver == "lexicographic" and tau_mode == "total":
+        st.caption("The paper's method takes no total: one τ for all is used.")
+    return {"solver": solver, "num_epsilons": num_epsilons, "tau_mode": tau_mode}
+
+
+def kind_controls(place: Any) -> None:
+    """The finer settings of the fleet's kind; for the Fleet page, before it solves anything."""
+    kind = current().fleet_kind
+    fields: dict[str, Any] = {}
+    with place:
+        if kind == "normal":
+            fields = side_by_side(st, [("Mean (0 to 1)", "mean_fraction"), ("Spread", "spread")])
+        elif kind == "lognormal":
+            fields = side_by_side(st, [("Median (0 to 1)", "median_fraction"), ("Sigma", "sigma")])
+        elif kind in ("two-kinds", "three-kinds"):
+            three = kind == "three-kinds"
+            medium = [("Medium (GiB)", "medium_gib")] if three else []
+            fields = side_by_side(st, [("Small (GiB)", "small_gib"), *medium, ("Large (GiB)", "large_gib")])
+            if three:
+                fields["medium_fraction"] = control(st.slider, "Share of medium GPUs (%)", "medium_fraction")
+            fields["large_fraction"] = control(st.slider, "Share of large GPUs (%)", "large_fraction")
+        elif kind in MIXES:
+            fields["card_share"] = control(st.slider, "Share of each card available (%)", "card_share")
+        if kind in SCALED_KINDS:
+            st.caption("Drawn between what one block needs and what all blocks need, so it grows with the model.")
+        fields["leave_out_small"] = control(
+            st.toggle,
+            "Leave out clients that are too small",
+            "leave_out_small",
+            help="A client that cannot hold the model's parameters and one block cannot train anything.",
+        )
+    update(**fields)
+
+
+def _write_address(scenario: Scenario) -> None:
+    wanted = scenario_to_link(scenario)
+    for key in (*KEYS.values(), ROWS):
+        keep(key, wanted.get(key))
+
+
+def _tell_ignored() -> None:
+    ignored = st.session_state.pop(_IGNORED, None)
+    if ignored:
+        st.toast(
+            f"The link has values that cannot be used ({', '.join(ignored)}); their defaults are shown instead.",
+            icon=":material/link_off:",
+        )

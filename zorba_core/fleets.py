@@ -66,7 +66,7 @@ class Fleet:
 def uniform_fleet(model: ModelSpec, workload: Workload, num_clients: int, seed: int) -> Fleet:
     """The paper's fleet (section V-A): capacities U[parameters + 1 block, parameters + M blocks], independent."""
     low, high = _paper_range_bytes(model, workload)
-    return _numbered(_rng(num_clients, seed).uniform(low, high, num_clients))
+    return _numbered(client_rng(num_clients, seed).uniform(low, high, num_clients))
 
 
 def truncated_normal_fleet(
@@ -81,20 +81,70 @@ def truncated_normal_fleet(
     low, high = _paper_range_bytes(model, workload)
     bounds = (0.0 - mean_fraction) / spread, (1.0 - mean_fraction) / spread
     fraction = stats.truncnorm.rvs(
-        *bounds, loc=mean_fraction, scale=spread, size=num_clients, random_state=_rng(num_clients, seed)
+        *bounds, loc=mean_fraction, scale=spread, size=num_clients, random_state=client_rng(num_clients, seed)
     )
     return _numbered(low + fraction * (high - low))
+
+
+def lognormal_fleet(
+    model: ModelSpec,
+    workload: Workload,
+    num_clients: int,
+    seed: int,
+    median_fraction: float = 0.25,
+    sigma: float = 0.6,
+) -> Fleet:
+    """Lognormal capacities, truncated to the paper's range: many small clients and a tail of large ones.
+    ``median_fraction`` in [0, 1] places the untruncated median between the range's ends, ``sigma`` is the standard
+    deviation of the logarithm of the capacity."""
+    if not 0 <= median_fraction <= 1:
+        raise InvalidInputError(f"median fraction is {median_fraction}; it must be between 0 and 1")
+    if not 0 < sigma < np.inf:
+        raise InvalidInputError(f"sigma is {sigma}; it must be a finite number above 0")
+    low, high = _paper_range_bytes(model, workload)
+    centre = np.log(low + median_fraction * (high - low))
+    bounds = (np.log(low) - centre) / sigma, (np.log(high) - centre) / sigma
+    logarithm = stats.truncnorm.rvs(
+        *bounds, loc=centre, scale=sigma, size=num_clients, random_state=client_rng(num_clients, seed)
+    )
+    return _numbered(np.clip(np.exp(logarithm), low, high))
 
 
 def two_kinds_fleet(small_gib: float, large_gib: float, num_clients: int, large_fraction: float, seed: int) -> Fleet:
     """Two kinds of GPU in a random order: ``round(large_fraction * N)`` clients hold ``large_gib``, the others
     ``small_gib``."""
-    if not 0 <= large_fraction <= 1:
-        raise InvalidInputError(f"large fraction is {large_fraction}; it must be between 0 and 1")
-    rng = _rng(num_clients, seed)
-    is_large = np.zeros(num_clients, bool)
-    is_large[rng.permutation(num_clients)[: round(large_fraction * num_clients)]] = True
-    return _numbered(np.where(is_large, large_gib, small_gib) * GIB)
+    return _kinds_fleet({"large": (large_gib, large_fraction)}, small_gib, num_clients, seed)
+
+
+def three_kinds_fleet(
+    small_gib: float,
+    medium_gib: float,
+    large_gib: float,
+    num_clients: int,
+    medium_fraction: float,
+    large_fraction: float,
+    seed: int,
+) -> Fleet:
+    """As :func:`two_kinds_fleet`, with ``round(medium_fraction * N)`` clients of a third kind."""
+    kinds = {"large": (large_gib, large_fraction), "medium": (medium_gib, medium_fraction)}
+    return _kinds_fleet(kinds, small_gib, num_clients, seed)
+
+
+def _kinds_fleet(kinds: Mapping[str, tuple[float, float]], small_gib: float, num_clients: int, seed: int) -> Fleet:
+    """``kinds``: GiB and share of every kind but the small one."""
+    for name, (_, fraction) in kinds.items():
+        if not 0 <= fraction <= 1:
+            raise InvalidInputError(f"{name} fraction is {fraction}; it must be between 0 and 1")
+    counts = [round(fraction * num_clients) for _, fraction in kinds.values()]
+    if sum(counts) > num_clients:
+        raise InvalidInputError(f"the shares of {' and '.join(kinds)} GPUs add up to more than all clients")
+    order = client_rng(num_clients, seed).permutation(num_clients)
+    capacity_N_gib = np.full(num_clients, small_gib, float)
+    taken = 0
+    for (gib, _), count in zip(kinds.values(), counts, strict=True):
+        capacity_N_gib[order[taken : taken + count]] = gib
+        taken += count
+    return _numbered(capacity_N_gib * GIB)
 
 
 def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
@@ -182,7 +232,12 @@ def _paper_range_bytes(model: ModelSpec, workload: Workload) -> tuple[float, flo
     return parameters + block, parameters + model.num_blocks * block
 
 
-def _rng(num_clients: int, seed: int) -> np.random.Generator:
+def client_rng(num_clients: int, seed: int) -> np.random.Generator:
+    """The stream that a fleet of ``num_clients`` is drawn from.
+
+    Raises:
+        InvalidInputError: a size or seed out of range.
+    """
     if not 1 <= num_clients <= MAX_CLIENTS:
         raise InvalidInputError(f"number of clients is {num_clients}; it must be between 1 and {MAX_CLIENTS}")
     if seed < 0:

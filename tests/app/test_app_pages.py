@@ -99,20 +99,13 @@ def test_garbage_in_a_link_is_ignored(app):
     assert app.session_state["scenario"] == Scenario()
 
 
-@pytest.mark.parametrize("kind", ["normal", "two-kinds", "table"])
+@pytest.mark.parametrize("kind", ["lognormal", "steam", "table"])
 def test_every_fleet_shows_a_front(app, kind):
     app.run()
     app.selectbox(key="fleet").select(kind).run()
     assert not app.exception
     assert not app.warning
     assert "Λ, convergence bias" in metrics(app)
-
-
-def test_waiting_for_a_csv_shows_what_one_looks_like(app):
-    app.run()
-    app.selectbox(key="fleet").select("csv").run()
-    assert "client,vram_gib" in app.code[0].value
-    assert not app.warning
 
 
 def test_switching_the_solver_switches_the_front(app):

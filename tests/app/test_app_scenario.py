@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from app.files import allocation_json, allocation_npz, points_csv
-from app.scenario import FLEET_KINDS, Scenario, remedies, study
+from app.remedies import remedies
+from app.scenario import EXACT_TOTALS, FLEET_KINDS, Scenario, study
 from app.state import SOLVER_LABELS
 from zorba_core.allocation import solve
 from zorba_core.errors import InfeasibleError, InvalidInputError
@@ -24,9 +25,14 @@ TABLE = (("a", 1.2), ("b", 1.9), (None, None), ("c", "0.8"))
     [
         Scenario(num_epsilons=40),
         Scenario(fleet_kind="normal", num_epsilons=40),
+        Scenario(fleet_kind="lognormal", num_epsilons=40),
         Scenario(fleet_kind="two-kinds", num_epsilons=40),
+        Scenario(fleet_kind="three-kinds", num_epsilons=40),
+        Scenario(fleet_kind="steam", num_epsilons=40),
+        Scenario(fleet_kind="jetson", num_epsilons=40),
+        Scenario(fleet_kind="cloud", num_epsilons=40),
+        Scenario(fleet_kind="mig", num_epsilons=40),
         Scenario(fleet_kind="table", table=(*TABLE, ("d", 1.9)), num_epsilons=40),
-        Scenario(fleet_kind="csv", csv=b"client,vram_gib\na,1.9\nb,1.9\nc,0.8\n", num_epsilons=40),
     ],
     ids=FLEET_KINDS,
 )
@@ -42,7 +48,7 @@ def test_every_kind_of_fleet_gives_a_front_within_its_vram(scenario):
 def test_the_matrix_of_a_point_has_the_bias_the_plot_shows(solver):
     result = study(Scenario(solver=solver, num_clients=15, num_epsilons=30))
     for point in np.flatnonzero(result.front.on_front_E)[:5]:
-        allocation = result.front.allocation(int(point))
+        allocation = result.solution(int(point)).allocation
         assert allocation.bias_lambda == pytest.approx(result.front.bias_lambda_E[point])
         assert (allocation.blocks_held_N <= result.front.budgets(int(point))).all()
 
@@ -95,23 +101,38 @@ def test_too_little_vram_for_all_blocks_together_is_infeasible_without_blaming_a
 @pytest.mark.parametrize(
     ("scenario", "says"),
     [
-        (Scenario(fleet_kind="csv"), "no CSV chosen"),
-        (Scenario(fleet_kind="csv", csv=b"name,memory\na,1\n"), "columns are name, memory"),
-        (Scenario(fleet_kind="csv", csv=b"client,vram_gib\na,lots\n"), "'lots'"),
-        (Scenario(fleet_kind="csv", csv=b"client,vram_gib\na,nan\n"), "finite number above 0"),
-        (Scenario(fleet_kind="csv", csv=b"client,vram_gib\na,=1+1\n"), "'=1\\+1'"),
-        (Scenario(fleet_kind="csv", csv=b"\x00\x01\x02"), "binary"),
-        (Scenario(fleet_kind="csv", csv=b""), "CSV"),
         (Scenario(fleet_kind="table", table=(("a", -3),)), "-3"),
         (Scenario(fleet_kind="table", table=(("a", float("nan")),)), "client 'a'"),
         (Scenario(fleet_kind="table", table=()), "no rows"),
-        (Scenario(fleet_kind="cloud"), "unknown fleet"),
+        (Scenario(fleet_kind="moon"), "unknown fleet"),
     ],
 )
 def test_a_fleet_that_is_none_gets_one_line_that_says_why(scenario, says):
     with pytest.raises(InvalidInputError, match=says) as caught:
         study(scenario)
     assert "\n" not in str(caught.value)
+
+
+def test_a_limit_on_the_total_beats_reductions_and_the_proof_beats_both():
+    fleet = {"num_clients": 12, "num_epsilons": 60}
+    reductions, totals, proven = (
+        study(Scenario(**fleet, solver=solver, tau_mode=mode))
+        for solver, mode in (("two-level", "vector"), ("two-level", "total"), ("exact", "vector"))
+    )
+    assert proven.front.optimal_E.all()
+    for ratio in (0.6, 0.75, 0.9):
+        least = [found.front.bias_lambda_E[found.best_within(ratio)] for found in (reductions, totals)]
+        assert least[1] <= least[0]
+    for i, proof in enumerate(proven.proofs):
+        same_total = totals.front.bias_lambda_E[totals.front.total_blocks_E <= proof.problem.total]
+        assert not same_total.size or proven.front.bias_lambda_E[i] <= same_total.min() + 1e-12
+
+
+def test_a_study_of_proofs_reports_each_as_it_comes():
+    seen = []
+    study(Scenario(solver="exact", num_clients=8), lambda done, of: seen.append((done, of)))
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {of for _, of in seen} == {EXACT_TOTALS}
 
 
 def test_downloads_read_back_as_what_was_shown():

@@ -5,7 +5,7 @@ Shapes: E reduction vectors or totals, N clients. ``tau_EN`` float64 in [0, 1); 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ def sweep(
     objective: Objective = "lambda",
     too_small: TooSmall = "clamp",
     reference: tuple[float, float] | None = None,
+    on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
 ) -> Front:
     """Algorithm 2 over E reductions epsilon_n = tau_n psi_max,n with tau ~ U[0, 1].
@@ -50,7 +51,8 @@ def sweep(
     which few points lie above half of the VRAM. A client left with less than one block is given one and counted
     (``too_small="clamp"``), or its whole vector is left out (``"drop"``). The balanced solver is vectorised over E;
     ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume counts up to
-    ``reference``, by default all VRAM and the objective of one block for each client.
+    ``reference``, by default all VRAM and the objective of one block for each client. ``on_solution`` is called with
+    each point that a solver was run for, as it comes: for progress.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or capacities that are not finite numbers of at least 0.
@@ -78,7 +80,10 @@ def sweep(
         points = _Points.empty(budget_EN.sum(axis=1, dtype=np.int64))
         for i in np.flatnonzero(points.total_E >= M):
             problem = AllocationProblem(budget_EN[i], M)
-            points.put(i, solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options))
+            solution = solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options)
+            points.put(i, solution)
+            if on_solution is not None:
+                on_solution(solution)
     identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(kept)}
     sweep_fields = {"tau_E": tau_EN[kept].mean(axis=1), "clamped_E": clamped_E[kept], "limit_E": None}
     return _front(points, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **sweep_fields)
@@ -93,12 +98,14 @@ def sweep_totals(
     *,
     objective: Objective = "lambda",
     reference: tuple[float, float] | None = None,
+    on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
 ) -> Front:
     """The front by total: each client keeps its full budget, and at most T blocks are activated over all clients.
 
     ``totals`` are the values of T, or how many to spread from the least possible to all budgets. With ``exact`` the
     points are the true front of Lambda against VRAM, each with its bound; at most 50 take some 10 s at N=50, M=12.
+    ``on_solution`` is called with each solution as it comes: for progress, or to keep the matrices.
 
     Raises:
         InvalidInputError: a solver that takes no total.
@@ -113,7 +120,10 @@ def sweep_totals(
     limit_E = whole_numbers("total", totals)
     points = _Points.empty(np.zeros(len(limit_E), np.int64))
     for i, total in enumerate(limit_E.tolist()):
-        points.put(i, solve(AllocationProblem(budget_N, M, total), solver, objective=objective, **options))
+        solution = solve(AllocationProblem(budget_N, M, total), solver, objective=objective, **options)
+        points.put(i, solution)
+        if on_solution is not None:
+            on_solution(solution)
     identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": 0}
     none = np.zeros(len(limit_E), np.int64)
     sweep_fields = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}

@@ -2,6 +2,7 @@
 
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.curves import BANDS, Curve, curve_of, group_of, smoothed, target_reached
+from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
 from zorba_core.plots.live import progress_figure
 from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
@@ -16,6 +17,7 @@ __all__ = [
     "PAPER_SCENARIOS",
     "Curve",
     "Palette",
+    "affordable_figure",
     "allocation_figure",
     "client_order",
     "compare_fronts_figure",
@@ -29,4 +31,5 @@ __all__ = [
     "progress_figure",
     "smoothed",
     "target_reached",
+    "vram_figure",
 ]

@@ -1,0 +1,185 @@
+"""Scenarios from outside: links, JSON, dropped files. What comes in is checked, and what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.own_fleet import edited_rows, scenario_from_upload
+from app.reproduce import as_command, as_json, as_python
+from app.scenario import FLEET_KINDS, Scenario, study
+from app.scenario_fields import MAX_ROWS
+from app.scenario_json import scenario_from_json
+from app.scenario_link import scenario_from_link, scenario_to_link
+from zorba_core.errors import InvalidInputError
+
+TABLE = (("workstation", 1.9), ("laptop, old", 1.25), ("édge", 0.8), (None, 1.0))
+OTHER = {
+    "seed": 7,
+    "num_clients": 9,
+    "mean_fraction": 0.35,
+    "median_fraction": 0.15,
+    "sigma": 0.45,
+    "small_gib": 0.7,
+    "medium_fraction": 0.25,
+    "card_share": 0.55,
+    "solver": "two-level",
+    "num_epsilons": 40,
+    "tau_mode": "client",
+    "leave_out_small": True,
+    "dtype": "bfloat16",
+    "table": TABLE,
+}
+
+
+def same_study(one: Scenario, other: Scenario) -> bool:
+    first, second = study(one), study(other)
+    return first.fleet.names == second.fleet.names and np.array_equal(
+        first.front.bias_lambda_E, second.front.bias_lambda_E, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("kind", FLEET_KINDS)
+def test_a_link_and_a_json_restore_every_kind_of_scenario(kind):
+    scenario = Scenario(fleet_kind=kind, **OTHER)
+    linked, ignored = scenario_from_link(scenario_to_link(scenario))
+    assert ignored == []
+    assert same_study(linked, scenario)
+    assert same_study(scenario_from_json(as_json(scenario)), scenario)
+
+
+def test_a_plain_scenario_needs_no_parameters():
+    assert scenario_to_link(Scenario()) == {}
+    assert scenario_from_link({"utm_source": "mail"}) == (Scenario(), [])
+
+
+def test_a_long_table_stays_out_of_the_link():
+    rng = np.random.default_rng(0)
+    rows = tuple((f"client-{n}", float(gib)) for n, gib in enumerate(rng.uniform(1, 9, 2_000)))
+    assert scenario_to_link(Scenario(fleet_kind="table", table=rows)) == {"fleet": "table"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("seed", "-1"),
+        ("seed", "9" * 5000),
+        ("clients", "1e9"),
+        ("clients", "<script>"),
+        ("seq", "0"),
+        ("model", "../../etc/passwd"),
+        ("solver", "exactly"),
+        ("leave_out", "maybe"),
+        ("fleet", "csv"),
+        ("vectors", ""),
+        ("batch", "nan"),
+    ],
+)
+def test_garbage_in_a_link_counts_as_left_out_and_is_told(key, value):
+    assert scenario_from_link({key: value, "dtype": "float16"}) == (Scenario(dtype="float16"), [key])
+
+
+@pytest.mark.parametrize("rows", ["%%%", "AAAA", "eJwDAAAAAAE", "x" * 7000])
+def test_garbage_rows_leave_an_empty_table(rows):
+    assert scenario_from_link({"fleet": "table", "rows": rows}) == (Scenario(fleet_kind="table"), ["rows"])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1, 2]", "no scenario"),
+        ('{"num_blocks": 12}', "no scenario"),
+        ('{"kind": "zorba-scenario", "version": 9}', "version is '9'"),
+        ('{"kind": "zorba-scenario", "version": 1, "colour": "red"}', "unknown field 'colour'"),
+        ('{"kind": "zorba-scenario", "version": 1, "seed": -4}', "seed is -4"),
+        ('{"kind": "zorba-scenario", "version": 1, "num_clients": 2.5}', "num_clients is 2.5"),
+        ('{"kind": "zorba-scenario", "version": 1, "spread": NaN}', "spread is nan"),
+        ('{"kind": "zorba-scenario", "version": 1, "model": ["opt-125m"]}', "model is"),
+        ('{"kind": "zorba-scenario", "version": 1, "table": [["a"]]}', "table row 1"),
+        ('{"kind": "zorba-scenario", "version": 1, "table": [["a", {}]]}', "table row 1"),
+    ],
+)
+def test_json_that_is_no_scenario_gets_one_line_that_says_why(content, says):
+    with pytest.raises(InvalidInputError, match=says) as caught:
+        scenario_from_json(content)
+    assert "\n" not in str(caught.value)
+
+
+def csv_of(rows: int) -> bytes:
+    return b"vram_gib\n" + b"1\n" * rows
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"client,vram_gib\nlaptop,eight\n", "'eight'"),
+        (b"client,vram_gib\nlaptop,=1+1\n", "'=1\\+1'"),
+        (b"client,vram_gib\nlaptop,nan\n", "above 0"),
+        (b"client,vram_gib\nlaptop,-8\n", "'-8'"),
+        (b"client,vram_gib\nlaptop,inf\n", "'inf'"),
+        (b"gpu,memory\n1,2\n", "columns are gpu, memory"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
+        (b"client,vram_gib\n\0\0,\0\n", "binary"),
+        (b"", "CSV"),
+        (csv_of(1_000_000), "1,000,001 rows"),
+        (csv_of(MAX_ROWS + 1), "rows"),
+        (b"1" * 5_000_001, "at most 5 MB"),
+    ],
+)
+def test_a_file_that_is_no_fleet_gets_one_line_that_says_why(content, says):
+    with pytest.raises(InvalidInputError, match=says) as caught:
+        scenario_from_upload(content, Scenario())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dropped_csv_becomes_the_clients_and_keeps_the_rest():
+    scenario = Scenario(seed=3, model="opt-350m", leave_out_small=True)
+    taken = scenario_from_upload("vram_gib,client\n2,a\n1.5,ü\n".encode(), scenario)
+    assert taken == replace(scenario, fleet_kind="table", table=(("a", 2.0), ("ü", 1.5)))
+
+
+def test_a_dropped_scenario_replaces_everything():
+    scenario = Scenario(fleet_kind="steam", card_share=0.5)
+    assert scenario_from_upload(as_json(scenario).encode(), Scenario(seed=3)) == scenario
+
+
+def test_edits_of_the_table_change_add_and_delete_rows():
+    rows = (("a", 1.0), ("b", 2.0), ("c", 3.0))
+    edits = {
+        "edited_rows": {"0": {"vram_gib": 4.0}, 2: {"client": "z"}},
+        "deleted_rows": [1],
+        "added_rows": [{"client": "d", "vram_gib": 8.0}, {}, {"vram_gib": 1.0, "_index": 5}],
+    }
+    assert edited_rows(rows, edits) == (("a", 4.0), ("z", 3.0), ("d", 8.0), (None, 1.0))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FLEET_KINDS if kind != "table"])
+@pytest.mark.parametrize("search", [{}, {"solver": "exact"}, {"solver": "two-level", "tau_mode": "total"}])
+def test_the_program_of_a_page_computes_what_the_page_shows(kind, search):
+    scenario = Scenario(fleet_kind=kind, **{**OTHER, "num_clients": 6, "num_epsilons": 12, **search})
+    result = study(scenario)
+    point = result.default_point()
+    names: dict = {}
+    exec(as_python(scenario, point).replace("print(", "shown = ("), names)
+    assert names["shown"][0] == result.front.bias_lambda_E[point]
+    np.testing.assert_array_equal(names["front"].vram_ratio_E, result.front.vram_ratio_E)
+
+
+def test_the_command_of_a_page_prints_the_pages_front(tmp_path, root):
+    scenario = Scenario(fleet_kind="table", table=(("a", 1.2), ("b", 1.9), ("c", 1.9)), num_epsilons=25)
+    result = study(scenario)
+    result.fleet.to_frame().to_csv(tmp_path / "fleet.csv", index=False)
+    command = as_command(scenario, 3).replace("zorba pareto", f"{sys.executable} -m zorba_core pareto")
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=True, cwd=tmp_path, env={"PYTHONPATH": str(root)}
+    )
+    points = json.loads(done.stdout)["points"]
+    shown = np.array([np.nan if point["lambda"] is None else point["lambda"] for point in points])
+    np.testing.assert_array_equal(shown, result.front.bias_lambda_E)
