@@ -21,8 +21,8 @@ from zorba_core.allocation import Allocation
 from zorba_core.cli import main
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import TRAJECTORY, Run, read_run
+from zorba_core.training import methods, session
 from zorba_core.training import resume as resuming
-from zorba_core.training import session
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.resume import replay, resume
@@ -241,9 +241,9 @@ def test_a_changed_config_or_damaged_log_is_refused_and_nothing_is_touched(whole
 
 def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatch):
     folder = copy_of(whole, tmp_path / "run")
-    update = resuming.apply_scalars
+    update = methods.apply_scalars
     monkeypatch.setattr(
-        resuming, "apply_scalars", lambda *args: update(*args[:-1], args[-1] * (1 + 1e-6))
+        methods, "apply_scalars", lambda *args: update(*args[:-1], args[-1] * (1 + 1e-6))
     )  # fmt: skip  - as another processor's rounding would
     with pytest.raises(InvalidInputError, match="replays to other weights here"):
         resume(folder)

@@ -59,8 +59,16 @@ def update_blocks(
     for m in range(network.num_blocks):
         if not np.any(rho_bar_MQ[m]):
             continue
-        # Summed before it meets the weights: one rounding against w_m a round instead of Q.
-        step = torch.zeros_like(network.block_weights(m))
-        for q, seed in enumerate(seeds_Q):
-            step.add_(directions.block(int(seed), m), alpha=float(rho_bar_MQ[m, q]))
-        network.block_weights(m).sub_(step, alpha=lr)
+        network.block_weights(m).sub_(shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions), alpha=lr)
+
+
+@torch.no_grad()
+def shared_step(
+    network: BlockNetwork, block: int, rho_bar_Q: np.ndarray, seeds_Q: Sequence[int], directions: Directions
+) -> torch.Tensor:
+    """sum_q rho_bar[q] v_q,m for one block, (D_m,). Summed before it meets the weights: one rounding against w_m a
+    round instead of Q."""
+    step = torch.zeros_like(network.block_weights(block))
+    for q, seed in enumerate(seeds_Q):
+        step.add_(directions.block(int(seed), block), alpha=float(rho_bar_Q[q]))
+    return step

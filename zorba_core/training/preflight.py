@@ -12,13 +12,16 @@ Measured on the first round's batches of a few clients and a few directions, in 
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
   thousand, whichever is more. A forecast for refusing the hopeless, not for planning: noise only makes it less.
 
-Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure.
+Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
+along its clients' own directions, whose average is a shorter step. FedIT has no mu and no scalars: its ``update``,
+``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,17 +29,19 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.training.aggregation import average_per_block
-from zorba_core.training.batches import client_rows, trim
+from zorba_core.methods import method_facts
+from zorba_core.training.aggregation import average_per_block, shared_step
 from zorba_core.training.estimator import estimate
 from zorba_core.training.estimators import estimator_of
+from zorba_core.training.first_order import gradient_cohort
 from zorba_core.training.jvp import estimate_jvp
 from zorba_core.training.network import BlockNetwork
+from zorba_core.training.own_directions import own_step
 from zorba_core.training.perturbation import Directions
 from zorba_core.training.randomness import stream
+from zorba_core.training.rounds import FederatedRows, client_batch
 from zorba_core.training.settings import TrainSettings
 from zorba_core.training.tasks import Encoded
-from zorba_core.training.trainer import FederatedRows
 
 _CLIENTS, _DIRECTIONS = 2, 4
 MOST_LOST = 0.5  # of a perturbation or update, to rounding
@@ -88,6 +93,9 @@ def preflight(
     clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
     A_MN = allocation.A_MN[:, clients]
     batches_N = [first_batch(network, rows, settings, int(n)) for n in clients]
+    facts = method_facts(settings.method)
+    if facts.first_order:
+        return _of_gradient(network, batches_N, settings)
     seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
     directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
     exact_NQ = estimate_jvp(network, batches_N, A_MN, seeds_Q, directions, inactive=settings.inactive).rho_NQ
@@ -106,14 +114,27 @@ def preflight(
             best = min(error_of, key=error_of.__getitem__)
             mu_cure = f"mu {best:.1g} (its error here: {error_of[best]:.1%})"
         checks.append(_scalar_check(error, mu_cure, settings))
-    checks.extend(_step_checks(network, A_MN, directions, seeds_Q, exact_NQ, settings))
+    if facts.exchanges == "estimates":
+        taking_part = max(1, round(settings.participation * allocation.num_clients))
+
+        def step_of(m: int) -> torch.Tensor:
+            return own_step(network, m, exact_NQ, clients, seeds_Q, directions)
+    else:
+        taking_part, rho_bar_MQ = len(clients), average_per_block(exact_NQ, A_MN)
+
+        def step_of(m: int) -> torch.Tensor:
+            return shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions)
+
+    # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
+    averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
+    rho_square = float(np.mean(np.square(exact_NQ)))
+    checks.extend(_step_checks(network, np.flatnonzero(A_MN.any(axis=1)), step_of, averaged, rho_square, settings))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
 
 
 def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Encoded:
     """What the client computes with in round 1."""
-    chosen = client_rows(rows.held_N[client], settings.seed, 1, client, settings.batch_size)
-    return trim(rows.train.rows(chosen), network.device)
+    return client_batch(rows, settings, 1, client, network.device)
 
 
 def _relative_error(found_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
@@ -151,31 +172,37 @@ def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
     )  # fmt: skip
 
 
+def _of_gradient(network: BlockNetwork, batches_N: list[Encoded], settings: TrainSettings) -> Preflight:
+    found = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
+    gradient_M = [total.div(max(found.counted, 1)) for total in found.sum_M]
+    square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if found.counted else float("nan")
+    checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, settings)
+    return Preflight(tuple(checks), square**0.5)
+
+
 def _step_checks(
     network: BlockNetwork,
-    A_MN: np.ndarray,
-    directions: Directions,
-    seeds_Q: np.ndarray,
-    exact_NQ: np.ndarray,
+    blocks: Iterable[int],
+    step_of: Callable[[int], torch.Tensor],
+    averaged: float,
+    rho_square: float,
     settings: TrainSettings,
 ) -> list[Check]:
-    lr, rho_bar_MQ = settings.lr, average_per_block(exact_NQ, A_MN)
+    """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
+    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
+    lr = settings.lr
     lost = wanted = length = 0.0
-    for m in np.flatnonzero(A_MN.any(axis=1)):
-        weights = network.block_weights(int(m))
-        step = torch.zeros_like(weights)
-        for q, seed in enumerate(seeds_Q):
-            step.add_(directions.block(int(seed), int(m)), alpha=float(rho_bar_MQ[m, q]))
+    for m in map(int, blocks):
+        weights, step = network.block_weights(m), step_of(m)
         moved = weights.double() - weights.sub(step, alpha=lr).double()
         intended = step.double().mul_(lr)
         lost += float((moved - intended).square().sum())
         wanted += float(intended.square().sum())
         length += float(weights.double().square().sum())
-    # The probe averages over fewer directions than a round: its step is longer by the root of their ratio.
-    stride = (wanted / length) ** 0.5 * (len(seeds_Q) / settings.num_perturbations) ** 0.5
+    stride = (wanted / length) ** 0.5 * averaged
     share_lost = (lost / wanted) ** 0.5 if 0 < wanted < np.inf else 1.0
     horizon = max(settings.rounds, _HORIZON)
-    progress = horizon * lr * float(np.mean(np.square(exact_NQ)))
+    progress = horizon * lr * rho_square
     faster = _longer(settings, "a larger lr (zorba tune finds one)")
     return [
         Check(

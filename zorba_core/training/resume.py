@@ -5,6 +5,9 @@ its round alone, and these are the base model and the log. A resumed run therefo
 uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads and estimator.
 Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show it, and the
 run is refused.
+
+FedIT is the exception: weights cross its wire, which no log of scalars can give back. It goes on from the weights that
+it wrote at its last evaluation (:mod:`zorba_core.training.checkpoint`).
 """
 
 from __future__ import annotations
@@ -21,13 +24,17 @@ from transformers import PreTrainedTokenizerBase
 from zorba_core import runs
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
-from zorba_core.training.aggregation import apply_scalars, update_blocks
+from zorba_core.training.aggregation import update_blocks
 from zorba_core.training.callbacks import Callback, RoundRecord
+from zorba_core.training.checkpoint import checkpoint_round, restore
 from zorba_core.training.environment import describe
+from zorba_core.training.methods import method_of
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.perturbation import Directions
 from zorba_core.training.ranks import ALONE, Ranks
+from zorba_core.training.rounds import Reports
 from zorba_core.training.run_writer import RunWriter, header_of
 from zorba_core.training.session import SoFar, carry_on, divide_rows, open_network, use_threads
 from zorba_core.training.settings import TrainSettings
@@ -78,7 +85,10 @@ def resume(
                 task, tokenizer, request.allocation.num_clients, request.config["alpha"], settings
             )  # fmt: skip
             _check_rows(request, facts)
-            replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
+            if method_facts(settings.method).first_order:
+                trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
+            else:
+                replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
             so_far = SoFar(
                 trajectory.rounds,
                 records_of(trajectory),
@@ -129,13 +139,18 @@ def replay(
     there in Hugging Face format.
 
     Raises:
-        MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; a folder in the way.
+        MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; a folder in the way;
+            of a FedIT run, any round but 0 and that of its checkpoint.
     """
     request = read_request(run)
     settings = settings_of(request)
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
     _check_header(request, trajectory)
-    wanted = trajectory.rounds_done if round_index is None else round_index
+    first_order = method_facts(settings.method).first_order
+    kept = checkpoint_round(request.path) if first_order else trajectory.rounds_done
+    wanted = kept if round_index is None else round_index
+    if first_order and (wanted not in (0, kept) or (round_index is None and kept == 0)):
+        raise InvalidInputError(_cannot_replay(request, settings, kept))
     if not 0 <= wanted <= trajectory.rounds_done:
         raise InvalidInputError(
             f"round {wanted} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
@@ -145,7 +160,10 @@ def replay(
     with use_threads(settings.threads):
         network, tokenizer = _open_base(request, settings, model)
         evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
-        replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
+        if first_order and wanted:
+            restore(request.path, network, trajectory)
+        else:
+            replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
         if save is not None:
             network.save(save)
             tokenizer.save_pretrained(save)
@@ -167,6 +185,7 @@ def replay_rounds(
     """
     proof = evaluations[-1] if evaluations else None
     directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    move = method_of(settings).update
     for done in range(len(rounds) + 1):
         if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:
             raise InvalidInputError(
@@ -178,9 +197,8 @@ def replay_rounds(
             if entry.rho_bar_MQ is not None:
                 update_blocks(network, entry.rho_bar_MQ, entry.seeds_Q, directions, entry.lr)
                 continue
-            apply_scalars(
-                network, entry.rho_NQ, allocation.A_MN, entry.reported_N, entry.seeds_Q, directions, entry.lr
-            )  # fmt: skip
+            reports = Reports(entry.rho_NQ, entry.loss_N, forward_passes=0)
+            move(network, reports, allocation.A_MN, entry.reported_N, entry.seeds_Q, directions, entry.lr)
 
 
 def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
@@ -208,6 +226,31 @@ def settings_of(request: Request) -> TrainSettings:
         return TrainSettings(**{name: value for name, value in request.config.items() if name in known})
     except TypeError as error:
         raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
+
+
+def _from_checkpoint(
+    request: Request,
+    network: BlockNetwork,
+    log: TrajectoryLog | None,
+    trajectory: Trajectory,
+    notice: Notice,
+    ranks: Ranks,
+) -> Trajectory:
+    """The log up to the checkpoint's round, whose weights the network then holds."""
+    kept = restore(request.path, network, trajectory)
+    if log is not None:
+        lost = trajectory.rounds_done - kept
+        if lost:
+            notice(f"{lost} rounds after the last checkpoint (round {kept}) will be computed again")
+        log.cut_back(kept)
+    return ranks.from_first(log.so_far if log is not None else None)
+
+
+def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
+    had = f"only rounds 0 and {kept}, its last checkpoint, can be had" if kept else (
+        "only round 0, the base, can be had (train with --save-model to keep the final model)"
+    )  # fmt: skip
+    return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {had}"
 
 
 def _check_header(request: Request, trajectory: Trajectory) -> None:

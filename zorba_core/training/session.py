@@ -14,14 +14,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.methods import method_facts
 from zorba_core.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.training.callbacks import Callback, RoundRecord
+from zorba_core.training.checkpoint import Checkpoint
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.environment import describe
 from zorba_core.training.evaluation import choose_rows
@@ -55,8 +58,9 @@ NOTHING_YET = SoFar()
 
 
 def fine_tune(
-    allocation: AllocationMetrics,
+    allocation: AllocationMetrics | None = None,
     *,
+    num_clients: int | None = None,
     dataset: str = DEFAULT_DATASET,
     model: str | os.PathLike[str] = DEFAULT_MODEL,
     settings: TrainSettings | None = None,
@@ -73,7 +77,8 @@ def fine_tune(
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
 
     Args:
-        allocation: A_MN; its columns are the clients, its rows the model's blocks.
+        allocation: A_MN; its columns are the clients, its rows the model's blocks. ZorBA's alone: with another
+            ``settings.method`` give ``num_clients`` instead, and every client activates every block.
         dataset: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news`` or ``snli``.
         model: ``opt-mini``, a Hugging Face folder, or a hub id.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
@@ -91,10 +96,14 @@ def fine_tune(
     A run that is cut short, by whatever, can be taken up again: :func:`zorba_core.training.resume.resume`.
     """
     settings = settings or TrainSettings()
+    _check_clients(settings.method, allocation, num_clients)
     task = get_task(dataset)
-    name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}"))
+    suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
+    name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, model, label_words, settings)
+        if allocation is None:
+            allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
         check_fit(network, allocation, rows, settings)
         checked = preflight(network, allocation, rows, settings)
@@ -148,7 +157,11 @@ def carry_on(
     try:
         for callback in callbacks:
             callback.on_start(path)
-        listening = [] if writer is None else [writer, reports]
+        listening: list[Callback] = [] if writer is None else [writer, reports]
+        checkpoint = None
+        if writer is not None and method_facts(settings.method).first_order:
+            checkpoint = Checkpoint(path, network)
+            listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
         meter.begin()
         outcome = run(
             network, allocation, rows, settings, [*listening, *callbacks], before=so_far.records, ranks=ranks
@@ -159,12 +172,17 @@ def carry_on(
                 network.save(path / "model")
                 tokenizer.save_pretrained(path / "model")
             writer.finish(summarise(network, allocation, settings, outcome, reports, measured, so_far.resumed_after))
-    except RunError as error:
-        raise RunError(f"{error}; the metrics so far are in {path}") from None
-    finally:
+            if checkpoint is not None and outcome.stopped_by != "interrupt":
+                checkpoint.remove()
+    except BaseException as error:
         if writer is not None:
             with contextlib.suppress(OSError):  # a full disk: the log has them too
                 writer.flush()
+        if isinstance(error, RunError):
+            raise RunError(f"{error}; the metrics so far are in {path}") from None
+        raise
+    finally:
+        if writer is not None:
             writer.close()
     ranks.from_first(None)  # nobody reads the folder before it is finished
 
@@ -186,6 +204,22 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
             "the network, or give a local Hugging Face folder"
         ) from None
     return spec_from_config(config.to_dict(), name=source)
+
+
+def _check_clients(method: str, allocation: AllocationMetrics | None, num_clients: int | None) -> None:
+    if method_facts(method).allocates:
+        if allocation is None:
+            raise InvalidInputError(f"method {method} needs an allocation: who activates which blocks")
+        if num_clients not in (None, allocation.num_clients):
+            raise InvalidInputError(
+                f"num_clients is {num_clients} and the allocation is for {allocation.num_clients}; leave one out"
+            )
+    elif allocation is not None:
+        raise InvalidInputError(
+            f"method {method} activates every block of every client; leave the allocation out and give num_clients"
+        )
+    elif num_clients is None or num_clients < 1:
+        raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs how many clients take part")
 
 
 def _plain(text: str) -> str:

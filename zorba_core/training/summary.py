@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.memory import GIB, Workload, psi_client_bytes
+from zorba_core.communication import run_communication
+from zorba_core.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
+from zorba_core.methods import method_facts
 from zorba_core.models import spec_from_config
+from zorba_core.runs import BACKWARD_WORK
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.cohort import rows_at_once
 from zorba_core.training.memory_estimate import client_peak, run_peak
 from zorba_core.training.network import BlockNetwork
-from zorba_core.training.reports import NOT_ASKED, STATUSES
+from zorba_core.training.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.training.settings import TrainSettings
 from zorba_core.training.trainer import Outcome
 from zorba_core.training.trajectory import RoundEntry
@@ -33,6 +36,15 @@ class CountReports(Callback):
 
     def on_step(self, entry: RoundEntry) -> None:
         self._count_KN[entry.status_N, np.arange(len(entry.status_N))] += 1
+
+    @property
+    def sent(self) -> int:
+        """Reports that arrived, usable or not."""
+        return int(self._count_KN.sum() - self._count_KN[[NOT_ASKED, SILENT]].sum())
+
+    @property
+    def usable(self) -> int:
+        return int(self._count_KN[REPORTED].sum())
 
     def describe(self) -> dict[str, Any]:
         refused_N = self._count_KN[NOT_ASKED + 1 :].sum(axis=0)
@@ -62,7 +74,22 @@ def summarise(
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
     spec = spec_from_config(network.model.config.to_dict(), name="model")
     vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
+    if method_facts(settings.method).first_order:
+        vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients
+    sent = run_communication(
+        settings.method,
+        allocation.A_MN,
+        rounds=outcome.rounds_done,
+        reports=reports.sent,
+        usable_reports=reports.usable,
+        num_directions=settings.num_perturbations,
+        num_seeds=settings.num_seeds,
+        parameters=spec.num_parameters,
+        block_parameters=sum(network.sizes_M),
+        bytes_per_number=workload.bytes_per_number,
+    )
     return {
+        "method": settings.method,
         "stopped_by": outcome.stopped_by,
         "rounds_done": outcome.rounds_done,
         "initial_accuracy": evaluated[0].eval_accuracy,
@@ -80,8 +107,11 @@ def summarise(
         "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
         "seconds": last.seconds,
         "forward_passes": last.forward_passes,
+        "backward_passes": last.backward_passes,
+        "work": last.forward_passes + BACKWARD_WORK * last.backward_passes,
         "scalars_up": last.scalars_up,
         "scalars_down": last.scalars_down,
+        "communication": sent.describe(),
         "resumed_after_rounds": list(resumed_after),
         "reports": reports.describe(),
         "weights_sha256": network.weights_sha256(),
@@ -97,9 +127,13 @@ def _memory(
 ) -> dict[str, Any]:
     """Bytes by the paper's model, by counting tensors, and as measured.
 
+    FedIT's backward pass is not counted: ``client`` and ``process`` are null for it.
+
     psi and ``client`` are about one client (psi: the largest) on a device of its own; ``process`` and ``measured`` are
     about this process, which plays all clients.
     """
+    if method_facts(settings.method).first_order:
+        return {"psi_bytes": psi_bytes, "client": None, "process": None, "measured": dict(measured)}
     config, at_once = network.model.config, rows_at_once(network, settings.seq_len)
     client = client_peak(
         config, batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.torch_dtype

@@ -137,6 +137,7 @@ class Trajectory:
     dropped_bytes: int  # of a torn record behind them
     checksum: int = field(repr=False)  # of the last whole record
     notes: tuple[Note, ...] = ()
+    evaluation_ends: tuple[tuple[int, int], ...] = field(default=(), repr=False)  # (byte, checksum) after each
 
     @property
     def rounds_done(self) -> int:
@@ -160,6 +161,7 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
     evaluations: list[EvaluationEntry] = []
     resumed: list[int] = []
     notes: list[Note] = []
+    evaluation_ends: list[tuple[int, int]] = []
     end = checksum = 0
     size = path.stat().st_size
     for number, (start, line) in enumerate(_lines(path, size), start=1):
@@ -195,8 +197,11 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise InvalidInputError(f"{where} cannot be used: {error}") from None
         end, checksum = start + len(line), int(line[:8], 16)
+        if kind == "evaluation":
+            evaluation_ends.append((end, checksum))
     return Trajectory(
-        path, header, tuple(rounds), tuple(evaluations), tuple(resumed), end, size - end, checksum, tuple(notes)
+        path, header, tuple(rounds), tuple(evaluations), tuple(resumed), end, size - end, checksum, tuple(notes),
+        tuple(evaluation_ends),
     )  # fmt: skip
 
 
@@ -224,6 +229,16 @@ class TrajectoryLog:
             os.close(self._file)
             raise
         self._checksum = self.so_far.checksum
+
+    def cut_back(self, round_index: int) -> None:
+        """Drop what follows the evaluation after ``round_index`` rounds: those rounds will be computed again."""
+        of_round = [entry.round for entry in self.so_far.evaluations]
+        if round_index not in of_round or round_index == self.so_far.rounds_done:
+            return
+        end, self._checksum = self.so_far.evaluation_ends[of_round.index(round_index)]
+        os.ftruncate(self._file, end)
+        os.fsync(self._file)
+        self.so_far = read_trajectory(self._path)
 
     def write_header(self, header: Header) -> None:
         self._append({"kind": "header", "format": _FORMAT, "version": VERSION, **asdict(header)})

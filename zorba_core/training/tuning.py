@@ -6,8 +6,9 @@ go on twice as far, until two are left. They are compared by their loss on rows 
 split for this purpose, and given to no client: the evaluation split plays no part.
 
 No candidate keeps weights: one that goes on is rebuilt from the base and the scalars of its rounds, as a resumed run
-is. Unless one is given, the grid is of rates at which a round's step is from 1/2 down to 1/128 of the weights' length,
-as preflight measures it (``stride``), so it suits any model and direction.
+is; FedIT has no scalars, so its rounds are computed again. Unless one is given, the grid is of rates at which a round's
+step is from 1/2 down to 1/128 of the weights' length, as preflight measures it (``stride``), so it suits any model,
+direction and method; a true gradient needs no such strides, and FedIT's grid is GRADIENT_SHORTER times lower.
 
 The comparison is short, and short runs favour large rates: one that is fast at first may diverge later. So the advice
 is the smallest of the last two whose gain is at least 90 % of the better one's. Where the best is at the edge of the
@@ -28,18 +29,21 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.training.aggregation import apply_scalars
+from zorba_core.methods import method_facts
 from zorba_core.training.evaluation import evaluate
+from zorba_core.training.methods import method_of
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.preflight import preflight
 from zorba_core.training.randomness import stream
 from zorba_core.training.reports import REPORTED
+from zorba_core.training.rounds import FederatedRows, Reports, RoundResult, TrainState
 from zorba_core.training.settings import TrainSettings
-from zorba_core.training.trainer import FederatedRows, RoundResult, TrainState, init, step
+from zorba_core.training.trainer import init, step
 
 HELD_OUT_ROWS = 256
 FIRST_ROUNDS = 4
 _STRIDES = 0.5 / 2.0 ** np.arange(7)  # a round's step relative to the weights: 0.5 down to 0.008
+GRADIENT_SHORTER = 8  # most of an estimate is noise, and none of a gradient
 _ENOUGH = 0.9  # of the best gain
 
 
@@ -160,7 +164,8 @@ def _grid(
     stride = next(check.measured for check in report.checks if check.name == "stride")
     if not 0 < stride < np.inf:
         raise InvalidInputError(f"no learning rate helps: the step of a round has the length {stride} for any")
-    return [float(f"{settings.lr * wanted / stride:.2g}") for wanted in _STRIDES]
+    strides = _STRIDES / (GRADIENT_SHORTER if method_facts(settings.method).first_order else 1)
+    return [float(f"{settings.lr * wanted / stride:.2g}") for wanted in strides]
 
 
 def _checked_grid(lr_grid: Sequence[float]) -> list[float]:
@@ -189,15 +194,12 @@ def _go_on(
     target: int,
 ) -> float:
     """From the base through the rounds done to ``target``; the held-out loss there, infinite when it diverged."""
+    if method_facts(settings.method).first_order:
+        history.clear()
     for done in history:
-        apply_scalars(
-            network,
-            done.rho_NQ,
-            allocation.A_MN,
-            done.status_N == REPORTED,
-            done.seeds_Q,
-            start.directions,
-            settings.lr,
+        reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
+        method_of(settings).update(
+            network, reports, allocation.A_MN, done.status_N == REPORTED, done.seeds_Q, start.directions, settings.lr
         )
     state = replace(start, rounds_done=len(history))
     try:
