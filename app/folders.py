@@ -22,3 +22,14 @@ def short(path: Path) -> str:
         return str(path.relative_to(ROOT))
     except ValueError:
         return str(path)
+
+
+def experiments_folder() -> Path:
+    """Tables of experiments: ``ZORBA_EXPERIMENTS``, or artifacts/experiments of this checkout; absolute."""
+    named = os.environ.get("ZORBA_EXPERIMENTS")
+    return Path(named).expanduser().resolve() if named else ROOT / "artifacts" / "experiments"
+
+
+def as_code(text: str) -> str:
+    """A name or command within Markdown, as it is."""
+    return f"`{text.replace('`', chr(39))}`"

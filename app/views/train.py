@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import components, processes
-from app.folders import runs_folder
+from app.folders import as_code, runs_folder
 from app.links import keep
 from app.processes import Job
 from app.train import form, live
@@ -82,7 +82,7 @@ def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
         word, color, icon = STATES[state.name]
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.badge(word, color=color, icon=icon)
-            name = "" if state.run is None else f" · `{components.plain(state.run.name)}`"
+            name = "" if state.run is None else f" · {as_code(state.run.name)}"
             st.markdown(f"{components.plain(job.title)}{name} · {ago(job.started)}", width="stretch")
             if watched is None or job.id != watched.id:
                 st.button("Show", key=f"watch_{job.id}", on_click=_watch, args=(job,), icon=":material/visibility:")
@@ -117,7 +117,7 @@ def _elsewhere(folder: Path, jobs: list[Job]) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.badge(word, color=color, icon=icon)
             done = int(run.metrics["round"].max()) if len(run.metrics) else 0
-            st.markdown(f"`{components.plain(run.name)}` · round {done} of {rounds}", width="stretch")
+            st.markdown(f"{as_code(run.name)} · round {done} of {rounds}", width="stretch")
             if not going:
                 st.button(
                     "Resume",

@@ -26,6 +26,7 @@ COSTS = {
     "seconds": "Seconds of training",
     "scalars_up": "Numbers sent by all clients",
     "bytes": "Bytes sent, both ways, all clients",
+    "work": "Forward passes of one client's batch; a backward pass counts as two",
 }
 _MARKED_UP_TO = 60  # points; more markers would hide the line
 _LEGEND_ROWS = 12
@@ -86,6 +87,9 @@ def curves_figure(
         traces += _drawn(curve, color, dash, symbol, 3.2 if pinned else 2.2)
         if measure == "eval_accuracy" and curve.reached is not None:
             stars.append(_star(curve, color, palette))
+    if len(stars) > 1:  # their labels would lie over each other; hovering tells the round
+        for star in stars:
+            star.update(mode="markers", text=None)
     shown = sorted(set(targets)) if measure == "eval_accuracy" else []
     layout: dict[str, Any] = {
         "showlegend": True,

@@ -1,0 +1,225 @@
+"""Runs to compare, whether they are folders or rows of an experiment's tables. No Streamlit and no torch in here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from zorba_core.allocation import Allocation
+from zorba_core.communication import run_communication
+from zorba_core.errors import ZorbaError
+from zorba_core.methods import METHODS
+from zorba_core.plots import target_reached
+from zorba_core.runs import CONFIG, Run, list_runs
+
+_BYTES_A_NUMBER = 4  # of the weights or estimates that FedIT and FedZO send
+_STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One run as the page compares it.
+
+    ``metrics`` has the columns of a run folder, as far as the source tells them, and two of its own: ``work`` (forward
+    passes, a backward pass counting as two) and ``bytes`` (sent, both ways, all clients).
+    """
+
+    name: str  # unique on the page; stands in links
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    metrics: pd.DataFrame
+    summary: dict[str, Any]
+    status: str
+    allocation: Allocation | None = None
+    path: Path | None = None
+    began: float | None = None  # seconds since the epoch
+    arm: str | None = None  # of an experiment: what its runs are grouped by
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        return self.metrics.dropna(subset=["eval_accuracy"])
+
+    @property
+    def finished(self) -> bool:
+        return self.status not in ("unfinished", "running")
+
+    @property
+    def method(self) -> str:
+        return str(self.config.get("method", "zorba"))
+
+    @property
+    def solver(self) -> str | None:
+        allocation = self.config.get("allocation")
+        told = allocation.get("solver") if isinstance(allocation, dict) else None
+        return None if told is None else str(told)
+
+    @property
+    def vram_gib(self) -> float | None:
+        vram = self.summary.get("vram_gib")
+        total = vram.get("total") if isinstance(vram, dict) else None
+        return float(total) if isinstance(total, int | float) else None
+
+
+class Listing(NamedTuple):
+    """Records, newest first, and one line for each entry that could not be read, with what to do about it."""
+
+    records: tuple[Record, ...]
+    problems: tuple[str, ...]
+
+
+def folder_records(folder: Path) -> Listing:
+    """The runs of a folder.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    listing = list_runs(folder)
+    return Listing(
+        tuple(_of_run(run) for run in listing.runs), tuple(_with_next_step(line) for line in listing.problems)
+    )
+
+
+def experiment_records(name: str, profile: str, root: Path) -> Listing:
+    """The runs of an experiment's tables (artifacts/experiments/<name>/<profile>), without trials of learning rates.
+
+    Raises:
+        InvalidInputError, MissingDataError: as ``zorba_core.experiments.read_results``.
+    """
+    from zorba_core.experiments import read_results
+
+    results = read_results(name, profile, root)
+    curves = {sha: rows for sha, rows in results.curves.groupby("sha256")}
+    nothing = results.curves.iloc[:0]
+    rows = results.runs[results.runs["role"] == "measure"].to_dict("records")
+    records = tuple(_of_row(row, curves.get(row["sha256"], nothing)) for row in rows)
+    problems = list(results.left_out)
+    if results.missing:
+        problems.append(
+            f"{name}: {results.missing} runs are still to be made: zorba experiment {name} --profile {profile}"
+        )
+    return Listing(records, tuple(problems))
+
+
+def experiments_there(root: Path) -> list[tuple[str, str]]:
+    """(experiment, profile) of each pair of tables below ``root``."""
+    return sorted((file.parent.parent.name, file.parent.name) for file in root.glob("*/*/runs.parquet"))
+
+
+def outcome(record: Record) -> dict[str, float | None]:
+    """What runs are judged by. ``to_target``: rounds until the target was first reached."""
+    accuracy, loss = record.evaluations["eval_accuracy"], record.metrics["eval_loss"].dropna()
+    reached = target_reached(record)
+    last = record.metrics.iloc[-1] if len(record.metrics) else None
+    return {
+        "best": float(accuracy.max()) if len(accuracy) else None,
+        "final": float(accuracy.iloc[-1]) if len(accuracy) else None,
+        "loss": float(loss.iloc[-1]) if len(loss) else None,
+        "to_target": None if reached is None else float(reached["round"]),
+        "rounds": None if last is None else float(last["round"]),
+        "seconds": None if last is None else _number(last["seconds"]),
+        "work": None if last is None else _number(last["work"]),
+        "bytes": None if last is None else _number(last["bytes"]),
+        "vram": record.vram_gib,
+        "lambda": None if record.allocation is None else record.allocation.bias_lambda,
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _of_run(run: Run) -> Record:
+    metrics = run.metrics.assign(work=run.work, bytes=_bytes_sent(run))
+    status = _STOPPED.get(str(run.summary.get("stopped_by")), "finished") if run.finished else "unfinished"
+    return Record(
+        name=run.name,
+        config=run.config,
+        environment=run.environment,
+        metrics=metrics,
+        summary=run.summary,
+        status=status,
+        allocation=run.allocation,
+        path=run.path,
+        began=(run.path / CONFIG).stat().st_mtime,
+    )
+
+
+def _bytes_sent(run: Run) -> np.ndarray:
+    """Bytes on the wire up to each row: the setup before the first round, then in every round the run's mean; NaN
+    where the run does not tell what it needs."""
+    metrics, config = run.metrics, run.config
+    method = str(config.get("method", "zorba"))
+    if method in METHODS and METHODS[method].exchanges != "scalars":
+        return _BYTES_A_NUMBER * (metrics["scalars_up"] + metrics["scalars_down"]).to_numpy(np.float64)
+    rounds = metrics["round"].to_numpy(np.float64)
+    done = int(rounds[-1]) if len(rounds) else 0
+    reports = int(metrics["clients_reported"].sum()) or done * run.allocation.num_clients
+    try:
+        total, setup = (
+            run_communication(
+                method,
+                run.allocation.A_MN,
+                rounds=count,
+                reports=reports if count else 0,
+                num_directions=int(config["num_perturbations"]),
+                num_seeds=int(config["num_seeds"]),
+            ).total("wire_bytes")
+            for count in (done, 0)
+        )
+    except (ZorbaError, KeyError, TypeError, ValueError):
+        return np.full(len(rounds), np.nan)
+    return setup + (total - setup) * rounds / max(1, done)
+
+
+def _of_row(row: dict[str, Any], curve: pd.DataFrame) -> Record:
+    try:
+        request = json.loads(row["config"])["request"]
+    except (ValueError, KeyError, TypeError):
+        request = {}
+    config = {
+        **{key: value for key, value in request.items() if key != "settings"},
+        **request.get("settings", {}),
+        "dataset": row["dataset"],
+        "model": row["model"],
+        "method": row["method"],
+        "seed": int(row["seed"]),
+        "target": _number(row["target"]),
+    }
+    metrics = pd.DataFrame(
+        {
+            "round": curve["round"].to_numpy(),
+            "train_loss": np.nan,
+            "eval_loss": curve["loss"].to_numpy(),
+            "eval_accuracy": curve["accuracy"].to_numpy(),
+            "seconds": curve["seconds"].to_numpy(),
+            "work": curve["forward_passes"].to_numpy(),
+            "bytes": np.nan,
+        }
+    )
+    return Record(
+        name=f"{row['arm']}-{row['dataset']}-{row['seed']}",
+        config=config,
+        environment={
+            key: row[key] for key in ("engine_version", "git_commit", "git_dirty", "machine", "base_weights_sha256")
+        },
+        metrics=metrics,
+        summary={"vram_gib": {"total": _number(row["psi_gib"])}, "lambda": _number(row["lambda"])},
+        status=str(row["status"]),
+        arm=str(row["arm"]),
+    )
+
+
+def _with_next_step(line: str) -> str:
+    """What to do about a folder that is no readable run."""
+    if "cut short at its start: no metrics" in line:
+        return f"{line}. It was stopped before its first evaluation: `zorba resume` starts it, or remove the folder"
+    if "cut short at its start" in line:
+        return f"{line}. Remove the folder, or move what else it is out of the runs folder"
+    if "no column" in line:
+        return f"{line}. It was made by another version: read it with that version"
+    return f"{line}. Restore the file from a copy, or remove the folder"
