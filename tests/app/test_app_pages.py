@@ -176,6 +176,7 @@ def write_run(folder, seed, accuracy, *, dirty=False, finished=True):
         writer.on_round(RoundRecord(t, 0.5 if t else None, 0.6, value, 1.5 * t, 33 * t, 30 * t, 90 * t))
     if finished:
         writer.finish({"stopped_by": "rounds", "vram_gib": {"total": 1.5}})
+    writer.close()
     return writer.path
 
 
