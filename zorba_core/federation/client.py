@@ -6,7 +6,9 @@ message that it cannot use is answered with a :class:`Refusal` that says why and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from zorba_core.errors import InvalidInputError, ZorbaError
@@ -72,20 +74,24 @@ class Client:
     ) -> None:
         self.settings, self._store, self._open = settings, store, opener
         self._run, self._replica, self._config = NO_RUN, None, None
+        self.seconds: dict[str, float] = {}  # what the last message took, by part of the work
 
     def answer(self, payload: Payload) -> Payload:
         """The answer to a message of the server; never an exception for what the server may have sent."""
+        self.seconds = {}
         try:
             message = messages.decode(payload, Hello, Task, CatchUp)
             if isinstance(message, Hello):
                 return messages.encode(self._register(message))
             replica = self._replica_of(message.run)
             before = replica.round
-            replica.apply(message.averages)
+            with self._timed("apply_s"):
+                replica.apply(message.averages)
             if replica.round != before:
                 self._keep()
             if isinstance(message, Task):
-                return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
+                with self._timed("compute_s"):
+                    return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
             return messages.encode(Standing(self._run, self.settings.seat, replica.round, replica.fingerprint()))
         except (MessageError, ZorbaError) as error:
             at = self._replica.round if self._replica is not None else 0
@@ -115,13 +121,24 @@ class Client:
     def _enter(self, config: RunConfig, run: str) -> None:
         self._replica, self._run, self._config = None, NO_RUN, config
         mine, store = self.settings, self._store
-        kept_rows = store.rows(run, mine.seat) if store else None
         local = with_local(config, mine.device, mine.threads)
-        self._replica = self._open(local, mine.seat, model=mine.model, rows=mine.rows, encoded=kept_rows)
-        self._run = run
-        if store is not None and not store.restore(self._replica, run, mine.seat):
+        with self._timed("open_s"):
+            kept_rows = store.rows(run, mine.seat) if store else None
+            self._replica = self._open(local, mine.seat, model=mine.model, rows=mine.rows, encoded=kept_rows)
+            self._run = run
+            restored = store is None or store.restore(self._replica, run, mine.seat)
+        if not restored:
             self._keep()
 
     def _keep(self) -> None:
         if self._store is not None:
-            self._store.save(self._replica, self._run, self.settings.seat, self._config.to_json())
+            with self._timed("keep_s"):
+                self._store.save(self._replica, self._run, self.settings.seat, self._config.to_json())
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core import runs
+from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -188,8 +189,6 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
         evaluation = encode(task, frame.iloc[chosen], tokenizer, settings.seq_len)
         checks: dict[str, Any] = {}
         if not force:
-            from zorba_core.allocation import Allocation
-
             everything = Allocation([[True]] * network.num_blocks)
             rows = FederatedRows(evaluation, [list(range(len(evaluation)))], evaluation)
             found = preflight(network, everything, rows, settings)
@@ -212,23 +211,30 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
     return ServerParts(network, evaluation, environment)
 
 
-def folder_config(config: RunConfig, settings: ServerSettings, allocation: Any) -> dict[str, Any]:
-    """``config.json`` of a federated run: that of any run, and how the server runs its rounds."""
+def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any]:
+    """What a federated run is asked for, as plain JSON; :func:`configs_of` reads it back."""
     return {
         "dataset": config.dataset,
         "model": config.model,
         "label_words": list(config.label_words),
         "num_clients": config.num_clients,
-        "num_blocks": allocation.num_blocks,
         "alpha": config.alpha,
         **asdict(config.settings),
         "save_model": False,
+        "federation": settings.describe(),
+    }
+
+
+def folder_config(config: RunConfig, settings: ServerSettings, allocation: AllocationMetrics) -> dict[str, Any]:
+    """``config.json`` of a federated run: that of any run, and how the server runs its rounds."""
+    return {
+        **request_config(config, settings),
+        "num_blocks": allocation.num_blocks,
         "allocation": {
             "solver": settings.solver,
             "total_blocks": allocation.total_blocks,
             "sha256": allocation_sha256(allocation),
         },
-        "federation": settings.describe(),
     }
 
 

@@ -1,0 +1,92 @@
+"""The ClientApp: one message in, one answer out, in a process that Flower starts for it.
+
+What the node's operator decides stands in the SuperNode's ``--node-config``:
+
+    seat=2            whose rows these are (default: partition-id)
+    blocks=4          most blocks to activate, or vram-gib=8.0; with device="cuda" neither: free memory is measured
+    replica="..."     the folder that keeps this client's replica between messages
+    model="..."       the base model's folder here (default: by the run's name for it)
+    rows="..."        a Parquet file with this client's own rows (default: its share of the run's dataset)
+    device="cpu"  threads=1
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_STARTED = time.monotonic()
+
+from flwr.app import Context, Message  # noqa: E402
+from flwr.clientapp import ClientApp  # noqa: E402
+
+from zorba_core.errors import InvalidInputError  # noqa: E402
+from zorba_core.federation.flower.records import from_records, to_records  # noqa: E402
+from zorba_core.federation.messages import CATCH_UP, HELLO, MessageError, Payload  # noqa: E402
+from zorba_core.memory import GIB  # noqa: E402
+
+app = ClientApp()
+_KNOWN = {
+    "seat",
+    "blocks",
+    "vram-gib",
+    "replica",
+    "model",
+    "rows",
+    "device",
+    "threads",
+    "partition-id",
+    "num-partitions",
+}
+
+
+@app.query(HELLO)
+@app.query(CATCH_UP)
+@app.train()
+def answer(message: Message, context: Context) -> Message:
+    """Every kind of message goes the same way; the protocol's own reading tells them apart."""
+    from zorba_core.federation.client import Client
+    from zorba_core.federation.replica_store import ReplicaStore
+
+    imported = time.monotonic()
+    settings, folder = client_settings(context.node_config)
+    client = Client(settings, ReplicaStore(folder))
+    try:
+        payload = from_records(message.content)
+    except MessageError as error:
+        payload = Payload(str(error))
+    reply = client.answer(payload)
+    meter = {"import_s": imported - _STARTED, "work_s": time.monotonic() - imported, **client.seconds}
+    return Message(to_records(reply, up=True, meter=meter), reply_to=message)
+
+
+def client_settings(node_config: Mapping):
+    """(ClientSettings, replica folder) from a SuperNode's ``--node-config``.
+
+    Raises:
+        InvalidInputError: an unknown key, a missing one, or a value of the wrong type.
+    """
+    from zorba_core.federation.client import ClientSettings
+
+    unknown = sorted(set(node_config) - _KNOWN)
+    if unknown:
+        raise InvalidInputError(
+            f"--node-config has unknown keys {', '.join(unknown)}; known: {', '.join(sorted(_KNOWN))}"
+        )
+    seat = node_config.get("seat", node_config.get("partition-id"))
+    if type(seat) is not int or "replica" not in node_config:
+        raise InvalidInputError('--node-config needs seat=NUMBER (or partition-id) and replica="FOLDER"')
+    try:
+        settings = ClientSettings(
+            seat=seat,
+            blocks=int(node_config.get("blocks", 0)),
+            vram_bytes=round(float(node_config.get("vram-gib", 0)) * GIB),
+            model=node_config.get("model"),
+            rows=node_config.get("rows"),
+            device=str(node_config.get("device", "cpu")),
+            threads=int(node_config.get("threads", 1)),
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"--node-config: {error}") from None
+    return settings, Path(str(node_config["replica"])).expanduser()

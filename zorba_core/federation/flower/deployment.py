@@ -1,0 +1,210 @@
+"""A SuperLink and k SuperNodes on loopback, as child processes of this one.
+
+Every process gets a folder of its own below the deployment's and one ``FLWR_HOME``; telemetry and the look for updates
+are off, packages are never installed, and nothing listens beyond 127.0.0.1. All children die with their parent, however
+it dies: each starts with the kernel's promise to be killed when its parent is (Linux), and what they start themselves
+watches them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zorba_core.errors import MissingDataError, RunError
+from zorba_core.files import write_text
+
+_HOST = "127.0.0.1"
+_PR_SET_PDEATHSIG = 1
+_SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
+_POLL_SECONDS = "0.2"  # Flower's default of 1.0 is waited for twice a round
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What every Flower process here runs under."""
+    return {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": os.environ.get("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", _POLL_SECONDS),
+        "PYTHONUNBUFFERED": "1",
+        # The commands that Flower starts by name lie beside this interpreter.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    }
+
+
+@dataclass
+class Deployment:
+    """Processes by name: ``superlink``, ``node-0``, ... Use as a context: leaving it ends them all."""
+
+    folder: Path
+    ports: Mapping[str, int] = field(default_factory=dict)  # by process name; what is not given is found
+
+    def __post_init__(self) -> None:
+        if not _command("flower-superlink").is_file():
+            raise MissingDataError(
+                "Flower is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
+            )
+        self.folder = Path(self.folder).resolve()
+        self._home = self.folder / "flwr-home"
+        self._home.mkdir(parents=True, exist_ok=True)
+        self._processes: dict[str, subprocess.Popen] = {}
+        self._ports = dict(self.ports)
+
+    def __enter__(self) -> Deployment:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start_superlink(self) -> None:
+        """Start the SuperLink and wait until it listens.
+
+        Raises:
+            RunError: it ended, or did not listen in time.
+        """
+        port = self.port("superlink")
+        write_text(
+            self._home / "config.toml",
+            f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\naddress = "{_HOST}:{port}"\ninsecure = true\n',
+        )
+        self._start("superlink", [
+            _command("flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port),
+            "--disable-runtime-dependency-installation",
+        ])  # fmt: skip
+        self._wait_for_port("superlink", port)
+
+    def start_node(self, seat: int, node_config: Mapping[str, Any]) -> None:
+        """Start the SuperNode of a seat; its replica lies below the deployment unless ``node_config`` says else."""
+        name = f"node-{seat}"
+        config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
+        self._start(name, [
+            _command("flower-supernode"), "--insecure", "--superlink", f"{_HOST}:{self.port('superlink')}",
+            "--host", _HOST, "--port", str(self.port(name)),
+            "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
+        ])  # fmt: skip
+
+    def submit(self, app: Path) -> None:
+        """Hand the app to the SuperLink, which starts the ServerApp.
+
+        Raises:
+            RunError: it was refused.
+        """
+        done = subprocess.run(
+            [_command("flwr"), "run", str(app), "loop"],
+            env=environment(self._home), capture_output=True, text=True, timeout=_SECONDS_TO_START, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise RunError(f"flwr run failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+
+    def running(self, name: str) -> bool:
+        return name in self._processes and self._processes[name].poll() is None
+
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
+    def kill(self, name: str) -> None:
+        """End a process and all that it started, at once: as a power cut would."""
+        process = self._processes.pop(name)
+        _kill_tree(process, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """End everything, nodes first, politely and then not."""
+        names = sorted(self._processes, key=lambda name: name == "superlink")
+        for group in ([name for name in names if name != "superlink"], ["superlink"]):
+            group = [name for name in group if name in self._processes]
+            for name in group:
+                with contextlib.suppress(ProcessLookupError):
+                    self._processes[name].send_signal(signal.SIGINT)
+            until = time.monotonic() + _SECONDS_TO_STOP
+            for name in group:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._processes[name].wait(max(0.1, until - time.monotonic()))
+                _kill_tree(self._processes[name], signal.SIGKILL)
+                self._processes[name].wait()
+                del self._processes[name]
+
+    def port(self, name: str) -> int:
+        if name not in self._ports:
+            self._ports[name] = _free_port()
+        return self._ports[name]
+
+    def _start(self, name: str, command: list[str | os.PathLike[str]]) -> None:
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "log.txt").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [os.fspath(part) for part in command], env=environment(self._home), stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent,
+            )  # fmt: skip
+
+    def _wait_for_port(self, name: str, port: int) -> None:
+        until = time.monotonic() + _SECONDS_TO_START
+        while time.monotonic() < until:
+            if not self.running(name):
+                break
+            with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
+                return
+            time.sleep(0.1)
+        raise RunError(f"{name} does not listen on port {port}; see {self.folder / name / 'log.txt'}")
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Within the context SIGTERM and SIGHUP end this process as Ctrl-C does: through every ``finally``."""
+
+    def leave(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _die_with_parent() -> None:
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _kill_tree(process: subprocess.Popen, number: int) -> None:
+    """The process's group: Flower's own children stay in it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _command(name: str) -> Path:
+    return Path(sys.executable).parent / name
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return probe.getsockname()[1]
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A small file that another process writes, or None while it is not there."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,62 @@
+"""The ServerApp: reads the request that the app folder names, serves the run, and leaves word of how it ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from zorba_core.errors import ZorbaError
+from zorba_core.federation.flower.transport import FlowerTransport
+from zorba_core.federation.session import configs_of, serve, take_up
+from zorba_core.files import write_json
+from zorba_core.training.callbacks import Callback, Progress
+
+app = ServerApp()
+
+
+class _NameFolder(Callback):
+    """Writes down which run folder it is, so that whoever restarts the server finds it."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def on_start(self, folder: Path) -> None:
+        write_json(self._target, {"run": str(folder.resolve())})
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """One run, new or taken up again; ``result.json`` beside the request says how it ended."""
+    path = Path(str(context.run_config["request"]))
+    request = json.loads(path.read_text(encoding="utf-8"))
+    folder = path.parent
+    transport = FlowerTransport(grid)
+    with (folder / "server.log").open("a", encoding="utf-8", buffering=1) as log:
+
+        def tell(line: str) -> None:
+            print(line, file=log)
+
+        progress = Progress(request["config"]["rounds"], log)
+        callbacks = [_NameFolder(folder / "run.json"), progress]
+        try:
+            if request["resume"]:
+                run = take_up(request["resume"], transport, model=request["model"], callbacks=callbacks, tell=tell)
+            else:
+                config, settings = configs_of(path, request["config"])
+                run = serve(
+                    config, settings, transport, runs_folder=request["runs_folder"], name=request["name"],
+                    callbacks=callbacks, tell=tell, force=request["force"],
+                )  # fmt: skip
+            result = {"state": "done", "run": str(run.path), "summary": run.summary}
+            write_json(run.path / "wire.json", transport.meter.describe())
+        except ZorbaError as error:
+            result = {"state": "failed", "error": str(error), "exit_status": error.exit_status}
+            tell(f"failed: {error}")
+        except Exception as error:
+            result = {"state": "failed", "error": f"{type(error).__name__}: {error}", "exit_status": 1}
+            raise
+        finally:
+            write_json(folder / "result.json", {**result, "wire": transport.meter.describe()})
