@@ -14,7 +14,19 @@ import typer
 from zorba_core import __version__
 from zorba_core.errors import ZorbaError
 
-_COMMAND_MODULES = ("allocate", "vram", "pareto", "scenario", "train", "resume", "tune", "runs", "make_base", "bench")
+_COMMAND_MODULES = (
+    "allocate",
+    "vram",
+    "pareto",
+    "scenario",
+    "train",
+    "resume",
+    "tune",
+    "runs",
+    "make_base",
+    "bench",
+    "experiment",
+)
 
 
 def _show_version(value: bool) -> None:

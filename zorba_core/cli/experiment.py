@@ -1,0 +1,87 @@
+"""``zorba experiment``: run what is missing of an experiment, or list what there is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.experiments import EXPERIMENTS, PROFILES, run_experiments, store
+from zorba_core.experiments.runner import check, run_again
+from zorba_core.experiments.specs import Experiment
+
+_NAMES = ", ".join(EXPERIMENTS)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("experiment")(experiment)
+
+
+def experiment(
+    name: str | None = typer.Argument(None, help=f"One of {_NAMES}."),
+    profile: str = typer.Option("standard", help=f"{', '.join(PROFILES)}: seconds, hours of one core, a GPU."),
+    run_all: bool = typer.Option(False, "--all", help="Every experiment, interleaved: first answers first."),
+    workers: int = typer.Option(1, help="Runs at a time, each on one thread."),
+    listing: bool = typer.Option(False, "--list", help="Say what there is and what is missing; run nothing."),
+    again: int = typer.Option(0, help="Instead: make that many finished runs again and compare their weights."),
+    root: Path = typer.Option(store.DEFAULT_ROOT, help="Where the tables are kept."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Run an experiment's missing runs and keep its tables. Finished runs are skipped, interrupted ones resumed.
+
+    Ctrl-C ends the runs in progress after their round and exits with status 1; the same command goes on.
+    """
+    if listing and name is None:
+        run_all = True
+    if (name is None) == (not run_all):
+        raise InvalidInputError(f"name one experiment ({_NAMES}) or give --all, not both")
+    if again:
+        _make_again(name, profile, again, root, as_json)
+        return
+    chosen = [store.experiment_named(name)] if name is not None else list(EXPERIMENTS.values())
+    done = None if listing else run_experiments([one.name for one in chosen], profile, workers=workers, root=root)
+    rows = [_state(one, profile, root) for one in chosen]
+    emit({"profile": profile, "experiments": rows}, as_json, [line for row in rows for line in _lines(row)])
+    if done is not None:
+        check(done)
+
+
+def _make_again(name: str | None, profile: str, count: int, root: Path, as_json: bool) -> None:
+    if name is None:
+        raise InvalidInputError("--again works on one experiment: name it")
+    checks = run_again(name, profile, count, root)
+    strays = [f"{check.arm}, seed {check.seed}" for check in checks if not check.matches]
+    lines = [f"{check.arm}, seed {check.seed}: {'the same weights' if check.matches else 'other weights'}"
+             for check in checks]  # fmt: skip
+    emit({"checks": [{**asdict(check), "matches": check.matches} for check in checks]}, as_json, lines)
+    if strays:
+        raise RunError(f"{len(strays)} of {count} runs gave other weights than stored: {strays[0]}")
+
+
+def _state(one: Experiment, profile: str, root: Path) -> dict[str, Any]:
+    runs, _ = store.read_tables(store.results_folder(one.name, profile, root))
+    kept, left_out, specs = store.select(runs, one, profile)
+    return {
+        "experiment": one.name,
+        "question": one.question,
+        "runs": len(kept),
+        "failed": int((kept["status"] == "failed").sum()),
+        "missing": len(specs) - len(kept),
+        "hours": float(kept["seconds"].sum()) / 3600,
+        "left_out": list(left_out),
+        "folder": str(store.results_folder(one.name, profile, root)),
+    }
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    diverged = f", {row['failed']} of them diverged" if row["failed"] else ""
+    return [
+        f"{row['experiment']:<10} {row['question']}",
+        f"{'':<10} {row['runs']} runs{diverged}, {row['hours']:.2f} h of one core; {row['missing']} missing; "
+        f"{row['folder']}",
+        *[f"{'':<10} {line}" for line in row["left_out"]],
+    ]
