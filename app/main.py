@@ -31,9 +31,15 @@ def main() -> None:
                 st.Page("views/tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
                 st.Page("views/allocation.py", title="Allocation", icon=":material/grid_on:"),
             ],
+            "Understand": [
+                st.Page("views/toy.py", title="Toy", icon=":material/view_module:"),
+            ],
             "Run": [
                 st.Page("views/train.py", title="Train", icon=":material/model_training:"),
                 st.Page("views/runs.py", title="Runs", icon=":material/show_chart:"),
+            ],
+            "Check": [
+                st.Page("views/paper.py", title="Paper", icon=":material/fact_check:"),
             ],
         }
     )

@@ -5,12 +5,13 @@ The form asks; the ``zorba train`` process decides whether it can be done, and s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import streamlit as st
 
-from app import components, selection
+from app import components, selection, state
 from app.links import keep
 from app.processes import room_for_one_more, start_training
 from app.train import choices, fields
@@ -111,7 +112,7 @@ def _fits(allocation: Allocation, model: choices.Model) -> bool:
 
 
 def _plan_with(preset: str) -> None:
-    st.session_state["model"] = preset
+    state.apply(replace(state.current(), model=preset))
 
 
 def _start(runs_folder: Path, request: Request, model: choices.Model, method: MethodFacts) -> None:

@@ -1,0 +1,1 @@
+"""The Paper page: the claims, what was found, and where to see it."""
