@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.conftest import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
-from zorba_core.federation.client import Client, ClientSettings
+from zorba_core.federation.client import Client
+from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.replica_store import ReplicaStore

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.errors import ZorbaError
 from zorba_core.federation import messages
+from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
 from zorba_core.federation.messages import (
     CatchUp,
@@ -28,39 +29,6 @@ from zorba_core.federation.replica import Replica, open_replica
 from zorba_core.federation.replica_store import ReplicaStore
 
 NO_RUN = "0" * 64
-
-
-@dataclass(frozen=True)
-class ClientSettings:
-    """What one client's operator decides.
-
-    Raises:
-        InvalidInputError: neither a number of blocks nor an amount of VRAM, or one out of range.
-    """
-
-    seat: int
-    blocks: int = 0  # most blocks it will activate; 0: by vram_bytes
-    vram_bytes: int = 0  # that it can spare; 0 and no blocks: the GPU's free memory is measured
-    model: str | None = None  # the base model here; None: the run's, by name
-    rows: str | None = None  # a Parquet file with this client's rows; None: its share of the run's dataset
-    device: str = "cpu"
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        if self.seat < 0:
-            raise InvalidInputError(f"seat is {self.seat}; it must be at least 0")
-        if self.blocks < 0 or self.vram_bytes < 0 or (self.blocks and self.vram_bytes):
-            raise InvalidInputError("give either blocks or vram_bytes, above 0")
-        if not (self.blocks or self.vram_bytes) and self.device != "cuda":
-            raise InvalidInputError("without a GPU to measure, give blocks or vram_bytes")
-
-    def capacity(self) -> tuple[int, int]:
-        """(blocks, bytes), one of them 0. Free GPU memory is measured when neither was given."""
-        if self.blocks or self.vram_bytes:
-            return self.blocks, self.vram_bytes
-        import torch
-
-        return 0, int(torch.cuda.mem_get_info()[0])
 
 
 class Client:

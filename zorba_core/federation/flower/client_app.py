@@ -8,37 +8,31 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
     model="..."       the base model's folder here (default: by the run's name for it)
     rows="..."        a Parquet file with this client's own rows (default: its share of the run's dataset)
     device="cpu"  threads=1
+    resident=true     keep the model in a process of its own between messages (zorba_core.federation.flower.resident)
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-_STARTED = time.monotonic()
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
 
-from flwr.app import Context, Message  # noqa: E402
-from flwr.clientapp import ClientApp  # noqa: E402
-
-from zorba_core.errors import InvalidInputError  # noqa: E402
-from zorba_core.federation.flower.records import from_records, to_records  # noqa: E402
-from zorba_core.federation.messages import CATCH_UP, HELLO, MessageError, Payload  # noqa: E402
-from zorba_core.memory import GIB  # noqa: E402
+from zorba_core.errors import InvalidInputError
+from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.flower import resident
+from zorba_core.federation.flower.records import from_records, to_records
+from zorba_core.federation.messages import CATCH_UP, HELLO, MessageError, Payload
+from zorba_core.memory import GIB
 
 app = ClientApp()
-_KNOWN = {
-    "seat",
-    "blocks",
-    "vram-gib",
-    "replica",
-    "model",
-    "rows",
-    "device",
-    "threads",
-    "partition-id",
-    "num-partitions",
-}
+_KNOWN = (
+    "seat", "partition-id", "num-partitions", "blocks", "vram-gib", "replica", "model", "rows", "device", "threads",
+    "resident",
+)  # fmt: skip
 
 
 @app.query(HELLO)
@@ -46,34 +40,38 @@ _KNOWN = {
 @app.train()
 def answer(message: Message, context: Context) -> Message:
     """Every kind of message goes the same way; the protocol's own reading tells them apart."""
-    from zorba_core.federation.client import Client
-    from zorba_core.federation.replica_store import ReplicaStore
-
-    imported = time.monotonic()
+    started = time.monotonic()
     settings, folder = client_settings(context.node_config)
-    client = Client(settings, ReplicaStore(folder))
     try:
         payload = from_records(message.content)
     except MessageError as error:
         payload = Payload(str(error))
-    reply = client.answer(payload)
-    meter = {"import_s": imported - _STARTED, "work_s": time.monotonic() - imported, **client.seconds}
+    if context.node_config.get("resident", True):
+        # Our parent is the SuperNode's executor: it lives as long as the SuperNode does, this process for one message.
+        reply, seconds = resident.ask(settings, folder, payload, owner=os.getppid())
+    else:
+        reply, seconds = _answer_here(settings, folder, payload)
+    meter = {"client_s": time.monotonic() - started, **seconds}
     return Message(to_records(reply, up=True, meter=meter), reply_to=message)
 
 
-def client_settings(node_config: Mapping):
-    """(ClientSettings, replica folder) from a SuperNode's ``--node-config``.
+def _answer_here(settings: ClientSettings, folder: Path, payload: Payload) -> tuple[Payload, dict[str, float]]:
+    from zorba_core.federation.client import Client
+    from zorba_core.federation.replica_store import ReplicaStore
+
+    client = Client(settings, ReplicaStore(folder))
+    return client.answer(payload), client.seconds
+
+
+def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:
+    """What the node's operator decided, and the replica's folder.
 
     Raises:
         InvalidInputError: an unknown key, a missing one, or a value of the wrong type.
     """
-    from zorba_core.federation.client import ClientSettings
-
-    unknown = sorted(set(node_config) - _KNOWN)
+    unknown = sorted(set(node_config) - set(_KNOWN))
     if unknown:
-        raise InvalidInputError(
-            f"--node-config has unknown keys {', '.join(unknown)}; known: {', '.join(sorted(_KNOWN))}"
-        )
+        raise InvalidInputError(f"--node-config has unknown keys {', '.join(unknown)}; known: {', '.join(_KNOWN)}")
     seat = node_config.get("seat", node_config.get("partition-id"))
     if type(seat) is not int or "replica" not in node_config:
         raise InvalidInputError('--node-config needs seat=NUMBER (or partition-id) and replica="FOLDER"')
