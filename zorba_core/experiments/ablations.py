@@ -13,7 +13,7 @@ from zorba_core.experiments.specs import Experiment, RunSpec
 NAME = "ablations"
 _RATE = 2e-2
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2), "paper": (0, 1, 2)}
-_WAVES = (4, 5, 6)
+_WAVES = (3, 5, 6)
 
 
 def _arms(N: int) -> dict[str, tuple[Recipe, dict[str, Any]]]:
@@ -46,7 +46,8 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     for seed in _SEEDS[profile]:
         for name, (recipe, changes) in arms.items():
             rate = changes.get("lr", _RATE) / (1 if profile != "paper" else 4000)
-            settings = settings_of(profile, dataset, seed=seed, **{**changes, "lr": rate})
+            size = {"rounds": 30} if profile == "standard" else {}
+            settings = settings_of(profile, dataset, seed=seed, **{**size, **changes, "lr": rate})
             specs.append(RunSpec(name, recipe, settings, dataset=dataset, model=model_of(profile), wave=_WAVES[seed]))
     return specs
 

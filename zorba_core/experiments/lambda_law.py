@@ -13,11 +13,20 @@ from zorba_core.experiments.specs import Experiment, RunSpec
 
 NAME = "lambda"
 RATES = (2e-2, 1e-2, 3e-2)  # one fixed rate first, then what a rate tuned for each allocation needs
+CORE = (
+    "full", "balanced-8", "balanced-4", "balanced-2", "balanced-1", "starved-1", "starved-3", "starved-6", "twos",
+    "twos-pile", "hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "hub3-pile", "linear", "linear-pile",
+    "hub-2-generalists", "nearly-full", "exact-100",
+)  # fmt: skip
+# Also run with IID rows and with Dir(0.1).
 SUBSET = (
     "full", "balanced-8", "balanced-4", "balanced-2", "starved-3", "twos-pile", "hub-spread", "hub-pile",
     "hub3-pile", "nearly-full",
 )  # fmt: skip
 IID = 1e6  # every client has the same mixture of labels, to a row
+# By rate and seed: a first answer at one rate, then its noise, then the rest.
+_CORE_WAVES = {2e-2: (0, 2, 3), 1e-2: (4, 5, 6), 3e-2: (5, 6, 8)}
+_OTHER_WAVES = {2e-2: (4, 5, 6), 1e-2: (7, 8, 8), 3e-2: (7, 8, 8)}
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
 
 
@@ -84,16 +93,15 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
                 for rate in (2e-6, 5e-6, 1e-5)
             ]
             continue
-        everyone = recipes_20().items()
-        specs += [_spec(profile, name, recipe, RATES[0], seed, wave=seed) for name, recipe in everyone]
-        specs += [_spec(profile, name, recipe, RATES[1], seed, wave=(1, 4, 6)[seed]) for name, recipe in everyone]
-        specs += [_spec(profile, name, recipe, RATES[2], seed, wave=(4, 6, 8)[seed]) for name, recipe in everyone]
+        for name, recipe in recipes_20().items():
+            waves = _CORE_WAVES if name in CORE else _OTHER_WAVES
+            specs += [_spec(profile, name, recipe, rate, seed, wave=waves[rate][seed]) for rate in RATES]
         if seed < 2:
             specs += [
-                _spec(profile, name, recipe, RATES[0], seed, wave=(5, 7)[seed]) for name, recipe in recipes_50().items()
+                _spec(profile, name, recipe, RATES[0], seed, wave=6 + seed) for name, recipe in recipes_50().items()
             ]
         specs += [
-            _spec(profile, name, recipes_20()[name], RATES[0], seed, wave=5 + seed, alpha=alpha)
+            _spec(profile, name, recipes_20()[name], RATES[0], seed, wave=6 + seed, alpha=alpha)
             for alpha in (0.1, IID)
             for name in SUBSET
         ]
@@ -113,7 +121,8 @@ def _spec(
 ) -> RunSpec:
     if recipe.kind not in ("uniform", "random"):
         recipe = replace(recipe, shuffle=seed)  # which blocks are scarce differs from seed to seed
-    settings = settings_of(profile, dataset, lr=lr, seed=seed)
+    changes = {"rounds": 30} if profile == "standard" else {}
+    settings = settings_of(profile, dataset, lr=lr, seed=seed, **changes)
     return RunSpec(name, recipe, settings, dataset=dataset, alpha=alpha, model=model_of(profile), wave=wave)
 
 
