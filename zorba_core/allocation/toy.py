@@ -49,7 +49,7 @@ def enumerate_classes(num_blocks: int = 3, num_clients: int = 3) -> list[MatrixC
     for cells in itertools.product((False, True), repeat=num_blocks * num_clients):
         A_MN = np.array(cells).reshape(num_blocks, num_clients)
         if A_MN.any(axis=0).all() and A_MN.any(axis=1).all():
-            form = _canonical(A_MN)
+            form = canonical_form(A_MN)
             counts[form] = counts.get(form, 0) + 1
     classes = [
         MatrixClass(Allocation(np.array(form).reshape(num_blocks, num_clients)), count)
@@ -58,8 +58,9 @@ def enumerate_classes(num_blocks: int = 3, num_clients: int = 3) -> list[MatrixC
     return sorted(classes, key=lambda c: (c.total_blocks, c.bias_lambda, c.representative.A_MN.ravel().tolist()))
 
 
-def _canonical(A_MN: NDArray[np.bool_]) -> tuple[bool, ...]:
-    """The largest matrix, read row by row, over all orders of clients, with its rows sorted falling."""
+def canonical_form(A_MN: NDArray[np.bool_]) -> tuple[bool, ...]:
+    """What two matrices share exactly if they differ only in order: the largest matrix, read row by row, over all
+    orders of clients, with its rows sorted falling. O(M! N!)."""
     forms = []
     for order in itertools.permutations(range(A_MN.shape[1])):
         rows = sorted((tuple(row) for row in A_MN[:, order].tolist()), reverse=True)
