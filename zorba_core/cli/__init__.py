@@ -26,6 +26,7 @@ _COMMAND_MODULES = (
     "make_base",
     "bench",
     "experiment",
+    "federation",
 )
 
 

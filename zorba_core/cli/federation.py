@@ -1,0 +1,191 @@
+"""``zorba federation``: the training protocol between real processes, over Flower."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from zorba_core.allocation import SOLVERS
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import InvalidInputError, RunError, ZorbaError
+from zorba_core.runs import DEFAULT_FOLDER, Run
+
+if TYPE_CHECKING:
+    from zorba_core.federation.config import RunConfig, ServerSettings
+
+_DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Real clients: the same protocol between processes, over Flower.")
+    group.command("up")(up)
+    app.add_typer(group, name="federation")
+
+
+def up(
+    clients: int = typer.Option(4, help="N: seats, one SuperNode each."),
+    model: str = typer.Option("opt-mini", help="opt-mini, or a Hugging Face folder that every client has too."),
+    dataset: str | None = typer.Option(
+        None, help="toy-reviews, sst2, ag-news or snli; default sst2 where its data is."
+    ),
+    blocks: str | None = typer.Option(None, help="Most blocks of each client, e.g. 12,6,4,2."),
+    vram_gib: str | None = typer.Option(None, help="Or the VRAM that each client can spare, e.g. 0.02,0.03."),
+    rounds: int = typer.Option(20, help="T: rounds."),
+    seed: int = typer.Option(0, help="Of the division of rows, batches and directions."),
+    alpha: float = typer.Option(1.0, help="Of the Dirichlet division of rows."),
+    perturbations: int = typer.Option(10, help="Q: directions a round."),
+    batch_size: int = typer.Option(8, help="B: rows a client and round."),
+    seq_len: int = typer.Option(64, help="L: longest prompt, in tokens."),
+    mu: float = typer.Option(1e-3, help="Length of a finite difference."),
+    lr: float = typer.Option(1e-2, help="Learning rate."),
+    estimator: str = typer.Option("cohort", help="cohort, reference (to the bits of the reference loop) or jvp."),
+    participation: float = typer.Option(1.0, help="Share of the clients asked in a round."),
+    eval_every: int = typer.Option(5, help="Rounds between evaluations."),
+    eval_rows: int | None = typer.Option(None, help="Evaluate on that many rows; default: all."),
+    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    deadline: float = typer.Option(60.0, help="Seconds that a round waits for answers."),
+    patience: int = typer.Option(2, help="Silent rounds in a row after which a client counts as gone."),
+    start_timeout: float = typer.Option(180.0, help="Seconds to wait for the clients at the start."),
+    min_clients: int | None = typer.Option(None, help="Clients to wait for; default: all seats."),
+    rule: str = typer.Option("mean", help="How scalars are averaged: mean, clip, trimmed or median."),
+    clip: float = typer.Option(2.0, help="With --rule clip: times the median client's length."),
+    trim: float = typer.Option(0.2, help="With --rule trimmed: share cut off at each end."),
+    noise: float = typer.Option(0.0, help="Noise multiplier of differential privacy; 0 is off."),
+    private_clip: float = typer.Option(0.0, help="Longest scalars of a client in a round, for differential privacy."),
+    delta: float = typer.Option(1e-5, help="delta of differential privacy."),
+    runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where the run's folder is made."),
+    name: str | None = typer.Option(None, help="First part of its name."),
+    folder: Path | None = typer.Option(None, help="For logs and replicas, kept; default: temporary."),
+    resume: Path | None = typer.Option(None, help="Go on with that federated run, under its own settings."),
+    app_only: bool = typer.Option(False, "--app-only", help="Write request and app to --folder, and start nothing."),
+    force: bool = typer.Option(False, "--force", help="Run also with settings that are found unable to learn."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Start a SuperLink and one SuperNode for each client on this machine's loopback, fine-tune, and end them all.
+
+    Ctrl-C ends everything at once; the run so far is kept and goes on with --resume. For clients on other machines
+    write the app with --app-only and follow zorba_core/federation/README.md.
+    """
+    from zorba_core.federation.flower.app_folder import write_app
+    from zorba_core.federation.flower.loopback import federate_on_loopback
+    from zorba_core.federation.session import configs_of, request_config
+    from zorba_core.runs import read_request
+
+    if resume is not None:
+        request = read_request(resume)
+        config, settings = configs_of(request.path, request.config)
+        clients = config.num_clients
+    else:
+        config, settings = _configs(
+            clients=clients, model=model, dataset=dataset, rounds=rounds, seed=seed, alpha=alpha,
+            perturbations=perturbations, batch_size=batch_size, seq_len=seq_len, mu=mu, lr=lr, estimator=estimator,
+            participation=participation, eval_every=eval_every, eval_rows=eval_rows, solver=solver, deadline=deadline,
+            patience=patience, start_timeout=start_timeout, min_clients=min_clients, rule=rule, clip=clip, trim=trim,
+            noise=noise, private_clip=private_clip, delta=delta,
+        )  # fmt: skip
+    if app_only:
+        if folder is None:
+            raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
+        path = write_app(
+            folder, request_config(config, settings), runs_folder=runs_folder, name=name, resume=resume, force=force
+        )
+        emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
+        return
+    nodes = _nodes(clients, blocks, vram_gib)
+    for node in nodes:
+        node["model"] = config.model
+    place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
+    try:
+        run = federate_on_loopback(
+            place.resolve(), request_config(config, settings), nodes, runs_folder=runs_folder, name=name,
+            resume=resume, force=force, tell=lambda line: typer.echo(line, err=True),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        raise RunError(f"stopped; {_how_to_go_on(place)}") from None
+    except ZorbaError as error:
+        raise type(error)(f"{error}; {_how_to_go_on(place)}") from None
+    if folder is None:
+        shutil.rmtree(place, ignore_errors=True)
+    emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
+
+
+def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
+    """Both configs, checked before any process is started."""
+    from zorba_core.federation.config import RunConfig, ServerSettings
+    from zorba_core.federation.privacy import PrivacySettings
+    from zorba_core.federation.robust import AggregationSettings
+    from zorba_core.federation.session import check_config
+    from zorba_core.training.settings import TrainSettings
+    from zorba_core.training.tasks import get_task
+
+    task = get_task(options["dataset"] or _default_dataset())
+    settings = TrainSettings(
+        rounds=options["rounds"], lr=options["lr"], mu=options["mu"], num_perturbations=options["perturbations"],
+        batch_size=options["batch_size"], seq_len=options["seq_len"], estimator=options["estimator"],
+        participation=options["participation"], seed=options["seed"], eval_every=options["eval_every"],
+        eval_rows=options["eval_rows"],
+    )  # fmt: skip
+    model = options["model"]
+    if os.path.isdir(model):
+        model = str(Path(model).resolve())
+    config = RunConfig(task.name, model, task.label_words, options["clients"], options["alpha"], settings)
+    if options["solver"] not in SOLVERS:
+        raise InvalidInputError(f"unknown solver {options['solver']!r}; choose one of {', '.join(SOLVERS)}")
+    server = ServerSettings(
+        solver=options["solver"], min_clients=options["min_clients"] or options["clients"],
+        start_timeout=options["start_timeout"], deadline=options["deadline"], patience=options["patience"],
+        aggregation=AggregationSettings(options["rule"], options["clip"], options["trim"]),
+        privacy=PrivacySettings(options["noise"], options["private_clip"], options["delta"]),
+    )  # fmt: skip
+    check_config(config, server)
+    return config, server
+
+
+def _default_dataset() -> str:
+    data = os.environ.get("ZORBA_DATA")
+    return "sst2" if data and Path(data, "sst2", "train.parquet").is_file() else "toy-reviews"
+
+
+def _nodes(clients: int, blocks: str | None, vram_gib: str | None) -> list[dict[str, Any]]:
+    if blocks is not None and vram_gib is not None:
+        raise InvalidInputError("give --blocks or --vram-gib, not both")
+    text, key, kind = (vram_gib, "vram-gib", float) if vram_gib is not None else (blocks, "blocks", int)
+    try:
+        values = [kind(part) for part in text.split(",")] if text else list(_DEFAULT_BLOCKS)
+    except ValueError:
+        raise InvalidInputError(f"--{key} is {text!r}; give one number for each client, separated by commas") from None
+    if text and len(values) != clients:
+        raise InvalidInputError(f"--{key} names {len(values)} clients and --clients is {clients}")
+    if any(not value > 0 for value in values):
+        raise InvalidInputError(f"--{key} must be above 0 for every client")
+    return [{key: values[seat % len(values)]} for seat in range(clients)]
+
+
+def _how_to_go_on(place: Path) -> str:
+    from zorba_core.federation.flower.deployment import read_json
+
+    named = read_json(place / "run.json")
+    kept = f"logs and replicas are in {place}"
+    if named is None:
+        return kept
+    return f"{kept}; go on with: zorba federation up --resume {named['run']} --folder {place}"
+
+
+def _lines(run: Run) -> list[str]:
+    summary, equal = run.summary, [client["equal"] for client in run.summary["replicas"]]
+    lines = [
+        f"federated ZorBA on {run.config['dataset']}, {run.config['model']}, {run.config['num_clients']} clients, "
+        f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
+        f"  accuracy    {summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after",
+        f"  replicas    {sum(equal)} of {len(equal)} have the server's weights, {summary['weights_sha256'][:16]}",
+    ]
+    if summary["epsilon"] is not None:
+        lines.append(
+            f"  privacy     epsilon {summary['epsilon']:.2f} at delta {run.config['federation']['privacy']['delta']:g}"
+        )
+    return [*lines, f"  run         {run.path}"]

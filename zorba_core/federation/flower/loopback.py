@@ -1,0 +1,100 @@
+"""A whole federation on this machine: started, watched and ended. What ``zorba federation up`` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zorba_core.errors import RunError
+from zorba_core.federation.flower.app_folder import write_app
+from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
+from zorba_core.runs import Run, read_run
+
+Notice = Callable[[str], None]
+_LOOK = 0.3  # seconds
+_GRACE = 20.0  # for the ServerApp to leave word after the SuperLink ended
+
+
+def federate_on_loopback(
+    folder: Path,
+    config: dict[str, Any],
+    nodes: Sequence[Mapping[str, Any]],
+    *,
+    runs_folder: Path,
+    name: str | None = None,
+    resume: Path | None = None,
+    force: bool = False,
+    tell: Notice = lambda line: None,
+    watch: Callable[[Deployment], None] = lambda deployment: None,
+) -> Run:
+    """Run to the end with one SuperNode for each of ``nodes`` (their ``--node-config``, by seat).
+
+    ``folder`` keeps logs and replicas; ``tell`` gets the server's lines as they come; ``watch`` is called with the
+    deployment a few times a second. All processes are gone when this returns, however it does.
+
+    Raises:
+        RunError: the server failed or died.
+        MissingDataError: Flower is not installed.
+    """
+    (folder / "result.json").unlink(missing_ok=True)
+    app = write_app(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
+    lines = _Tail(folder / "server.log")
+    with ended_by_signals(), Deployment(folder) as deployment:
+        tell(f"SuperLink on 127.0.0.1:{deployment.port('superlink')}, logs in {folder}")
+        deployment.start_superlink()
+        for seat, node in enumerate(nodes):
+            deployment.start_node(seat, node)
+        deployment.submit(app)
+        tell(f"{len(nodes)} SuperNodes started; the first messages take longest, each client loads its model")
+        result = await_result(deployment, folder, lambda: lines.tell(tell), watch)
+    lines.tell(tell)
+    if result["state"] != "done":
+        raise RunError(f"the server failed: {result['error']}; logs are in {folder}")
+    return read_run(result["run"])
+
+
+def await_result(
+    deployment: Deployment,
+    folder: Path,
+    each_look: Callable[[], None] = lambda: None,
+    watch: Callable[[Deployment], None] = lambda deployment: None,
+) -> dict[str, Any]:
+    """Wait until the server has left word.
+
+    Raises:
+        RunError: the SuperLink ended without.
+    """
+    dead_since = None
+    while (result := read_json(folder / "result.json")) is None:
+        each_look()
+        watch(deployment)
+        if deployment.running("superlink"):
+            dead_since = None
+        elif dead_since is None:
+            dead_since = time.monotonic()
+        elif time.monotonic() - dead_since > _GRACE:
+            raise RunError(f"the SuperLink ended; see {folder / 'superlink' / 'log.txt'}")
+        time.sleep(_LOOK)
+    return result
+
+
+class _Tail:
+    """The lines that a file gains."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = path.stat().st_size if path.is_file() else 0
+
+    def tell(self, tell: Notice) -> None:
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._at += len(line)
+                if text := line.decode("utf-8", "replace").strip():
+                    tell(text)
