@@ -9,7 +9,7 @@ Three counts stand side by side.
   a_mn / c_m depend on the block, so there is one for each *kind* of block, blocks with equal rows of A being of one
   kind: D x Q averages and, once, the kind of each of the M blocks. Or the server passes on the scalars of the clients
   that reported, at most N x Q, and every client averages for itself, which takes all of A, once. The smaller is chosen
-  and named (``form``). The P seeds are not needed, since every plan names its Q. FedZO and FedIT send the parameters
+  and named (``form``). The P seeds are never sent, since every plan names its Q. FedZO and FedIT send the parameters
   of the blocks only, for nothing else is trained.
 - ``wire_bytes``: the length of :mod:`zorba_core.wire`'s messages.
 
@@ -136,7 +136,7 @@ def run_communication(
     as_averages = num_clients * num_blocks + aggregates * kinds * Q
     as_scalars = num_clients * A_MN.size + num_clients * usable * Q
     form: Form = "averages" if as_averages <= as_scalars else "scalars"
-    no_seeds, zero_Q = np.zeros(num_seeds), np.zeros(Q)
+    zero_Q = np.zeros(Q)
     if form == "averages":
         key, numbers = np.maximum(kind_M, 0), aggregates * kinds * Q
         aggregate_bytes = aggregates * len(wire.pack_averages(1, np.zeros((kinds, Q))))
@@ -144,7 +144,7 @@ def run_communication(
         key, numbers = A_MN, num_clients * usable * Q
         nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
         aggregate_bytes = aggregates * nobody + num_clients * usable * zero_Q.nbytes
-    setup = num_clients * len(wire.pack_setup(no_seeds, A_MN[:, 0], key))
+    setup = num_clients * len(wire.pack_setup(A_MN[:, 0], key))
     plan = len(wire.pack_plan(1, True, zero_Q))
     report = len(wire.pack_report(1, 0.0, zero_Q))
     return Communication(method, form, kinds, (

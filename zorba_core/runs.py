@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zorba_core.allocation import Allocation, allocation_from_file
+from zorba_core.communication import run_communication
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 
 CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
@@ -76,6 +77,24 @@ class Run:
         """For each row of ``metrics``, what had been computed so far, in forward passes of one client's batch; a
         backward pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
         return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
+
+    @property
+    def communication(self) -> dict[str, Any] | None:
+        """What a finished run sent (:mod:`zorba_core.communication`). The first runs' summaries have no such entry, but
+        what it is counted from; None where that is missing too."""
+        if "communication" in self.summary or not {"reports", "rounds_done"} <= self.summary.keys():
+            return self.summary.get("communication")
+        reports = self.summary["reports"]
+        sent = reports["reported"] + sum(reports["refused_by_client"].values())
+        return run_communication(
+            "zorba",
+            self.allocation.A_MN,
+            rounds=self.summary["rounds_done"],
+            reports=sent,
+            usable_reports=reports["reported"],
+            num_directions=self.config["num_perturbations"],
+            num_seeds=self.config["num_seeds"],
+        ).describe()
 
     @property
     def evaluations(self) -> pd.DataFrame:

@@ -4,14 +4,14 @@ What crosses a network in practice adds a transport's framing to it (Flower's re
 :mod:`zorba_core.communication` weighs. Scalars are float64, because every replica must apply the same bits that the log
 keeps; estimates and weights travel in the model's own dtype.
 
-    setup      P seeds (uint32), M bits of the client's own blocks, then what maps averages to blocks (see below)
+    setup      M bits of the client's own blocks, then what tells averages apart (see below); once
     plan       round, asked? (uint8), Q (uint16), Q seeds (uint32)
     report     round, loss (float64), Q finite differences (float64)
     averages   round, D x Q averages (float64), one row for each kind of block; setup has M row numbers (uint16)
     scalars    round, N bits of who reported, their Q finite differences each (float64); setup has the M x N bits of A
     dense      round, loss (float64), one number a parameter
 
-Shapes: M blocks, N clients, P shared seeds, Q directions of a round, D kinds of block, R clients that reported.
+Shapes: M blocks, N clients, Q directions of a round, D kinds of block, R clients that reported.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ def unpack_scalars(
     return _ROUND.unpack_from(message)[0], reported_N, rho_NQ
 
 
-def pack_setup(seeds_P: ArrayLike, own_M: ArrayLike, key: ArrayLike) -> bytes:
+def pack_setup(own_M: ArrayLike, key: ArrayLike) -> bytes:
     """``key``: the M row numbers (integers) for averages, or A_MN (bool) for scalars."""
     key = np.asarray(key)
     rest = np.packbits(key).tobytes() if key.dtype == bool else key.astype("<u2").tobytes()
-    return np.asarray(seeds_P, "<u4").tobytes() + np.packbits(np.asarray(own_M, bool)).tobytes() + rest
+    return np.packbits(np.asarray(own_M, bool)).tobytes() + rest
 
 
 def dense_size(num_numbers: int, bytes_per_number: int) -> int:

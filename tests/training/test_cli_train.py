@@ -8,7 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.cli import main
+from zorba_core.methods import METHODS
 from zorba_core.runs import list_runs, read_run
 
 
@@ -63,6 +65,50 @@ def test_budgets_fleet_and_equal_shares_decide_the_allocation(zorba, tiny, tmp_p
         )
 
 
+@pytest.mark.parametrize("ending", ["npz", "json", "csv"])
+def test_an_allocation_made_elsewhere_is_trained_as_it_is(zorba, tiny, tmp_path, ending):
+    made = Allocation(np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 1, 0]]))
+    write_allocation(tmp_path / f"plan.{ending}", made)
+    code, out, _ = zorba("train", *tiny, "--rounds", "1", "--allocation", str(tmp_path / f"plan.{ending}"), "--json")
+    assert code == 0
+    run = read_run(json.loads(out)["run"])
+    assert np.array_equal(run.allocation.A_MN, made.A_MN)
+    assert run.config["allocation"]["file"] == f"plan.{ending}"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "options", "says"),
+    [
+        ([[1, 0], [0, 1]], [], "is for 2 blocks and the model has 3"),
+        ([[1, 0], [1, 0], [1, 0]], [], "client 1 activates no block"),
+        ([[1, 1], [1, 0], [0, 0]], [], "nobody activates block 2"),
+        ([[1, 1], [1, 0], [0, 1]], ["--clients", "5"], "is for 2 clients, --clients is 5"),
+    ],
+)
+def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, blocks, options, says):
+    write_allocation(tmp_path / "plan.npz", Allocation(np.array(blocks)))
+    code, _, err = zorba("train", *tiny, *options, "--allocation", str(tmp_path / "plan.npz"))
+    assert code == 2
+    assert says in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
+    options = [*tiny[:6], *tiny[8:]]  # without --perturbations
+    for method, work in (("zorba", 11), ("decomfl", 2), ("fedzo", 2), ("fedit", 3)):
+        code, out, _ = zorba(
+            "train", "--method", method, *options, "--num-seeds", "16", "--clients", "3", "--rounds", "2"
+        )
+        assert code == 0, out
+        assert METHODS[method].title in out
+        run = next(run for run in list_runs(tmp_path / "runs").runs if run.config["method"] == method)
+        assert run.summary["work"] == run.work.iloc[-1] == 2 * 3 * work
+        assert run.communication == run.summary["communication"]
+        assert run.communication["method"] == method
+    code, out, _ = zorba("runs", str(tmp_path / "runs"), "--json")
+    assert {row["method"] for row in json.loads(out)["runs"]} == set(METHODS)
+
+
 def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
     _, out, _ = zorba("train", *tiny, "--clients", "3", "--rounds", "2", "--target", "0.01", "--stop-at-target")
     assert "before" in out
@@ -100,6 +146,12 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--solver", "magic"], "unknown solver 'magic'"),
         (["--perturbations", "9"], "more seeds or fewer perturbations"),
         (["--name", "a/b"], "run name 'a/b'"),
+        (["--method", "fedavg"], "unknown method 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
+        (["--method", "fedit"], "num_perturbations is 2 and fedit takes the gradient"),
+        (["--method", "decomfl", "--solver", "exact"], "--solver is for --method zorba; decomfl activates every block"),
+        (["--method", "fedzo", "--allocation", "a.npz"], "--allocation is for --method zorba; fedzo activates every"),
+        (["--allocation", "a.npz"], "allocation file 'a.npz' does not exist"),
+        (["--allocation", "a.npz", "--total", "5"], "give --allocation or --total, not both"),
     ],
 )
 def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, tmp_path, options, says):

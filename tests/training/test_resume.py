@@ -24,6 +24,7 @@ from zorba_core.runs import TRAJECTORY, Run, read_run
 from zorba_core.training import methods, session
 from zorba_core.training import resume as resuming
 from zorba_core.training.callbacks import Callback
+from zorba_core.training.checkpoint import CHECKPOINT
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.resume import replay, resume
 from zorba_core.training.session import fine_tune
@@ -90,10 +91,16 @@ def test_fifty_kills_at_random_bytes_of_the_log_end_alike(whole, tmp_path):
         assert read_trajectory(folder / TRAJECTORY).dropped_bytes == 0
 
 
-def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path):
+@pytest.mark.parametrize("method", ["zorba", "fedzo", "fedit"])
+def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path, method):
     """A chain of real processes, each killed at a moment of its own; the last ends with an uninterrupted run's bits."""
-    settings = dataclasses.replace(SETTINGS, rounds=60, eval_every=4)
-    whole = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path / "whole")
+    settings = dataclasses.replace(SETTINGS, rounds=60, eval_every=4).for_method(method)
+    allocation = {"allocation": ALLOCATION} if method == "zorba" else {"num_clients": 3}
+
+    def begin(runs_folder: Path) -> Run:
+        return fine_tune(**allocation, model=tiny_opt_folder, settings=settings, runs_folder=runs_folder)
+
+    whole = begin(tmp_path / "whole")
     generator = np.random.default_rng(1)
     runs_folder, reached = tmp_path / "killed", []
     for _ in range(12):
@@ -104,7 +111,7 @@ def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path):
                 if begun:
                     resume(begun[0])
                 else:
-                    fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=runs_folder)
+                    begin(runs_folder)
             finally:
                 os._exit(0)
         before = reached[-1] if reached else 0
@@ -125,6 +132,7 @@ def test_kill_9_again_and_again_ends_alike(tiny_opt_folder, tmp_path):
     assert len(reached) >= 3
     assert_ends_alike(read_run(folder), whole)
     assert not list(folder.glob(".*"))
+    assert not (folder / CHECKPOINT).exists()
 
 
 def test_a_run_killed_before_its_log_was_begun_starts_from_the_base(whole, tmp_path):
@@ -178,6 +186,49 @@ def test_any_round_is_rebuilt_from_base_and_log_alone(whole, tmp_path, monkeypat
     assert replay(whole.path).round == 9
 
 
+@pytest.mark.parametrize("method", ["decomfl", "fedzo"])
+def test_scalars_rebuild_any_round_of_a_method_that_has_them(tiny_opt_folder, tmp_path, method):
+    settings = dataclasses.replace(SETTINGS.for_method(method), rounds=4, eval_every=1)
+    run = fine_tune(num_clients=3, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path)
+    entries = read_trajectory(run.path / TRAJECTORY).evaluations
+    for t in (1, 4):
+        assert replay(run.path, round_index=t).network.weights_sha256() == entries[t].weights_sha256
+    assert len({entry.weights_sha256 for entry in entries}) == 5
+
+
+class After4(Callback):
+    def on_step(self, entry):
+        self.round = entry.round
+
+    def wants_stop(self):
+        return self.round >= 4
+
+
+def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tiny_opt_folder, tmp_path):
+    settings = SETTINGS.for_method("fedit")
+    request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings}
+    whole = fine_tune(**request, runs_folder=tmp_path / "whole")
+    with pytest.raises(InvalidInputError, match=r"fedit exchanges weights, so its log has no scalars .* only round 0"):
+        replay(whole.path)
+    half = fine_tune(**request, runs_folder=tmp_path / "half", callbacks=[After4()])
+    assert (half.summary["stopped_by"], half.summary["rounds_done"]) == ("interrupt", 4)
+    rebuilt = replay(half.path, save=tmp_path / "model")
+    assert (rebuilt.round, rebuilt.network.weights_sha256()) == (4, half.summary["weights_sha256"])
+    with pytest.raises(InvalidInputError, match="only rounds 0 and 4, its last checkpoint, can be had"):
+        replay(half.path, round_index=3)
+    damaged = shutil.copytree(half.path, tmp_path / "damaged")
+    content = (damaged / CHECKPOINT).read_bytes()
+    for bad in (content[:-1] + bytes([content[-1] ^ 1]), content[: len(content) // 2], b"", b"{}"):
+        (damaged / CHECKPOINT).write_bytes(bad)
+        with pytest.raises(InvalidInputError, match=r"checkpoint\.safetensors does not hold the weights"):
+            resume(damaged)
+    said = []
+    (damaged / CHECKPOINT).unlink()
+    assert_ends_alike(resume(damaged, notice=said.append), whole)
+    assert "4 rounds after the last checkpoint (round 0) will be computed again" in said
+    assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
 def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     """The log says that the last evaluation reached it, so only the summary is missing."""
     settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
@@ -193,13 +244,6 @@ def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
 
 
 def test_an_interrupted_run_goes_on_and_a_finished_one_does_not(whole, tmp_path):
-    class After4(Callback):
-        def on_step(self, entry):
-            self.round = entry.round
-
-        def wants_stop(self):
-            return self.round >= 4
-
     half = fine_tune(
         ALLOCATION, model=whole.config["model"], settings=SETTINGS, runs_folder=tmp_path, callbacks=[After4()]
     )

@@ -26,10 +26,10 @@ def runs(
     for problem in listing.problems:
         typer.echo(f"skipped: {problem}", err=True)
     rows = [_row(run) for run in listing.runs]
-    lines = [f"{'run':<44} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8}"]
+    lines = [f"{'run':<44} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} {'MB sent':>10}"]
     lines += [
         f"{row['run']:<44} {row['status']:<11} {row['rounds_done']:>6} {_number(row['best_accuracy'], '.3f'):>6} "
-        f"{_number(row['rounds_to_target'], 'd'):>9} {row['lambda']:>8.3f}"
+        f"{_number(row['rounds_to_target'], 'd'):>9} {row['lambda']:>8.3f} {_number(_megabytes(row), ',.3f'):>10}"
         for row in rows
     ]
     if not rows:
@@ -42,6 +42,7 @@ def _row(run: Run) -> dict[str, Any]:
     return {
         "run": run.name,
         "status": _STATUS.get(run.summary.get("stopped_by"), "finished") if run.finished else "unfinished",
+        "method": run.config["method"],
         "dataset": run.config.get("dataset"),
         "model": run.config.get("model"),
         "seed": run.config.get("seed"),
@@ -50,7 +51,14 @@ def _row(run: Run) -> dict[str, Any]:
         "rounds_to_target": run.summary.get("rounds_to_target"),
         "lambda": run.allocation.bias_lambda,
         "total_blocks": run.allocation.total_blocks,
+        "work": int(run.work.max()) if len(run.metrics) else 0,
+        "communication": run.communication,  # null for a run that goes on
     }
+
+
+def _megabytes(row: dict[str, Any]) -> float | None:
+    sent = row["communication"]
+    return None if sent is None else (sent["up"]["wire_bytes"] + sent["down"]["wire_bytes"]) / 1e6
 
 
 def _number(value: float | None, form: str) -> str:

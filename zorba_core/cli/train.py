@@ -1,28 +1,31 @@
-"""``zorba train``: federated zeroth-order fine-tuning, from a fleet to a run folder."""
+"""``zorba train``: federated fine-tuning, from a fleet to a run folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import typer
 
-from zorba_core.allocation import SOLVERS, AllocationProblem, solve
-from zorba_core.cli.fleet_options import parse_budgets, read_fleet
+from zorba_core.allocation import SOLVERS
+from zorba_core.cli.allocation_choice import DEFAULT_CLIENTS, DEFAULT_SOLVER, chosen_allocation
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.memory import GIB, Workload, whole_block_budgets
+from zorba_core.errors import RunError
+from zorba_core.memory import GIB
+from zorba_core.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
-    from zorba_core.models import ModelSpec
     from zorba_core.training.callbacks import Callback
     from zorba_core.training.ranks import Ranks
-    from zorba_core.training.settings import TrainSettings
 
-DEFAULT_CLIENTS = 20
+METHOD_OPTION = typer.Option("zorba", help="; ".join(f"{facts.name}: {facts.what}" for facts in METHODS.values()) + ".")
+ALLOCATION_OPTION = typer.Option(None, help="NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
+PERTURBATIONS_OPTION = typer.Option(
+    None, help="Q: directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo."
+)
+SOLVER_OPTION = typer.Option(None, help=f"{', '.join(SOLVERS)}; default {DEFAULT_SOLVER}.")
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
+    method: str = METHOD_OPTION,
     model: str = typer.Option("opt-mini", help="opt-mini, a Hugging Face folder, or a hub id."),
     dataset: str = typer.Option("toy-reviews", help="toy-reviews (needs no data), sst2, ag-news or snli."),
     label_words: str | None = typer.Option(None, help="Comma separated, one for each label; default: the task's."),
@@ -37,12 +41,13 @@ def train(
     alpha: float = typer.Option(1.0, help="Of the Dirichlet division of rows; smaller is more uneven."),
     rounds: int = typer.Option(150, help="T: rounds."),
     seed: int = typer.Option(0, help="Of the fleet, the division of rows, batches and directions."),
-    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    allocation: Path | None = ALLOCATION_OPTION,
+    solver: str | None = SOLVER_OPTION,
     total: int | None = typer.Option(None, help="Most activated blocks over all clients."),
     blocks_per_client: int | None = typer.Option(None, help="Give every client this many blocks instead of a fleet."),
     budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3, instead of a fleet."),
     fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib; default: drawn as in the paper."),
-    perturbations: int = typer.Option(10, help="Q: directions a round."),
+    perturbations: int | None = PERTURBATIONS_OPTION,
     num_seeds: int = typer.Option(4096, help="P: shared seeds that the directions are drawn from."),
     batch_size: int = typer.Option(8, help="B: rows a client and round."),
     seq_len: int = typer.Option(64, help="L: longest prompt, in tokens."),
@@ -69,7 +74,8 @@ def train(
     force: bool = typer.Option(False, "--force", help="Train also with settings that are found unable to learn."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone.
+    """Fine-tune a language model across clients that each activate some of its blocks, by forward passes alone; or by
+    one of the methods that the paper compares with.
 
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
@@ -79,6 +85,7 @@ def train(
     from zorba_core.training.tasks import get_task
 
     settings = TrainSettings(
+        method=method,
         rounds=rounds,
         lr=lr,
         mu=mu,
@@ -103,15 +110,18 @@ def train(
     )
     get_task(dataset)  # before anything slow
     spec = read_spec(model)
-    budget_N, origin = client_budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
-    problem = AllocationProblem(budget_N, spec.num_blocks, total)
-    solution = solve(problem, solver=solver, seed=seed)
+    chosen, origin = chosen_allocation(
+        spec, settings, clients=clients, allocation=allocation, solver=solver, total=total,
+        blocks_per_client=blocks_per_client, budgets=budgets, fleet=fleet,
+    )  # fmt: skip
+    allocates = method_facts(method).allocates
     with joined() as ranks:
         run = supervised(
             rounds,
             ranks,
             lambda callbacks: fine_tune(
-                solution.allocation,
+                chosen if allocates else None,
+                num_clients=chosen.num_clients,
                 dataset=dataset,
                 model=model,
                 settings=settings,
@@ -122,7 +132,7 @@ def train(
                 save_model=save_model,
                 force=force,
                 callbacks=callbacks,
-                origin={"solver": solver, "total": total, **origin},
+                origin=origin,
                 ranks=ranks,
             ),
         )
@@ -154,62 +164,45 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
         progress.close()
 
 
-def client_budgets(
-    spec: ModelSpec,
-    settings: TrainSettings,
-    clients: int | None,
-    blocks_per_client: int | None,
-    budgets: str | None,
-    fleet: Path | None,
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Blocks that each client may activate, and where they come from, for the run's config.
-
-    Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
-    """
-    ways = {"--blocks-per-client": blocks_per_client, "--budgets": budgets, "--fleet": fleet}
-    given = [option for option, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise InvalidInputError(f"give {given[0]} or {given[1]}, not both: each says how many blocks a client holds")
-    if clients is not None and clients < 1:
-        raise InvalidInputError(f"--clients is {clients}; it must be at least 1")
-    if budgets is not None:
-        budget_N = parse_budgets(budgets)
-        if clients not in (None, len(budget_N)):
-            raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
-        return budget_N, {"budgets": budget_N}
-    if blocks_per_client is not None:
-        budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
-        return budget_N, {"budgets": budget_N}
-    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
-    chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
-    budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
-    origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
-    return budget_N, {"budgets": budget_N, **origin}
-
-
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment["data"]
-    memory = summary["memory"]
+    memory, sent = summary["memory"], summary["communication"]
     reached = summary["rounds_to_target"]
-    target = "not reached" if reached is None else f"reached in round {reached}"
-    note = f" ({data['note']})" if data["note"] else ""
     by_client = summary["reports"]["refused_by_client"]
-    refused = [f"  refused for a round               {sum(by_client.values())} reports of {len(by_client)} clients"]
-    refused = refused if by_client else []
+    backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
+    counted = "" if memory["client"] is None else f", {memory['client']['total'] / GIB:.3f} GiB counted"
+    note = f" ({data['note']})" if data["note"] else ""
+    rows = [
+        (
+            f"accuracy, {data['evaluation_split']} ({data['evaluation_rows']} rows)",
+            f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
+            f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
+        ),
+        (f"target {summary['target']:.2f}", "not reached" if reached is None else f"reached in round {reached}"),
+        (
+            "allocation",
+            f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
+            f"effective clients {summary['effective_clients']:.1f}",
+        ),
+        ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
+        (
+            "memory of the largest client",
+            f"{memory['psi_bytes'] / GIB:.3f} GiB by the paper's model{counted}",
+        ),
+        ("computed", f"{summary['forward_passes']} forward{backward} of one client's batch"),
+        (
+            "sent, numbers needed",
+            f"{sent['up']['needed']:,} up, {sent['down']['needed']:,} down ({sent['form']}); "
+            f"{(sent['up']['wire_bytes'] + sent['down']['wire_bytes']) / 1e6:,.3f} MB",
+        ),
+        ("run", str(run.path)),
+    ]
+    if by_client:
+        rows.insert(3, ("refused for a round", f"{sum(by_client.values())} reports of {len(by_client)} clients"))
     return [
-        f"{config['dataset']}{note}, {config['model']}, {config['num_clients']} clients, "
+        f"{METHODS[summary['method']].title} on {config['dataset']}{note}, {config['model']}, "
+        f"{config['num_clients']} clients, "
         f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
-        f"  accuracy, {data['evaluation_split']} ({data['evaluation_rows']} rows)   "
-        f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
-        f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
-        f"  target {summary['target']:.2f}                      {target}",
-        f"  Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
-        f"effective clients {summary['effective_clients']:.1f}, "
-        f"VRAM by the paper's model {summary['vram_gib']['total']:.3f} GiB over all clients",
-        *refused,
-        f"  memory of the largest client     {memory['psi_bytes'] / GIB:.3f} GiB by the paper's model, "
-        f"{memory['client']['total'] / GIB:.3f} GiB counted",
-        f"  scalars sent                     {summary['scalars_up']} up, {summary['scalars_down']} down",
-        f"  run                              {run.path}",
+        *(f"  {what:<33}{value}" for what, value in rows),
     ]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from zorba_core.allocation import SOLVERS, AllocationProblem, solve
+from zorba_core.cli.allocation_choice import chosen_allocation
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.train import client_budgets
+from zorba_core.cli.train import ALLOCATION_OPTION, METHOD_OPTION, PERTURBATIONS_OPTION, SOLVER_OPTION
 from zorba_core.errors import InvalidInputError
 
 
@@ -17,18 +17,20 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
+    method: str = METHOD_OPTION,
     model: str = typer.Option("opt-mini", help="opt-mini, a Hugging Face folder, or a hub id."),
     dataset: str = typer.Option("toy-reviews", help="toy-reviews (needs no data), sst2, ag-news or snli."),
     label_words: str | None = typer.Option(None, help="Comma separated, one for each label; default: the task's."),
     clients: int | None = typer.Option(None, help="N: number of clients; default: as zorba train."),
     alpha: float = typer.Option(1.0, help="Of the Dirichlet division of rows; smaller is more uneven."),
     seed: int = typer.Option(0, help="Of the fleet, the division of rows, batches and directions."),
-    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    allocation: Path | None = ALLOCATION_OPTION,
+    solver: str | None = SOLVER_OPTION,
     total: int | None = typer.Option(None, help="Most activated blocks over all clients."),
     blocks_per_client: int | None = typer.Option(None, help="Give every client this many blocks instead of a fleet."),
     budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3, instead of a fleet."),
     fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib; default: drawn as in the paper."),
-    perturbations: int = typer.Option(10, help="Q: directions a round."),
+    perturbations: int | None = PERTURBATIONS_OPTION,
     batch_size: int = typer.Option(8, help="B: rows a client and round."),
     seq_len: int = typer.Option(64, help="L: longest prompt, in tokens."),
     mu: float = typer.Option(1e-3, help="Length of a finite difference, in units of the direction."),
@@ -55,6 +57,7 @@ def tune(
     from zorba_core.training.tuning import tune as find_rate
 
     settings = TrainSettings(
+        method=method,
         mu=mu,
         num_perturbations=perturbations,
         batch_size=batch_size,
@@ -71,17 +74,19 @@ def tune(
     grid = None if lrs is None else _grid(lrs)
     task = get_task(dataset)
     spec = read_spec(model)
-    budget_N, _ = client_budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
-    allocation = solve(AllocationProblem(budget_N, spec.num_blocks, total), solver=solver, seed=seed).allocation
+    chosen, _ = chosen_allocation(
+        spec, settings, clients=clients, allocation=allocation, solver=solver, total=total,
+        blocks_per_client=blocks_per_client, budgets=budgets, fleet=fleet,
+    )  # fmt: skip
     transformers_logging.disable_progress_bar()
     words = None if label_words is None else [word.strip() for word in label_words.split(",")]
     with use_threads(threads):
         network, tokenizer = open_network(task, model, words, settings)
-        rows, _ = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
-        check_fit(network, allocation, rows, settings)
+        rows, _ = divide_rows(task, tokenizer, chosen.num_clients, alpha, settings)
+        check_fit(network, chosen, rows, settings)
         found = find_rate(
             network,
-            allocation,
+            chosen,
             rows,
             settings,
             lr_grid=grid,

@@ -1,6 +1,6 @@
 """Which engine made a run: the number grows whenever one and the same config ends with other bits.
 
-Runs of different numbers are not to be compared seed by seed, and a run is not resumed across them.
+Runs of different numbers are not to be compared seed by seed, and a run that is resumed across them says so.
 
 1. The last block attends from every position; what follows attention is computed at the label position.
 2. The last block attends from the label position alone, as a step of generation does.

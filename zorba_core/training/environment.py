@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 import zorba_core
+from zorba_core.training.engine_version import ENGINE_VERSION
 from zorba_core.training.settings import TrainSettings
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
@@ -22,6 +23,7 @@ def describe(settings: TrainSettings) -> dict[str, Any]:
     on_cuda = settings.device == "cuda"
     return {
         "zorba_core": zorba_core.__version__,
+        "engine_version": ENGINE_VERSION,  # two runs of one config have the same bits only within one of these
         "git_commit": commit,
         "git_dirty": dirty,
         "python": platform.python_version(),

@@ -43,7 +43,8 @@ from zorba_core.training.trainer import record_of
 from zorba_core.training.trajectory import EvaluationEntry, RoundEntry, Trajectory, TrajectoryLog, read_trajectory
 
 Notice = Callable[[str], None]
-_DECIDE_BITS = ("torch", "transformers", "numpy", "platform", "cpu_capability", "device")  # of an environment
+# Of an environment.
+_DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
 
 
 def resume(

@@ -1,0 +1,111 @@
+"""Who trains what, from the options of ``zorba train`` and ``zorba tune``: solved for a fleet, or read from a file; for
+a method that activates every block there is nothing to choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zorba_core.allocation import Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
+from zorba_core.cli.fleet_options import parse_budgets, read_fleet
+from zorba_core.errors import InvalidInputError
+from zorba_core.memory import Workload, whole_block_budgets
+from zorba_core.methods import method_facts
+
+if TYPE_CHECKING:
+    from zorba_core.models import ModelSpec
+    from zorba_core.training.settings import TrainSettings
+
+DEFAULT_CLIENTS = 20
+DEFAULT_SOLVER = "balanced"
+
+
+def chosen_allocation(
+    spec: ModelSpec,
+    settings: TrainSettings,
+    *,
+    clients: int | None,
+    allocation: Path | None,
+    solver: str | None,
+    total: int | None,
+    blocks_per_client: int | None,
+    budgets: str | None,
+    fleet: Path | None,
+) -> tuple[AllocationMetrics, dict[str, Any]]:
+    """The matrix, and where it comes from, for the run's config.
+
+    Raises:
+        InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
+    """
+    chooses = {
+        "--allocation": allocation, "--solver": solver, "--total": total, "--blocks-per-client": blocks_per_client,
+        "--budgets": budgets, "--fleet": fleet,
+    }  # fmt: skip
+    given = [option for option, value in chooses.items() if value is not None]
+    if clients is not None and clients < 1:
+        raise InvalidInputError(f"--clients is {clients}; it must be at least 1")
+    if not method_facts(settings.method).allocates:
+        if given:
+            raise InvalidInputError(
+                f"{given[0]} is for --method zorba; {settings.method} activates every block of every client: "
+                "leave it out, and give --clients"
+            )
+        return Allocation(np.ones((spec.num_blocks, clients or DEFAULT_CLIENTS), dtype=bool)), {}
+    if allocation is not None:
+        if len(given) > 1:
+            raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
+        return _from_file(allocation, spec, clients), {"file": allocation.name}
+    budget_N, origin = client_budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
+    problem = AllocationProblem(budget_N, spec.num_blocks, total)
+    solution = solve(problem, solver=solver or DEFAULT_SOLVER, seed=settings.seed)
+    return solution.allocation, {"solver": solution.solver, "total": total, **origin}
+
+
+def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:
+    read = allocation_from_file(path)
+    if read.num_blocks != spec.num_blocks:
+        raise InvalidInputError(
+            f"{path} is for {read.num_blocks} blocks and the model has {spec.num_blocks}; solve it for this model"
+        )
+    if clients not in (None, read.num_clients):
+        raise InvalidInputError(f"{path} is for {read.num_clients} clients, --clients is {clients}; leave one out")
+    idle = np.flatnonzero(read.blocks_held_N == 0)
+    if idle.size:
+        raise InvalidInputError(f"{path}: client {idle[0]} activates no block; give each client at least one")
+    unused = np.flatnonzero(read.popularity_M == 0)
+    if unused.size:
+        raise InvalidInputError(f"{path}: nobody activates block {unused[0]}; give each block at least one client")
+    return read
+
+
+def client_budgets(
+    spec: ModelSpec,
+    settings: TrainSettings,
+    clients: int | None,
+    blocks_per_client: int | None,
+    budgets: str | None,
+    fleet: Path | None,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Blocks that each client may activate, and where they come from, for the run's config.
+
+    Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
+    """
+    ways = {"--blocks-per-client": blocks_per_client, "--budgets": budgets, "--fleet": fleet}
+    given = [option for option, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"give {given[0]} or {given[1]}, not both: each says how many blocks a client holds")
+    if budgets is not None:
+        budget_N = parse_budgets(budgets)
+        if clients not in (None, len(budget_N)):
+            raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
+        return budget_N, {"budgets": budget_N}
+    if blocks_per_client is not None:
+        budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
+        return budget_N, {"budgets": budget_N}
+    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
+    chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
+    budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+    origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
+    return budget_N, {"budgets": budget_N, **origin}
