@@ -12,18 +12,18 @@ import streamlit as st
 from app import components
 from app.components import Download, Number
 from app.folders import as_code, short
-from app.processes import being_written
+from app.processes import being_written, train_command
 from app.runs.names import flat, shown
 from app.runs.records import Record, outcome
 from app.train.words import duration, size
 from zorba_core.allocation import allocation_to_bytes
 from zorba_core.files import to_json
+from zorba_core.methods import METHODS
 from zorba_core.plots import allocation_figure, client_order, target_reached
 
 # Settings of a run by the names of `zorba train`'s options, where they differ.
 _OPTIONS = {"num_perturbations": "perturbations"}
 _NO_OPTIONS = ("label_words", "num_clients", "num_blocks", "allocation")
-_SWITCHES = ("stop_at_target", "save_model", "force")
 
 
 def draw(chosen: Sequence[Record]) -> None:
@@ -188,13 +188,15 @@ def repeat_command(record: Record) -> str | None:
     """``zorba train`` with this run's settings on its own allocation; None where its folder is not at hand."""
     if record.path is None:
         return None
-    words = ["zorba", "train", "--allocation", f"{short(record.path)}/allocation.npz"]
-    for key, value in record.config.items():
-        if key in _NO_OPTIONS or value is None or value is False:
-            continue
-        option = f"--{_OPTIONS.get(key, key).replace('_', '-')}"
-        words += [option] if key in _SWITCHES else [option, shown(value)]
-    return shlex.join(words)
+    allocates = record.method not in METHODS or METHODS[record.method].allocates
+    told = {key: value for key, value in record.config.items() if key not in _NO_OPTIONS}
+    options = {_OPTIONS.get(key, key): value for key, value in told.items()}
+    words = record.config.get("label_words")
+    if isinstance(words, list):
+        options["label_words"] = ",".join(map(str, words))
+    if not allocates:
+        options["clients"] = record.config.get("num_clients")
+    return shlex.join(train_command(f"{short(record.path)}/allocation.npz" if allocates else None, options))
 
 
 def _files(record: Record) -> list[Download]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -53,15 +54,16 @@ def draw(runs_folder: Path) -> None:
         _allocation(allocation, origin)
     if model is None:
         return
+    counted = {} if method.allocates else {"clients": allocation.num_clients}
     request = Request(
-        allocation,
-        {"method": method.name, "model": model.source, "dataset": dataset.name, **options},
+        allocation if method.allocates else None,
+        {"method": method.name, "model": model.source, "dataset": dataset.name, **counted, **options},
         f"{dataset.label} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
     )
     with right:
         if not _fits(allocation, model):
             return
-        _start(runs_folder, request, model, method)
+        _start(runs_folder, request, _vram_gib(allocation, model, method, options))
     take_along(request)
 
 
@@ -115,17 +117,16 @@ def _plan_with(preset: str) -> None:
     state.apply(replace(state.current(), model=preset))
 
 
-def _start(runs_folder: Path, request: Request, model: choices.Model, method: MethodFacts) -> None:
+def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts, options: dict[str, Any]) -> float:
+    """All clients together, by the paper's model."""
+    workload = Workload(options["batch_size"], options["seq_len"])
+    total = allocation.total_blocks if method.allocates else None
+    return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
+
+
+def _start(runs_folder: Path, request: Request, vram_gib: float) -> None:
     running, most = room_for_one_more(runs_folder)
     full = running >= most
-    workload = Workload(request.options["batch_size"], request.options["seq_len"])
-    total = total_bytes(
-        model.spec,
-        workload,
-        request.allocation.num_clients,
-        request.allocation.total_blocks if method.allocates else None,
-        method.name,
-    )
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(
             "Start",
@@ -138,7 +139,7 @@ def _start(runs_folder: Path, request: Request, model: choices.Model, method: Me
             help="Starts `zorba train` as a process of its own: it goes on when this page is closed.",
         )
         st.caption(
-            f"By the paper's VRAM model all clients together need {total / GIB:.2g} GiB with this model. Before its "
+            f"By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before its "
             "first round the run measures whether these settings can learn at all, and is refused if not."
         )
     if full:

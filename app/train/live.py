@@ -11,11 +11,11 @@ from typing import Any
 
 import streamlit as st
 
-from app import components, processes
+from app import components, jobs, processes
 from app.components import Number
+from app.jobs import Job, State
 from app.links import keep
 from app.process_identity import resident_bytes
-from app.processes import Job, State
 from app.run_log import LiveLog
 from app.train.words import ERROR, STATES, ago, duration, mib, sent
 from zorba_core.errors import ZorbaError
@@ -30,12 +30,12 @@ EVERY_SECONDS = 2.0
 
 def panel(runs_folder: Path, job: Job) -> None:
     """The job, looked at again every two seconds while it goes on."""
-    alive = processes.state_of(runs_folder, job).alive
+    alive = jobs.state_of(runs_folder, job).alive
     st.fragment(_look, run_every=EVERY_SECONDS if alive else None)(runs_folder, job, alive)
 
 
 def _look(runs_folder: Path, job: Job, was_alive: bool) -> None:
-    state = processes.state_of(runs_folder, job)
+    state = jobs.state_of(runs_folder, job)
     if was_alive and not state.alive:
         st.rerun()  # the list, the form and this panel all change, and nothing needs to be looked at again
     with st.container(border=True):
@@ -222,7 +222,7 @@ def _said(runs_folder: Path, job: Job, state: State) -> None:
     with st.expander("What the process says, and its command", icon=":material/terminal:"):
         st.caption(f"Process {job.pid}, started {ago(job.started)}. The same run in a terminal:")
         st.code(" ".join(job.command), language="bash", wrap_lines=True)
-        lines = processes.log_lines(runs_folder, job)
+        lines = jobs.log_lines(runs_folder, job)
         st.code("\n".join(lines) or "(nothing yet)", language=None, wrap_lines=True)
 
 

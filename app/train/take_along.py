@@ -13,13 +13,15 @@ from app.train import choices
 from zorba_core.allocation import Allocation, allocation_to_bytes
 
 _ALLOCATION_FILE = "allocation.npz"
+_TUNED_WITH = ("method", "model", "dataset", "clients", "perturbations", "mu", "batch_size", "seq_len", "seed")
 
 
 @dataclass(frozen=True)
 class Request:
-    """A run as the form describes it. ``options`` are those of ``zorba train``."""
+    """A run as the form describes it. ``options`` are those of ``zorba train``; without an allocation every client
+    trains every block."""
 
-    allocation: Allocation
+    allocation: Allocation | None
     options: dict[str, Any]
     title: str
 
@@ -27,10 +29,16 @@ class Request:
 def take_along(request: Request) -> None:
     """What to copy, each in a tab of its own."""
     options = choices.command_options(request.options)
+    file = None if request.allocation is None else _ALLOCATION_FILE
     with st.expander("Take it with you: command, Python, a learning rate", icon=":material/code:"):
         command, python, tune = st.tabs(["Copy as command", "Copy as Python", "Find a learning rate"])
-        with command:
-            st.code(shlex.join(train_command(_ALLOCATION_FILE, options)), language="bash", wrap_lines=True)
+        command.code(shlex.join(train_command(file, options)), language="bash", wrap_lines=True)
+        python.code(as_python(request), language="python")
+        with tune:
+            st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
+            asked = {name: value for name, value in options.items() if name in _TUNED_WITH}
+            st.code(shlex.join(train_command(file, asked, verb="tune")), language="bash", wrap_lines=True)
+        if request.allocation is not None:
             st.download_button(
                 "Allocation (NPZ)",
                 lambda: allocation_to_bytes(request.allocation, "npz"),
@@ -39,22 +47,8 @@ def take_along(request: Request) -> None:
                 key="train_npz",
                 on_click="ignore",
                 icon=":material/download:",
-                help="The file that the command reads.",
+                help="The file that these read.",
             )
-        python.code(as_python(request), language="python")
-        with tune:
-            st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
-            budgets = ",".join(map(str, request.allocation.blocks_held_N.tolist()))
-            words = ["zorba", "tune", "--model", options["model"], "--dataset", options["dataset"]]
-            words += [
-                "--budgets",
-                budgets,
-                "--perturbations",
-                str(options["perturbations"]),
-                "--mu",
-                f"{options['mu']:g}",
-            ]
-            st.code(shlex.join(words), language="bash", wrap_lines=True)
 
 
 def as_python(request: Request) -> str:
@@ -65,14 +59,19 @@ def as_python(request: Request) -> str:
         for name, value in choices.command_options(request.options).items()
         if name not in ("model", "dataset")
     }
-    lines = ",\n    ".join(f"{name}={value!r}" for name, value in settings.items())
+    settings.pop("clients", None)
+    given = "\n".join(f"    {name}={value!r}," for name, value in settings.items())
+    allocation, who = 'allocation_from_file("allocation.npz")  # the download', "allocation"
+    if request.allocation is None:
+        allocation = f"None  # {request.options['method']}: every client trains every block"
+        who = f"allocation, num_clients={request.options['clients']}"
     return (
         "import zorba_core as zorba\n"
-        "from zorba_core.allocation import allocation_from_file\n\n"
-        f'allocation = allocation_from_file("{_ALLOCATION_FILE}")  # the download\n'
-        f"settings = zorba.TrainSettings(\n    {lines},\n)\n"
+        + ("from zorba_core.allocation import allocation_from_file\n" if request.allocation is not None else "")
+        + f"\nallocation = {allocation}\n"
+        f"settings = zorba.TrainSettings(\n{given}\n)\n"
         "run = zorba.fine_tune(\n"
-        f"    allocation, model={request.options['model']!r}, dataset={request.options['dataset']!r}, "
-        "settings=settings\n)\n"
+        f"    {who}, model={request.options['model']!r}, dataset={request.options['dataset']!r}, settings=settings\n"
+        ")\n"
         'print(run.summary["initial_accuracy"], "->", run.summary["final_accuracy"], run.path)\n'
     )

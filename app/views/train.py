@@ -8,8 +8,8 @@ import streamlit as st
 
 from app import components, processes
 from app.folders import as_code, runs_folder
+from app.jobs import Job, list_jobs, state_of
 from app.links import keep
-from app.processes import Job
 from app.train import form, live
 from app.train.words import ERROR, STATES, ago
 from zorba_core.runs import list_runs
@@ -24,7 +24,7 @@ def page() -> None:
         "its own blocks. A run is a process of its own: it goes on when this page is closed, and is found here again."
     )
     folder = runs_folder()
-    jobs, problems = processes.list_jobs(folder)
+    jobs, problems = list_jobs(folder)
     jobs = _newest_of_each_run(folder, jobs)
     watched = _watched(folder, jobs)
     error = st.session_state.pop(ERROR, None)
@@ -32,7 +32,7 @@ def page() -> None:
         components.problem("This was not done", f"{error[:1].upper()}{error[1:]}.")
     if watched is not None:
         live.panel(folder, watched)
-    busy = any(processes.state_of(folder, job).alive for job in jobs)
+    busy = any(state_of(folder, job).alive for job in jobs)
     if jobs:
         with st.expander("A new run", icon=":material/add_circle:", expanded=not busy):
             form.draw(folder)
@@ -49,7 +49,7 @@ def _newest_of_each_run(folder: Path, jobs: tuple[Job, ...]) -> list[Job]:
     seen: set[Path] = set()
     newest = []
     for job in jobs:
-        run = processes.state_of(folder, job).run
+        run = state_of(folder, job).run
         if run is not None and run in seen:
             continue
         if run is not None:
@@ -65,7 +65,7 @@ def _watched(folder: Path, jobs: list[Job]) -> Job | None:
     if named in by_id:
         return by_id[named]
     keep("job", None)
-    going = [job for job in jobs if processes.state_of(folder, job).alive]
+    going = [job for job in jobs if state_of(folder, job).alive]
     return (going or jobs or [None])[0]
 
 
@@ -78,7 +78,7 @@ def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
         return
     st.markdown("##### Started here")
     for job in jobs[:SHOWN]:
-        state = processes.state_of(folder, job)
+        state = state_of(folder, job)
         word, color, icon = STATES[state.name]
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.badge(word, color=color, icon=icon)
@@ -101,7 +101,7 @@ def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
 
 def _elsewhere(folder: Path, jobs: list[Job]) -> None:
     """Runs without an end that no job here is about: a terminal's, or another machine's."""
-    known = {processes.state_of(folder, job).run for job in jobs}
+    known = {state_of(folder, job).run for job in jobs}
     unfinished = [
         run
         for run in list_runs(folder).runs

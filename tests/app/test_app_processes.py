@@ -1,0 +1,207 @@
+"""Training from the dashboard: real `zorba train` processes on a tiny fleet, found again from their files alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from app import processes
+from app.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of
+from app.process_identity import is_alive, resident_bytes, start_stamp
+from app.run_log import LiveLog
+from zorba_core.allocation import Allocation
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.files import write_json
+from zorba_core.runs import TRAJECTORY, read_run
+
+PATIENCE_S = 150  # for a machine with much else to do
+ALLOCATION = Allocation(np.tile(np.eye(3, dtype=bool), (4, 1)))  # 12 blocks, 3 clients
+OPTIONS = {
+    "model": "opt-mini",
+    "dataset": "toy-reviews",
+    "perturbations": 2,
+    "batch_size": 2,
+    "seq_len": 32,
+    "eval_every": 5,
+    "eval_rows": 16,
+}
+
+
+def wait_until(true, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        time.sleep(0.2)
+
+
+def state(folder, job):
+    """As a page that has just been opened finds it."""
+    return state_of(folder, next(found for found in list_jobs(folder).jobs if found.id == job.id))
+
+
+def start(folder, rounds, **changes):
+    return processes.start_training(folder, ALLOCATION, {**OPTIONS, "rounds": rounds, **changes}, title="tiny")
+
+
+def rounds_done(folder, job):
+    run = state(folder, job).run
+    return LiveLog(run / TRAJECTORY).update().rounds_done if run else 0
+
+
+def in_another_app(folder):
+    """(state, run) of the newest job, as a dashboard that was started afresh finds it."""
+    code = (
+        "import sys, json; from pathlib import Path; from app.jobs import *; folder = Path(sys.argv[1]);"
+        "job = list_jobs(folder).jobs[0]; s = state_of(folder, job); print(json.dumps([s.name, str(s.run)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_after_its_round_found_by_another_app_and_resumed_to_its_end(tmp_path, root, monkeypatch):
+    monkeypatch.chdir(root)
+    job = start(tmp_path, rounds=2000)
+    assert state(tmp_path, job).name == "starting"
+    wait_until(lambda: rounds_done(tmp_path, job) > 2, "rounds")
+    assert state(tmp_path, job).name == "running"
+    assert resident_bytes(job.pid) > 50e6
+    assert processes.being_written(state(tmp_path, job).run)
+    processes.stop(tmp_path, job)
+    assert state(tmp_path, job).name in ("stopping", "interrupted")
+    wait_until(lambda: not state(tmp_path, job).alive, "the end of the round")
+    name, run = in_another_app(tmp_path)
+    assert name == "interrupted"
+    done = read_run(run).summary["rounds_done"]
+    assert 2 < done < 2000
+    assert not processes.being_written(state(tmp_path, job).run)
+
+    resumed = processes.start_resume(tmp_path, state(tmp_path, job).run, rounds=2000, title="tiny")
+    wait_until(lambda: rounds_done(tmp_path, resumed) > done, "rounds after the resume")
+    os.kill(resumed.pid, signal.SIGKILL)  # the machine's power goes
+    wait_until(lambda: not state(tmp_path, resumed).alive, "the kill")
+    assert in_another_app(tmp_path) == ["interrupted", run]
+    assert state(tmp_path, resumed).resumable
+
+
+@pytest.mark.slow
+def test_settings_that_cannot_learn_are_refused_in_one_sentence_before_the_first_round(tmp_path, root, monkeypatch):
+    monkeypatch.chdir(root)
+    job = start(tmp_path, rounds=3, lr=1e6)
+    wait_until(lambda: not state(tmp_path, job).alive, "the refusal")
+    found = state(tmp_path, job)
+    assert found.name == "refused"
+    assert found.run is None
+    assert found.reason.startswith("these settings cannot learn")
+    assert "\n" not in found.reason
+    assert not any("Traceback" in line for line in log_lines(tmp_path, job, 100))
+    processes.forget(tmp_path, job)
+    assert list_jobs(tmp_path) == ((), ())
+
+
+def test_a_run_that_ends_by_itself_is_finished(tmp_path, root, monkeypatch):
+    monkeypatch.chdir(root)
+    job = start(tmp_path, rounds=2)
+    wait_until(lambda: not state(tmp_path, job).alive, "the run")
+    found = state(tmp_path, job)
+    assert (found.name, found.resumable) == ("finished", False)
+    log = LiveLog(found.run / TRAJECTORY).update()
+    metrics = read_run(found.run).metrics
+    assert [entry.train_loss for entry in log.rounds] == metrics["train_loss"].dropna().tolist()
+    assert [judged.accuracy for judged in log.evaluations] == metrics["eval_accuracy"].dropna().tolist()
+
+
+def write_job(folder, **changes):
+    """A job's files without its process."""
+    job = Job("20260101-000000-abcdef", "train", ("zorba", "train"), os.getpid(), "another", time.time(), 5, "t")
+    job = replace(job, **changes)
+    (folder / JOBS / job.id).mkdir(parents=True)
+    write_json(folder / JOBS / job.id / JOB, asdict(job))
+    return job
+
+
+def test_a_process_number_that_was_used_again_is_not_taken_for_the_run(tmp_path):
+    job = write_job(tmp_path, pid=os.getpid(), stamp="of an earlier process")
+    assert not is_alive(job.pid, job.stamp)
+    assert state_of(tmp_path, job).name == "refused"
+    processes.stop(tmp_path, job)  # would end this test's own process
+
+
+def test_a_dead_process_has_no_stamp_even_before_its_parent_noticed():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    deadline = time.monotonic() + PATIENCE_S
+    while start_stamp(child.pid) is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert start_stamp(child.pid) is None  # a zombie: it has not been waited for
+    child.wait()
+    assert start_stamp(child.pid) is None
+
+
+def test_more_runs_than_cores_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "cores", lambda: 1)
+    write_job(tmp_path, pid=os.getpid(), stamp=start_stamp(os.getpid()))
+    with pytest.raises(RunError, match="1 run is going on and this machine has 1 core"):
+        start(tmp_path, rounds=2)
+    assert len(list_jobs(tmp_path).jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", '{"version": 99}', '{"version": 1}', '{"version": 1, "command": 5}', "\x00\xff" * 10],
+    ids=["empty", "torn", "list", "null", "other version", "no fields", "wrong type", "binary"],
+)
+def test_a_damaged_job_is_named_in_one_line_and_hides_no_other(tmp_path, content):
+    good = write_job(tmp_path)
+    bad = tmp_path / JOBS / "20260102-000000-abcdef"
+    bad.mkdir()
+    (bad / JOB).write_text(content)
+    listing = list_jobs(tmp_path)
+    assert [job.id for job in listing.jobs] == [good.id]
+    assert len(listing.problems) == 1
+    assert bad.name in listing.problems[0]
+    with pytest.raises(InvalidInputError):
+        read_job(bad)
+
+
+def test_a_job_cut_short_before_its_file_says_what_to_do(tmp_path):
+    folder = tmp_path / JOBS / "20260102-000000-abcdef"
+    folder.mkdir(parents=True)
+    with pytest.raises(MissingDataError, match="can be removed"):
+        read_job(folder)
+
+
+def test_a_log_cannot_point_the_page_to_a_folder_elsewhere(tmp_path):
+    elsewhere = tmp_path / "elsewhere" / "run"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "config.json").write_text("{}")
+    runs = tmp_path / "runs"
+    job = write_job(runs)
+    (runs / JOBS / job.id / LOG).write_text(f"run {elsewhere}\n")
+    assert state_of(runs, job).run is None
+
+
+def test_a_runs_folder_that_cannot_be_written_is_said_before_anything_is_started(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        start(tmp_path / "runs", rounds=2)
+
+
+def test_lines_that_are_torn_or_not_ours_do_not_stop_the_live_curve(tmp_path):
+    log = tmp_path / TRAJECTORY
+    first = '00000000 {"kind":"evaluation","round":0,"loss":0.7,"accuracy":0.5}\n'
+    log.write_text(first + "rubbish\n\xff\n" + '00000000 {"kind":"round"}\n' + '00000000 {"kind":"evaluation","rou')
+    live = LiveLog(log).update()
+    assert [judged.accuracy for judged in live.evaluations] == [0.5]
+    with log.open("a") as file:
+        file.write('nd":5,"loss":0.6,"accuracy":0.75}\n')
+    assert [judged.round for judged in live.update().evaluations] == [0, 5]
+    log.write_text(first)  # began again
+    assert [judged.round for judged in live.update().evaluations] == [0]
