@@ -33,6 +33,7 @@ def main() -> None:
             ],
             "Understand": [
                 st.Page("views/toy.py", title="Toy", icon=":material/view_module:"),
+                st.Page("views/theory.py", title="Theory", icon=":material/function:"),
             ],
             "Run": [
                 st.Page("views/train.py", title="Train", icon=":material/model_training:"),

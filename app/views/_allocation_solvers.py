@@ -47,6 +47,11 @@ def _rival(scenario: Scenario, point: int, matrix: bytes, solver: str) -> Soluti
     )
 
 
+def rival(scenario: Scenario, point: int, allocation: Allocation, solver: str) -> Solution | None:
+    """What a solver does with as many blocks as ``allocation``, remembered."""
+    return _rival(scenario, point, np.packbits(allocation.A_MN).tobytes(), solver)
+
+
 def show(study: Study, point: int) -> None:
     start = state.solution(study.scenario, point)
     edits = edit.current_edits(study, point, start)
@@ -64,12 +69,11 @@ def show(study: Study, point: int) -> None:
         + ("*This matrix* is the one that you edited." if edits.is_changed else "*This matrix* is the point's own.")
     )
     asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
-    packed = np.packbits(yours.A_MN).tobytes()
     found: dict[str, Solution] = {}
     for solver in SOLVERS:
         if solver == "exact" and not asked:
             continue
-        solution = _rival(study.scenario, point, packed, solver)
+        solution = rival(study.scenario, point, yours, solver)
         if solution is not None:
             found[solver] = solution
     if not asked:
