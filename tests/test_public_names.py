@@ -8,6 +8,7 @@ import sys
 import zorba_core
 
 PLANNING = "zorba_core, zorba_core.fleets, zorba_core.memory, zorba_core.allocation, zorba_core.runs, zorba_core.cli"
+PLANNING += ", zorba_core.methods, zorba_core.communication, zorba_core.wire, zorba_core.printed_communication"
 
 
 def test_planning_a_fleet_loads_neither_torch_nor_plotly():
