@@ -123,7 +123,7 @@ def state_of(runs_folder: Path, job: Job) -> State:
     reason = _last_words(job_folder(runs_folder, job) / LOG)
     if run is None:
         return State("cancelled" if job.stop_asked and not reason else "refused", None, reason)
-    summary = _summary(run)
+    summary = summary_of(run)
     if summary is not None and summary.get("stopped_by") != "interrupt":
         return State("finished", run)
     if summary is not None or job.stop_asked or not reason or "zorba resume" in reason:
@@ -157,7 +157,8 @@ def _known_run(job: Job) -> Path | None:
     return None if job.run is None else Path(job.run)
 
 
-def _summary(run: Path) -> dict[str, Any] | None:
+def summary_of(run: Path) -> dict[str, Any] | None:
+    """What came out of a run, once it has ended by itself or was stopped; None before, or where it cannot be read."""
     try:
         content = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError):

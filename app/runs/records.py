@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from app.runs.sent import bytes_sent
 from zorba_core.allocation import Allocation
-from zorba_core.communication import run_communication
-from zorba_core.errors import ZorbaError
-from zorba_core.methods import METHODS
 from zorba_core.plots import target_reached
 from zorba_core.runs import CONFIG, Run, list_runs
 
-_BYTES_A_NUMBER = 4  # of the weights or estimates that FedIT and FedZO send
 _STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
 
 
@@ -134,7 +131,15 @@ def _number(value: Any) -> float | None:
 
 
 def _of_run(run: Run) -> Record:
-    metrics = run.metrics.assign(work=run.work, bytes=_bytes_sent(run))
+    told = run.metrics
+    sent = bytes_sent(
+        run.config,
+        run.allocation,
+        told["round"].to_numpy(np.float64),
+        reports=int(told["clients_reported"].sum()) or None,
+        numbers=(told["scalars_up"] + told["scalars_down"]).to_numpy(np.float64),
+    )
+    metrics = told.assign(work=run.work, bytes=sent)
     status = _STOPPED.get(str(run.summary.get("stopped_by")), "finished") if run.finished else "unfinished"
     return Record(
         name=run.name,
@@ -147,33 +152,6 @@ def _of_run(run: Run) -> Record:
         path=run.path,
         began=(run.path / CONFIG).stat().st_mtime,
     )
-
-
-def _bytes_sent(run: Run) -> np.ndarray:
-    """Bytes on the wire up to each row: the setup before the first round, then in every round the run's mean; NaN
-    where the run does not tell what it needs."""
-    metrics, config = run.metrics, run.config
-    method = str(config.get("method", "zorba"))
-    if method in METHODS and METHODS[method].exchanges != "scalars":
-        return _BYTES_A_NUMBER * (metrics["scalars_up"] + metrics["scalars_down"]).to_numpy(np.float64)
-    rounds = metrics["round"].to_numpy(np.float64)
-    done = int(rounds[-1]) if len(rounds) else 0
-    reports = int(metrics["clients_reported"].sum()) or done * run.allocation.num_clients
-    try:
-        total, setup = (
-            run_communication(
-                method,
-                run.allocation.A_MN,
-                rounds=count,
-                reports=reports if count else 0,
-                num_directions=int(config["num_perturbations"]),
-                num_seeds=int(config["num_seeds"]),
-            ).total("wire_bytes")
-            for count in (done, 0)
-        )
-    except (ZorbaError, KeyError, TypeError, ValueError):
-        return np.full(len(rounds), np.nan)
-    return setup + (total - setup) * rounds / max(1, done)
 
 
 def _of_row(row: dict[str, Any], curve: pd.DataFrame) -> Record:

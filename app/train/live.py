@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from app import components, jobs, processes
@@ -16,8 +17,9 @@ from app.components import Number
 from app.jobs import Job, State
 from app.links import keep
 from app.process_identity import resident_bytes
-from app.run_log import LiveLog
-from app.train.words import ERROR, STATES, ago, duration, mib, sent
+from app.run_log import LiveLog, Round
+from app.runs.sent import bytes_sent
+from app.train.words import ERROR, STATES, ago, duration, mib, size
 from zorba_core.errors import ZorbaError
 from zorba_core.memory import GIB, Workload, psi_client_bytes
 from zorba_core.models import model_spec
@@ -154,9 +156,8 @@ def _numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Num
         numbers.append(
             Number(
                 "Sent",
-                sent(last_round.scalars_up + last_round.scalars_down),
-                "Finite differences up, averages and seeds down, all clients together, 4 bytes each. Weights never "
-                "travel.",
+                _sent(request, last_round),
+                "Both ways, all clients together, as messages on the wire.",
                 f"{last_round.scalars_up:,} numbers up",
             )
         )
@@ -174,12 +175,36 @@ def _numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Num
     if held is not None:
         numbers.append(
             Number(
-                "Memory of the process",
+                "Memory, measured",
                 mib(held),
-                "Measured now: one process plays all clients, Python and its libraries included.",
+                "Of the process now: it plays all clients, Python and its libraries included.",
+                "the process, all included",
+            )
+        )
+    elif (grown := _measured_at_the_end(state.run)) is not None:
+        numbers.append(
+            Number(
+                "Memory, measured",
+                mib(grown),
+                "How far the process, which plays all clients, grew above the loaded model at most.",
+                "above the loaded model",
             )
         )
     return numbers
+
+
+def _sent(request: Request, last: Round) -> str:
+    numbers = np.array([last.scalars_up + last.scalars_down], np.float64)
+    rounds = np.array([last.round], np.float64)
+    sent = float(bytes_sent(request.config, request.allocation, rounds, reports=None, numbers=numbers)[0])
+    return f"{numbers[0]:,.0f} numbers" if np.isnan(sent) else size(sent)
+
+
+def _measured_at_the_end(run: Path) -> float | None:
+    found: Any = jobs.summary_of(run) or {}
+    for key in ("memory", "measured", "bytes"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return float(found) if isinstance(found, int | float) else None
 
 
 def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:

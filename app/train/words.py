@@ -36,11 +36,6 @@ def ago(moment: float) -> str:
     return f"{duration(passed)} ago" if passed < 86_400 else time.strftime("on %d %b %Y", time.localtime(moment))
 
 
-def sent(numbers: int, bytes_each: int = 4) -> str:
-    """Numbers that travelled, as bytes."""
-    return size(numbers * bytes_each)
-
-
 def size(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":

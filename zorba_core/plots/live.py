@@ -59,7 +59,7 @@ def progress_figure(
     shapes: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     if target is not None:
-        line, label = target_line(target, palette)
+        line, label = target_line(target, palette, at_end=True)
         shapes.append(line)
         notes.append(label)
     if resumed_after:

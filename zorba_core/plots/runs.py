@@ -107,16 +107,16 @@ def curves_figure(
     )  # fmt: skip
 
 
-def target_line(target: float, palette: Palette) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(line, label) across the figure at an accuracy that runs are after."""
+def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(line, label) across the figure at an accuracy that runs are after; the label at its start or end."""
     place = {"xref": "paper", "yref": "y"}
     line = {"type": "line", "x0": 0, "x1": 1, "y0": target, "y1": target, **place}
     label = {
         "text": f"target {target:.0%}",
         "font": {"color": palette.muted, "size": 12},
-        "x": 0.005,
+        "x": 0.995 if at_end else 0.005,
         "y": target,
-        "xanchor": "left",
+        "xanchor": "right" if at_end else "left",
         "yanchor": "bottom",
         "showarrow": False,
         **place,
