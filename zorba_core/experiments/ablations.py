@@ -30,6 +30,7 @@ def _arms(N: int) -> dict[str, tuple[Recipe, dict[str, Any]]]:
         "shuffled blocks": (Recipe("uniform", N, blocks=4, shuffle=1), {}),
         "mu 1e-4": (usual, {"mu": 1e-4}),
         "mu 1e-2": (usual, {"mu": 1e-2}),
+        "as printed": (usual, {"direction": "unit-sphere", "mu": 1e-4, "lr": 5e-5}),
         "Q 1": (usual, {"num_perturbations": 1}),
         "Q 4": (usual, {"num_perturbations": 4}),
         "Q 20": (usual, {"num_perturbations": 20}),

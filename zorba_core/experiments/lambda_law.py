@@ -16,7 +16,7 @@ RATES = (2e-2, 1e-2, 3e-2)  # one fixed rate first, then what a rate tuned for e
 CORE = (
     "full", "balanced-8", "balanced-4", "balanced-2", "balanced-1", "starved-1", "starved-3", "starved-6", "twos",
     "twos-pile", "hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "hub3-pile", "linear", "linear-pile",
-    "hub-2-generalists", "nearly-full", "exact-100",
+    "hub-2-generalists", "nearly-full", "exact-100", "one-scarce", "eleven-scarce",
 )  # fmt: skip
 # Also run with IID rows and with Dir(0.1).
 SUBSET = (
@@ -49,6 +49,9 @@ def recipes_20() -> dict[str, Recipe]:
         "hub-2-generalists": ((20, *[2] * 11), "pile"),
         "hub-8-generalists": ((20, *[8] * 11), "pile"),
         "nearly-full": ((1, 1, 1, *[20] * 9), "spread"),
+        # Proposition 1: one multiset of least popularities, hence one Lambda; one block of the twelve scarce, or eleven.
+        "one-scarce": ((1, *[20] * 11), "pile"),
+        "eleven-scarce": ((20, *[1] * 11), "pile"),
     }
     return {
         "full": Recipe("uniform", N, blocks=12),
