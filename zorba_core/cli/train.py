@@ -66,6 +66,7 @@ def train(
     target: float = typer.Option(0.75, help="Accuracy whose first reaching is recorded."),
     stop_at_target: bool = typer.Option(False, "--stop-at-target", help="End at the first evaluation that reaches it."),
     dtype: str = typer.Option("float32", help="float32 or float64."),
+    precision: str = typer.Option("highest", help="Of matrix products: highest, bf16, or tf32 (cuda)."),
     device: str = typer.Option("cpu", help="cpu or cuda."),
     threads: int = typer.Option(1, help="CPU threads. More are slower for a small model."),
     runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where the run's folder is made."),
@@ -105,6 +106,7 @@ def train(
         target=target,
         stop_at_target=stop_at_target,
         dtype=dtype,
+        precision=precision,
         device=device,
         threads=threads,
     )

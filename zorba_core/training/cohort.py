@@ -37,8 +37,8 @@ from zorba_core.training.tasks import Encoded
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
 # wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took half as long again), but
-# no fewer positions than a wide block's weights are worth reading for; elsewhere large kernels.
-_PIECE_CPU, _LEAST_POSITIONS_CPU, _PIECE_ELSEWHERE = 2**17, 512, 2**26
+# no fewer than a wide block's weights are worth reading for, or rounding to bfloat16; elsewhere large kernels.
+_PIECE_CPU, _LEAST_POSITIONS_CPU, _LEAST_POSITIONS_BF16, _PIECE_ELSEWHERE = 2**17, 512, 2048, 2**26
 
 
 @torch.no_grad()
@@ -99,7 +99,8 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
     """Rows of ``length`` positions that go through a block together unless ``max_rows`` says fewer."""
     width = int(network.model.config.hidden_size)
     on_cpu = network.device.type == "cpu"
-    positions = max(_PIECE_CPU // width, _LEAST_POSITIONS_CPU) if on_cpu else _PIECE_ELSEWHERE // width
+    least = _LEAST_POSITIONS_BF16 if network.precision == "bf16" else _LEAST_POSITIONS_CPU
+    positions = max(_PIECE_CPU // width, least) if on_cpu else _PIECE_ELSEWHERE // width
     return max(1, positions // length)
 
 

@@ -40,7 +40,8 @@ def evaluate(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE)
     correct, total_loss = 0, 0.0
     for start in range(0, len(rows), batch_size):
         batch = trim(rows.rows(order[start : start + batch_size]), network.device)
-        logits_BC = network(batch.token_ids_RL, batch.last_R).double()
+        with network.at_precision("highest"):
+            logits_BC = network(batch.token_ids_RL, batch.last_R).double()
         correct += int((logits_BC.argmax(dim=1) == batch.label_R).sum())
         total_loss += float(F.cross_entropy(logits_BC, batch.label_R, reduction="sum"))
     return Evaluation(correct / len(rows), total_loss / len(rows))

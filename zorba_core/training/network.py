@@ -11,16 +11,18 @@ Shapes: B rows, L positions, H hidden size, C label words, M blocks, D_m paramet
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from zorba_core.training.families import Family, LabelPositions, family_of
+from zorba_core.training.precision import products_in
 
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
@@ -31,7 +33,8 @@ class BlockNetwork:
     """The model as blocks whose weights are one flat vector each.
 
     The parameters of block m become views into ``block_weights(m)``: what is written there is what the block computes
-    with. ``model`` is taken over (moved, set to evaluation mode), not copied.
+    with. ``model`` is taken over (moved, set to evaluation mode), not copied. ``precision`` is that of the products
+    within blocks (:mod:`zorba_core.training.precision`).
 
     Raises:
         InvalidInputError: an architecture without an adapter.
@@ -44,11 +47,12 @@ class BlockNetwork:
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        precision: str = "highest",
     ) -> None:
         # Fixed, so that two runs of one seed take the same kernels; eager attention differs in the last bits.
         model.set_attn_implementation("sdpa")
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
-        self.dtype, self.device = dtype, torch.device(device)
+        self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         self._family: Family = family_of(self.model)
         self._blocks: list[nn.Module] = self._family.blocks()
         self._weights_M = [_flatten(block) for block in self._blocks]
@@ -76,20 +80,31 @@ class BlockNetwork:
         """Block m as the model's own module; its parameters, in order, are the parts of ``block_weights(m)``."""
         return self._blocks[block]
 
+    @contextlib.contextmanager
+    def at_precision(self, precision: str) -> Iterator[None]:
+        """Within the context, products of that precision instead of the network's own."""
+        before, self.precision = self.precision, precision
+        try:
+            yield
+        finally:
+            self.precision = before
+
     def embed(self, token_ids_BL: Tensor) -> Tensor:
         """Hidden states before the first block, shape (B, L, H)."""
         return self._family.embed(token_ids_BL)
 
     def run_block(self, block: int, hidden_BLH: Tensor) -> Tensor:
         """Hidden states after block m with its current weights."""
-        return self._family.run(self._blocks[block], hidden_BLH)
+        with products_in(self.precision, self.device):
+            return self._family.run(self._blocks[block], hidden_BLH)
 
     def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
         """Hidden states (B, H) after the last block at each row's last prompt position, the only ones the head reads:
         of other positions nothing but keys and values is computed."""
         # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
         at = LabelPositions(last_B, hidden_BLH.shape[1], SAME_BITS_ROWS)
-        return self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(last_B), 0]
+        with products_in(self.precision, self.device):
+            return self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(last_B), 0]
 
     def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
         """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.

@@ -7,6 +7,8 @@ Measured on the first round's batches of a few clients and a few directions, in 
 - ``scalars``: how far the run's finite differences are from the exact directional derivative (forward mode, which takes
   no difference and needs no higher precision). Too small a mu drowns in the rounding of two nearly equal losses, too
   large a one meets curvature. At an error of 1 the scalars are all error, or nothing at all.
+- ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
+  scalars.
 - ``update``: the part of a round's step that the weights lose to rounding.
 - ``stride``: the length of a round's step relative to the weights it moves.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
@@ -98,12 +100,18 @@ def preflight(
         return _of_gradient(network, batches_N, settings)
     seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
     directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
-    exact_NQ = estimate_jvp(network, batches_N, A_MN, seeds_Q, directions, inactive=settings.inactive).rho_NQ
+    probe = (network, batches_N, A_MN, seeds_Q, directions)
+    with network.at_precision("highest"):
+        exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
     checks = []
+    if settings.precision != "highest":
+        rounded_NQ = estimator_of(settings)(*probe).rho_NQ
+        with network.at_precision("highest"):
+            checks.append(_product_check(_relative_error(rounded_NQ, estimator_of(settings)(*probe).rho_NQ), settings))
     if settings.estimator != "jvp":
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
         checks.append(_perturbation_check(lost, settings))
-        found_NQ = estimator_of(settings)(network, batches_N, A_MN, seeds_Q, directions).rho_NQ
+        found_NQ = estimator_of(settings)(*probe).rho_NQ
         error = _relative_error(found_NQ, exact_NQ)
         mu_cure = ""
         if not error <= MOST_SCALAR_ERROR:
@@ -159,6 +167,14 @@ def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
         "perturbation", lost, MOST_LOST, lost <= MOST_LOST,
         f"the weights' {settings.dtype} resolution swallows {lost:.0%} of mu v",
         _longer(settings, "a larger mu"),
+    )  # fmt: skip
+
+
+def _product_check(error: float, settings: TrainSettings) -> Check:
+    return Check(
+        "products", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR,
+        f"products in {settings.precision} put the scalars {error:.1%} off those of highest precision",
+        "precision highest" if settings.estimator == "jvp" else "precision highest, or a larger mu",
     )  # fmt: skip
 
 

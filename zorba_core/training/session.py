@@ -242,7 +242,14 @@ def open_network(
     tokenizer = load_tokenizer(model)
     words = None if label_words is None else tuple(label_words)
     label_ids_C = label_token_ids(task, tokenizer, words)
-    return BlockNetwork(load_model(model), label_ids_C, dtype=settings.torch_dtype, device=settings.device), tokenizer
+    network = BlockNetwork(
+        load_model(model),
+        label_ids_C,
+        dtype=settings.torch_dtype,
+        device=settings.device,
+        precision=settings.precision,
+    )
+    return network, tokenizer
 
 
 def divide_rows(

@@ -11,6 +11,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.methods import method_facts
 from zorba_core.training.network import Inactive
 from zorba_core.training.perturbation import DIRECTION_KINDS, DirectionKind
+from zorba_core.training.precision import PRECISIONS
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INACTIVE = ("frozen", "dropped")
@@ -49,6 +50,7 @@ class TrainSettings:
     target: float | None = 0.75  # accuracy whose first reaching is recorded
     stop_at_target: bool = False  # end the run at the first evaluation that reaches the target
     dtype: str = "float32"
+    precision: str = "highest"  # of matrix products in training's forward passes: see zorba_core.training.precision
     device: str = "cpu"
     threads: int = 1  # of PyTorch; two threads on a busy two-core machine were 40 times slower for a small model
 
@@ -108,11 +110,21 @@ class TrainSettings:
             ("estimator", self.estimator, ESTIMATOR_NAMES),
             ("inactive", self.inactive, INACTIVE),
             ("dtype", self.dtype, tuple(DTYPES)),
+            ("precision", self.precision, PRECISIONS),
         ):
             if value not in known:
                 raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(known)}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
+        if self.precision == "tf32" and self.device != "cuda":
+            raise InvalidInputError(
+                f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
+            )
+        if self.precision != "highest" and self.dtype != "float32":
+            raise InvalidInputError(
+                f"precision is {self.precision!r}, which rounds float32 products, and dtype is {self.dtype!r}; "
+                "leave one of them out"
+            )
         if self.device not in ("cpu", "cuda"):
             raise InvalidInputError(f"device is {self.device!r}; choose cpu or cuda")
 
