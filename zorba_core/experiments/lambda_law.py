@@ -49,7 +49,7 @@ def recipes_20() -> dict[str, Recipe]:
         "hub-2-generalists": ((20, *[2] * 11), "pile"),
         "hub-8-generalists": ((20, *[8] * 11), "pile"),
         "nearly-full": ((1, 1, 1, *[20] * 9), "spread"),
-        # Proposition 1: one multiset of least popularities, hence one Lambda; one block of the twelve scarce, or eleven.
+        # Proposition 1: one multiset of least popularities, hence one Lambda; one block scarce, or eleven.
         "one-scarce": ((1, *[20] * 11), "pile"),
         "eleven-scarce": ((20, *[1] * 11), "pile"),
     }
