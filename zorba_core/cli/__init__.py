@@ -23,6 +23,7 @@ _COMMAND_MODULES = (
     "resume",
     "tune",
     "runs",
+    "doctor",
     "make_base",
     "bench",
     "experiment",

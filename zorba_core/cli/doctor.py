@@ -1,0 +1,40 @@
+"""``zorba doctor``: is everything here that training, the dashboard and the notebooks need?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.runs import DEFAULT_FOLDER
+
+_MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where runs are written."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Check versions, PyTorch, data, the base model, Chromium and the runs folder; say how to put right what is amiss.
+
+    Exit status 1 when something is broken that training needs; what is merely absent is listed and no failure.
+    """
+    from zorba_core.doctor import examine, version_line
+
+    findings, version = examine(runs_folder), version_line()
+    broken = [finding for finding in findings if finding.state == "broken"]
+    lines = [version]
+    for finding in findings:
+        lines.append(f"  {_MARKS[finding.state]:<7} {finding.name:<16} {finding.found}")
+        if finding.cure:
+            lines.append(f"  {'':<7} {'':<16} -> {finding.cure}")
+    lines.append(f"{len(broken)} broken" if broken else "nothing is broken")
+    emit({"version": version, "healthy": not broken, "findings": [asdict(f) for f in findings]}, as_json, lines)
+    if broken:
+        raise typer.Exit(1)
