@@ -107,7 +107,7 @@ anything = st.recursive(
 field_names = st.sampled_from(sorted({name for message in MESSAGES for name in encode(message).values}))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([encode(message) for message in MESSAGES]),
     st.dictionaries(field_names | st.text(max_size=5), anything, max_size=4),

@@ -169,7 +169,6 @@ def test_a_first_plan_that_cannot_cover_every_block_is_refused(make_server):
         ({"round": 5}, "stands at round 5"),
         ({"vram_bytes": 10, "blocks": 0}, "cannot hold"),
         ({"blocks": 0}, "either"),
-        ({"seat": 0}, "taken"),
     ],
 )
 def test_a_registration_that_does_not_fit_is_turned_away_once(make_server, notes, changes, reason):
@@ -195,6 +194,19 @@ def test_a_client_that_comes_back_takes_its_seat_from_a_connection_that_is_gone(
     register(server, 2, address=555, present=(100, 101, 103, 555), blocks=3)
     assert server.fleet.at(2).address == 555
     assert ("left", "102") in [(what, content["client"]) for what, content in notes if what == "left"]
+
+
+def test_a_second_client_for_a_seat_waits_until_the_first_owes_an_answer(make_server, notes):
+    server = make_server()
+    for _ in range(2):
+        register(server, 2, address=7, present=(100, 101, 102, 103, 7))
+        assert server.fleet.at(2).address == 102
+        assert [one.address for one in server.greetings([102, 7])] == [7]
+    assert [what for what, _ in notes].count("waiting") == 1
+    plan, _ = server.begin_round()
+    server.conclude_round(plan, [good(server, 0)])
+    register(server, 2, address=7, present=(100, 101, 102, 103, 7))  # 102 is listed still, though it is dead
+    assert server.fleet.at(2).address == 7
 
 
 def test_a_client_far_behind_gets_averages_until_it_can_take_part(make_server, monkeypatch):

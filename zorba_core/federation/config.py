@@ -36,6 +36,7 @@ class RunConfig:
     num_clients: int  # N seats
     alpha: float  # of the Dirichlet division, where clients hold shares of one dataset
     settings: TrainSettings
+    token: str = ""  # drawn for each run: two runs of one config are two runs, and their replicas not each other's
 
     def __post_init__(self) -> None:
         get_task(self.dataset)
@@ -67,7 +68,7 @@ def read_config(text: str) -> RunConfig:
         words = tuple(value.pop("label_words"))
         if not all(isinstance(word, str) for word in words):
             raise TypeError("label words must be text")
-        for name, kind in (("dataset", str), ("model", str), ("num_clients", int)):
+        for name, kind in (("dataset", str), ("model", str), ("num_clients", int), ("token", str)):
             if type(value[name]) is not kind:
                 raise TypeError(f"{name} must be of type {kind.__name__}")
         return RunConfig(**value, label_words=words, settings=TrainSettings(**settings))

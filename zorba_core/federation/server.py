@@ -94,14 +94,15 @@ class Server:
         self._state = trainer.init(network, config.settings)
         self._note = note
         self._turned_away: set[Address] = set()
+        self._waiting: set[Address] = set()
 
     @property
     def rounds_done(self) -> int:
         return len(self.averages)
 
-    def take_up(self, averages: Iterable[Aggregate], plan: Plan | None) -> None:
-        """Go on from a log; the network holds the weights after ``averages`` already."""
-        self.averages, self.plan = list(averages), plan
+    def take_up(self, averages: Iterable[Aggregate], plan: Plan | None, base_sha256: str) -> None:
+        """Go on from a log; the network, once the base of that fingerprint, holds the weights after ``averages``."""
+        self.averages, self.plan, self._base_sha256 = list(averages), plan, base_sha256
 
     # -- who takes part ------------------------------------------------------------------------------------------------
 
@@ -120,7 +121,9 @@ class Server:
             reply = messages.decode(incoming.payload, Registration, Refusal)
             if isinstance(reply, Refusal):
                 raise MessageError(f"the client declines: {reply.reason}")
-            member = self._member(incoming.address, reply, set(present))
+            member = self._member(incoming.address, reply)
+            if not self._vacate(member, set(present)):
+                return
         except (MessageError, InfeasibleError) as error:
             self._turned_away.add(incoming.address)
             self._note("turned away", {"client": str(incoming.address), "reason": str(error)})
@@ -136,7 +139,23 @@ class Server:
             },
         )
 
-    def _member(self, address: Address, reply: Registration, present: set[Address]) -> Member:
+    def _vacate(self, member: Member, present: set[Address]) -> bool:
+        """Is the seat free for this client? A client that died may be taken for present for a while, so one that owes
+        an answer gives way to one that comes; the newcomer of any other is greeted again next round."""
+        sitting = self.fleet.at(member.seat)
+        if sitting is None:
+            return True
+        if sitting.address in present and not sitting.missed:
+            if member.address not in self._waiting:
+                self._waiting.add(member.address)
+                self._note(
+                    "waiting", {"client": str(member.address), "seat": member.seat, "reason": "its seat is taken"}
+                )
+            return False
+        self.leave(sitting.address, "another connection has its seat")
+        return True
+
+    def _member(self, address: Address, reply: Registration) -> Member:
         if reply.run != self.run:
             raise MessageError("it registers for another run")
         if not reply.seat < self.fleet.num_seats:
@@ -149,11 +168,6 @@ class Server:
             raise MessageError(
                 f"its replica stands at round {reply.round} and this run at {self.rounds_done}; empty its folder"
             )
-        sitting = self.fleet.at(reply.seat)
-        if sitting is not None and sitting.address in present:
-            raise MessageError(f"seat {reply.seat} is taken by a client that is there")
-        if sitting is not None:
-            self.leave(sitting.address, "another connection has its seat")
         if reply.vram_bytes:
             workload = Workload(
                 self.config.settings.batch_size, self.config.settings.seq_len, self.config.settings.dtype

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -42,7 +43,8 @@ from zorba_core.training.tasks import Encoded, encode, get_task
 from zorba_core.training.trajectory import RoundEntry, Trajectory, TrajectoryLog, allocation_sha256
 
 Notice = Callable[[str], None]
-_SHOWN = ("joined", "left", "turned away", "refused", "void round", "plan")
+_TOKEN = "federation_token"
+_SHOWN = ("joined", "left", "turned away", "waiting", "refused", "void round", "plan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,7 @@ def serve(
     name = check_name(
         name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"federated-{config.dataset}-{Path(config.model).name}")[:100]
     )
+    config = replace(config, token=secrets.token_hex(16))
     parts = open_server(config, force)
     notes = NoteBook(tell)
     server = Server(config, settings, parts.network, notes)
@@ -135,7 +138,7 @@ def take_up(
     finished = (request.path / runs.SUMMARY).is_file()
     if finished and read_run(request.path).summary.get("stopped_by") != "interrupt":
         raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to go on with")
-    config = replace(config, model=model or config.model)
+    config = replace(config, model=model or config.model, token=str(request.environment.get(_TOKEN, "")))
     log = TrajectoryLog(request.path / runs.TRAJECTORY)
     try:
         so_far = log.so_far
@@ -147,7 +150,7 @@ def take_up(
         server = Server(config, settings, parts.network, notes)
         plans = [note for note in so_far.notes if note.what == "plan"]
         plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
-        server.take_up(map(_average_of, so_far.rounds), plan)
+        server.take_up(map(_average_of, so_far.rounds), plan, parts.environment["base_weights_sha256"])
         (request.path / runs.SUMMARY).unlink(missing_ok=True)
         if so_far.header is None:
             log.write_header(header_of(request.config, request.environment, request.allocation))
@@ -197,7 +200,7 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
             checks = found.describe()
     environment = {
         **describe(settings),
-        "transport": "federation",
+        _TOKEN: config.token,
         "base_weights_sha256": network.weights_sha256(),
         "data": {
             "source": frame.attrs.get("source", ""),

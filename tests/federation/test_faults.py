@@ -1,0 +1,164 @@
+"""Clients and server die, come back and come late: the run goes on, and all weights stay the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.federation.client import Client
+from zorba_core.federation.config import ServerSettings
+from zorba_core.federation.in_process import InProcess
+from zorba_core.federation.messages import TRAIN
+from zorba_core.federation.session import serve, take_up
+from zorba_core.runs import TRAJECTORY, read_run
+from zorba_core.training.trajectory import read_trajectory
+
+Hook = Callable[["Scripted"], None]
+
+
+class Scripted(InProcess):
+    """In-process clients, with something happening before a given exchange of tasks, or to its answers."""
+
+    def __init__(
+        self, clients: dict[int, Client], before: dict[int, Hook] | None = None, mute: dict[int, set] | None = None
+    ):
+        super().__init__(clients)
+        self.before, self.mute, self.exchanges = before or {}, mute or {}, 0
+
+    def exchange(self, outgoing, deadline):
+        if any(one.kind == TRAIN for one in outgoing):
+            self.exchanges += 1
+            self.before.get(self.exchanges, lambda transport: None)(self)
+        silent = self.mute.get(self.exchanges, set())
+        return [one for one in super().exchange(outgoing, deadline) if one.address not in silent]
+
+
+def die(transport: Scripted) -> None:
+    raise RunError("the server's machine lost power")
+
+
+@pytest.fixture
+def settings() -> ServerSettings:
+    return ServerSettings(min_clients=4, start_timeout=0.01, deadline=1.0)
+
+
+@pytest.fixture
+def config(make_config, train_settings):
+    return make_config(replace(train_settings, rounds=6))
+
+
+def notes_of(run) -> list[tuple[int, str, dict]]:
+    return [(note.after_round, note.what, note.content) for note in read_trajectory(run.path / TRAJECTORY).notes]
+
+
+def all_equal(run) -> bool:
+    return all(client["equal"] for client in run.summary["replicas"])
+
+
+def test_a_client_that_joins_late_catches_up_from_averages_alone(config, settings, make_clients, tmp_path):
+    clients = make_clients()
+    late = {103: clients.pop(103)}
+    transport = Scripted(clients, {4: lambda transport: transport.clients.update(late)})
+    run = serve(config, replace(settings, min_clients=3), transport, runs_folder=tmp_path, force=True)
+    assert [client["seat"] for client in run.summary["replicas"]] == [0, 1, 2, 3]
+    assert all_equal(run)
+    plans = [(after, content["budgets"]) for after, what, content in notes_of(run) if what == "plan"]
+    assert plans[0] == (0, {"0": 2, "1": 1, "2": 3})
+    assert plans[1][1] == {"0": 2, "1": 1, "2": 3, "3": 1}
+
+
+def test_a_client_that_dies_and_comes_back_goes_on_from_its_folder(config, settings, make_clients, tmp_path):
+    clients = make_clients(stores=tmp_path / "stores")
+    opened = []
+
+    def come_back(transport: Scripted) -> None:
+        again = make_clients(stores=tmp_path / "stores")[102]
+        transport.clients[552] = again
+        opened.append(again)
+
+    transport = Scripted(clients, {3: lambda transport: transport.clients.pop(102), 5: come_back})
+    run = serve(config, settings, transport, runs_folder=tmp_path / "runs", force=True)
+    assert all_equal(run)
+    assert len(run.summary["replicas"]) == 4
+    joined = [content for _, what, content in notes_of(run) if what == "joined" and content["client"] == "552"]
+    assert joined[0]["replica_round"] == 1  # what it had applied when it died: nothing was replayed
+    left = [(content["seat"], content["reason"]) for _, what, content in notes_of(run) if what == "left"]
+    assert left == [(2, "its connection is gone")]
+
+
+@pytest.mark.parametrize("damage", ["weights", "state", "rows"])
+def test_a_damaged_folder_is_not_trusted(config, settings, make_clients, tmp_path, damage):
+    clients = make_clients(stores=tmp_path / "stores")
+    first = replace(config, settings=replace(config.settings, rounds=2))
+    serve(first, settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True)
+    (path,) = (tmp_path / "stores" / "seat-1").glob(f"{damage}*")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    again = make_clients(stores=tmp_path / "stores")
+    run = serve(first, settings, Scripted(again), runs_folder=tmp_path / "runs", force=True)
+    assert all_equal(run)
+    assert run.summary["replicas"][1]["round"] == 2
+
+
+def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settings, make_clients, tmp_path):
+    whole = serve(config, settings, Scripted(make_clients()), runs_folder=tmp_path / "whole", force=True)
+    clients = make_clients()
+    with pytest.raises(RunError, match="lost power"):
+        serve(config, settings, Scripted(clients, {4: die}), runs_folder=tmp_path / "runs", force=True)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert not read_run(folder).finished
+    torn = (folder / TRAJECTORY).open("ab")
+    torn.write(b"01234567 {torn")
+    torn.close()
+    run = take_up(folder, Scripted({address + 500: client for address, client in clients.items()}))
+    assert run.summary["resumed_after_rounds"] == [3]
+    assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
+    assert all_equal(run)
+    assert run.metrics.drop(columns="seconds").equals(whole.metrics.drop(columns="seconds"))
+    with pytest.raises(InvalidInputError, match="finished"):
+        take_up(folder, Scripted(clients))
+
+
+def test_a_slow_client_is_left_out_of_the_round_and_taken_back_in(config, settings, make_clients, tmp_path):
+    run = serve(config, settings, Scripted(make_clients(), mute={3: {101}}), runs_folder=tmp_path, force=True)
+    rounds = read_trajectory(run.path / TRAJECTORY).rounds
+    assert [entry.reported_N.tolist() for entry in rounds[1:4]] == [[True] * 4, [True, False, True, True], [True] * 4]
+    assert not rounds[2].refused_N.any()
+    assert run.summary["reports"]["silent"] == 1
+    assert all_equal(run)
+
+
+def test_the_run_gives_up_with_its_rounds_kept_when_everybody_stays_silent(config, settings, make_clients, tmp_path):
+    everybody = {100, 101, 102, 103}
+    transport = Scripted(make_clients(), mute=dict.fromkeys(range(3, 100), everybody))
+    with pytest.raises(RunError, match="no client gave a usable answer"):
+        serve(config, replace(settings, patience=50), transport, runs_folder=tmp_path, force=True)
+    (folder,) = tmp_path.iterdir()
+    assert read_trajectory(folder / TRAJECTORY).rounds_done == 2
+
+
+def test_a_run_waits_for_its_clients_and_says_how_many_came(config, settings, make_clients, tmp_path):
+    clients = make_clients()
+    clients.pop(103)
+    with pytest.raises(RunError, match="3 of 4 clients registered"):
+        serve(config, settings, Scripted(clients), runs_folder=tmp_path, force=True)
+    assert not any(tmp_path.iterdir())
+
+
+def test_robust_and_private_runs_replay_from_their_averages(config, settings, make_clients, tmp_path):
+    pytest.importorskip("opacus")
+    from zorba_core.federation.privacy import PrivacySettings
+    from zorba_core.federation.robust import AggregationSettings
+    from zorba_core.training.resume import replay
+
+    for changes in ({"aggregation": AggregationSettings("median")}, {"privacy": PrivacySettings(1.0, 0.1)}):
+        run = serve(
+            config, replace(settings, **changes), Scripted(make_clients()), runs_folder=Path(tmp_path), force=True
+        )  # fmt: skip
+        assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
+        assert all_equal(run)
