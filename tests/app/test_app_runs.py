@@ -1,0 +1,324 @@
+"""The Runs page: choosing, comparing, grouping and looking into runs, and what it says about broken folders."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.runs.choose import table, table_key
+from app.runs.compare import summary_of_groups
+from app.runs.curves import curves_to_show
+from app.runs.export import as_python, curves_csv, runs_json
+from app.runs.look import repeat_command
+from app.runs.names import groups, labels
+from app.runs.records import experiment_records, folder_records, outcome
+from zorba_core.allocation import Allocation
+from zorba_core.cli import build_app
+from zorba_core.plots import COSTS, Curve, group_of, smoothed
+from zorba_core.training.callbacks import RoundRecord
+from zorba_core.training.run_writer import RunWriter
+from zorba_core.training.settings import TrainSettings
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def app(root, runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(runs))
+    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "experiments"))
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+
+
+def write_run(folder, accuracy, *, dirty=False, finished=True, name="toy", vram=1.5, **config):
+    allocation = Allocation(np.array([[1, 0, 1], [1, 1, 0]]))
+    asked = {"dataset": "toy-reviews", "model": "opt-mini", "target": 0.7, "num_perturbations": 2, "num_seeds": 8}
+    writer = RunWriter(folder, name, {**asked, **config}, {"torch": "2.13.0", "git_dirty": dirty}, allocation)
+    for t, value in enumerate(accuracy):
+        writer.on_round(RoundRecord(t, 0.5 if t else None, 1 - value, value, 1.5 * t, 33 * t, 6 * t, 18 * t))
+    if finished:
+        writer.finish({"stopped_by": "rounds", "vram_gib": {"total": vram}})
+    writer.close()
+    return writer.path
+
+
+def three_seeds(folder):
+    for lr, accuracy in ((0.01, [0.5, 0.6, 0.65]), (0.02, [0.5, 0.7, 0.8])):
+        for seed in range(3):
+            write_run(folder, [value + 0.01 * seed for value in accuracy], lr=lr, seed=seed)
+
+
+def see(app):
+    return app.switch_page("views/runs.py").run()
+
+
+def texts(app) -> str:
+    parts = [*app.title, *app.markdown, *app.caption, *app.warning, *app.info, *app.subheader]
+    return "\n".join(part.value for part in parts)
+
+
+def pick(app, *rows):
+    names = list(app.dataframe[0].value["run"])
+    app.session_state[table_key(names)] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
+    return app.run()
+
+
+def test_picked_runs_stand_in_the_link_and_a_link_restores_them(app, runs, root):
+    three_seeds(runs)
+    see(app)
+    names = list(app.dataframe[0].value["run"])
+    pick(app, 1, 4)
+    assert app.query_params["runs"] == [names[1], names[4]]
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh.query_params["runs"] = [names[1], names[4]]
+    fresh.query_params["baseline"] = names[4]
+    fresh.query_params["cost"], fresh.query_params["measure"] = "bytes", "eval_loss"
+    see(fresh.run())
+    assert not fresh.exception
+    assert fresh.session_state["chosen_runs"] == [names[1], names[4]]
+    assert fresh.selectbox(key="baseline").value == names[4]
+    assert fresh.selectbox(key="cost").value == "bytes"
+
+
+def test_garbage_in_a_link_is_named_and_the_newest_runs_are_shown(app, runs):
+    write_run(runs, [0.5, 0.6], seed=0)
+    app.query_params["runs"] = ["<script>", "../../etc/passwd"]
+    app.query_params["baseline"], app.query_params["cost"], app.query_params["smoothing"] = "x", "euros", "9e9"
+    app.query_params["source"] = "../..//etc"
+    see(app)
+    assert not app.exception
+    assert "The link names runs that are not here: \\<script\\>" in texts(app)
+    assert len(app.session_state["chosen_runs"]) == 1
+
+
+def test_filters_keep_what_is_asked_for_and_say_so_when_nothing_is_left(app, runs):
+    write_run(runs, [0.5, 0.6], lr=0.01, dataset="sst2")
+    write_run(runs, [0.5, 0.6], lr=0.02)
+    see(app)
+    app.multiselect(key="only_dataset").set_value(["sst2"]).run()
+    assert len(app.dataframe[0].value) == 1
+    app.text_input(key="find").set_value("lr 0.02").run()
+    assert "No run passes these filters" in texts(app)
+    app.multiselect(key="only_dataset").set_value([]).run()
+    assert len(app.dataframe[0].value) == 1
+
+
+def test_a_pinned_baseline_puts_differences_into_the_table(app, runs):
+    write_run(runs, [0.5, 0.6, 0.8], lr=0.01)
+    slow = write_run(runs, [0.5, 0.55, 0.6], lr=0.02, vram=2.0)
+    see(app)
+    assert not [name for name in app.dataframe[0].value if name.startswith("Δ")]
+    app.selectbox(key="baseline").select(slow.name).run()
+    frame = app.dataframe[0].value.set_index("run")
+    other = next(name for name in frame.index if name != slow.name)
+    assert frame.loc[other, "Δ best"] == pytest.approx(0.2)
+    assert frame.loc[other, "Δ VRAM"] == pytest.approx(-0.5)
+    assert frame.loc[slow.name, "Δ best"] == 0
+
+
+def test_seeds_become_one_group_with_mean_and_deviation(runs):
+    three_seeds(runs)
+    records = folder_records(runs).records
+    behind = groups(records)
+    assert sorted(behind) == ["lr 0.01", "lr 0.02"]
+    frame = summary_of_groups(behind, baseline=behind["lr 0.01"][0]).set_index("group")
+    assert frame.loc["lr 0.02", "best"] == pytest.approx(0.81)
+    assert frame.loc["lr 0.02", "± best"] == pytest.approx(0.01)
+    assert frame.loc["lr 0.02", "Δ best"] == pytest.approx(0.15)
+    assert frame.loc["lr 0.01", "reached"] == "0 of 3"
+    shown, _ = curves_to_show(records, "eval_accuracy", "round", 0.0, "range")
+    curve = next(curve for curve in shown.curves if curve.name == "lr 0.02")
+    np.testing.assert_allclose(curve.y_P, [0.51, 0.71, 0.81])
+    np.testing.assert_allclose(curve.high_P - curve.low_P, 0.02)
+
+
+def test_single_runs_are_called_by_what_tells_them_apart(runs):
+    three_seeds(runs)
+    assert sorted(labels(folder_records(runs).records))[:2] == ["lr 0.01 · seed 0", "lr 0.01 · seed 1"]
+
+
+def test_every_cost_that_the_page_offers_rises_from_round_to_round(runs):
+    write_run(runs, [0.5, 0.6, 0.7])
+    (record,) = folder_records(runs).records
+    for cost in ("round", "work", "bytes", "seconds"):
+        assert cost in COSTS
+        assert (np.diff(record.metrics[cost]) > 0).all()
+    assert outcome(record)["bytes"] == record.metrics["bytes"].iloc[-1]
+
+
+def test_smoothing_leaves_a_constant_curve_alone_and_keeps_the_raw_one():
+    rounds = np.arange(5.0)
+    flat = smoothed(Curve("a", rounds, np.full(5, 0.3), rounds), 0.9)
+    np.testing.assert_allclose(flat.y_P, 0.3)
+    jump = smoothed(Curve("a", rounds, np.array([0.0, 0, 1, 1, 1]), rounds), 0.5)
+    # Debiased: weights 1/2^k of the past, divided by their sum.
+    np.testing.assert_allclose(jump.y_P, [0, 0, 4 / 7, 12 / 15, 28 / 31])
+    np.testing.assert_array_equal(jump.raw_P, [0, 0, 1, 1, 1])
+
+
+def test_the_interval_of_a_mean_is_students():
+    rounds = np.arange(2.0)
+    group = group_of("g", [Curve("a", rounds, np.full(2, value), rounds) for value in (1.0, 2.0, 3.0)], "interval")
+    # t(0.975, 2) = 4.302653, standard error 1 / sqrt(3)
+    np.testing.assert_allclose(group.high_P - group.y_P, 4.302652729 / np.sqrt(3))
+
+
+def test_groups_are_averaged_where_all_of_them_are():
+    short = Curve("a", np.array([0.0, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 2.0]))
+    long = Curve("b", np.array([1.0, 4.0]), np.array([3.0, 6.0]), np.array([1.0, 4.0]))
+    group = group_of("g", [short, long], "range")
+    np.testing.assert_array_equal(group.x_P, [1.0, 2.0])
+    np.testing.assert_allclose(group.y_P, [2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda path: [file.unlink() for file in path.iterdir()], "no config.json"),
+        (lambda path: (path / "metrics.parquet").unlink(), "zorba resume"),
+        (lambda path: (path / "config.json").write_text('{"half": '), "not JSON"),
+        (lambda path: (path / "summary.json").write_bytes(b"\x89PNG\x00"), "not JSON"),
+        (lambda path: (path / "config.json").write_text("[1]"), "holds a list"),
+        (
+            lambda path: pd.DataFrame({"step": [1]}).to_parquet(path / "metrics.parquet"),
+            "made by another version",
+        ),
+        (lambda path: (path / "allocation.npz").write_bytes(b"PK\x03\x04rubbish"), "not an allocation"),
+    ],
+    ids=["empty", "no metrics", "torn json", "binary", "a list", "other version", "torn matrix"],
+)
+def test_a_damaged_folder_is_named_with_the_next_step_and_hides_no_other(app, runs, damage, says):
+    good = write_run(runs, [0.5, 0.6], seed=1)
+    damage(write_run(runs, [0.5, 0.6], seed=2, name="broken_one"))
+    see(app)
+    assert not app.exception
+    assert len(app.warning) == 1
+    told = app.warning[0].value.replace("\\", "")
+    assert "broken_one" in told
+    assert says in told
+    assert list(app.dataframe[0].value["run"]) == [good.name]
+
+
+def test_a_run_with_strange_settings_is_still_shown(app, runs):
+    path = write_run(runs, [0.5, 0.6])
+    config = json.loads((path / "config.json").read_text())
+    config |= {"target": "high", "model": ["a"], "allocation": 5, "num_perturbations": None, "dataset": {"x": 1}}
+    (path / "config.json").write_text(json.dumps(config))
+    see(app)
+    assert not app.exception
+    assert len(app.dataframe[0].value) == 1
+
+
+def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypatch):
+    runs.write_text("")
+    see(app)
+    assert "The runs folder is no folder" in texts(app)
+    runs.unlink()
+    runs.mkdir()
+
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("app.runs.records.list_runs", refuse)
+    app.run()
+    assert "The runs folder cannot be read" in texts(app)
+    assert "Permission denied" in texts(app)
+
+
+def test_no_runs_lead_to_the_train_page_and_to_a_command(app):
+    see(app)
+    assert "No runs yet" in texts(app)
+    assert app.code[0].value.startswith("zorba train ")
+
+
+def test_a_dirty_checkout_is_pointed_out_beside_the_curves_and_at_the_run(app, runs):
+    write_run(runs, [0.5, 0.6], dirty=True)
+    see(app)
+    assert "1 of 1 from a checkout with uncommitted changes" in texts(app)
+    assert "its commit alone does not reproduce it" in texts(app)
+    app.button(key="open_provenance").click().run()
+    assert not app.exception
+    assert "the commit below is not all that made this run" in texts(app)
+
+
+def test_the_command_that_repeats_a_run_has_only_options_that_the_command_knows(runs, root):
+    write_run(runs, [0.5, 0.6])
+    shutil.rmtree(runs)
+    real = next((root / "artifacts" / "runs").glob("*/config.json"))
+    config = json.loads(real.read_text()) | {name: True for name in ("save_model", "stop_at_target")}
+    settings = {name: getattr(TrainSettings(), name) for name in TrainSettings.__dataclass_fields__}
+    write_run(runs, [0.5, 0.6], **{**settings, **config})
+    (record,) = folder_records(runs).records
+    words = shlex.split(repeat_command(record))
+    train = next(command for command in build_app().registered_commands if command.name == "train")
+    import inspect
+
+    known = {name.replace("_", "-") for name in inspect.signature(train.callback).parameters}
+    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= known
+    assert words[:2] == ["zorba", "train"]
+    assert "--save-model" in words
+
+
+def test_exports_say_what_the_screen_says(runs):
+    three_seeds(runs)
+    records = folder_records(runs).records
+    shown, _ = curves_to_show(records, "eval_accuracy", "bytes", 0.5, "deviation")
+    csv = pd.read_csv(pd.io.common.BytesIO(curves_csv(shown)))
+    assert {"curve", "round", "bytes", "eval_accuracy", "low", "high", "unsmoothed"} <= set(csv)
+    assert csv["curve"].nunique() == 2
+    assert len(json.loads(runs_json(records))["runs"]) == 6
+    compile(as_python(records, shown), "copied", "exec")
+
+
+def test_what_all_runs_share_is_said_once(runs):
+    three_seeds(runs)
+    frame = table(folder_records(runs).records)
+    assert "dataset" not in frame
+    assert {"run", "seed", "best", "to target", "status"} <= set(frame)
+
+
+def test_an_experiments_tables_are_runs_too(app, tmp_path):
+    from zorba_core.experiments import EXPERIMENTS
+    from zorba_core.experiments.store import (
+        CURVE_SCHEMA,
+        ENGINE_VERSION,
+        RUN_SCHEMA,
+        empty_runs,
+        frame_of,
+        write_tables,
+    )
+
+    specs = [spec for spec in EXPERIMENTS["cases"].specs("ci", empty_runs()) if spec.role == "measure"]
+    rows = [
+        {
+            "sha256": spec.sha256, "engine_version": ENGINE_VERSION, "arm": spec.arm, "role": spec.role,
+            "status": "finished", "seed": spec.seed, "dataset": spec.dataset, "model": spec.model,
+            "method": spec.method, "target": 0.7, "git_dirty": False, "psi_gib": 1.0, "lambda": 0.5,
+            "config": json.dumps({"request": spec.request()}, default=str),
+        }
+        for spec in specs
+    ]  # fmt: skip
+    curves = [
+        {"sha256": spec.sha256, "round": t, "loss": 0.6, "accuracy": 0.5 + 0.1 * t, "forward_passes": t, "seconds": t}
+        for spec in specs
+        for t in range(3)
+    ]
+    write_tables(tmp_path / "experiments" / "cases" / "ci", frame_of(rows, RUN_SCHEMA), frame_of(curves, CURVE_SCHEMA))
+    listing = experiment_records("cases", "ci", tmp_path / "experiments")
+    assert {record.arm for record in listing.records} == {spec.arm for spec in specs}
+    assert set(groups(listing.records)) == {spec.arm for spec in specs}
+    app.query_params["source"] = "cases.ci"
+    see(app)
+    assert not app.exception
+    assert len(app.dataframe[0].value) == len(specs)

@@ -1,0 +1,273 @@
+"""The Train page's logic, without a browser and without a training process: its jobs are written as files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import processes
+from app.jobs import JOB, JOBS, LOG, Job, list_jobs
+from app.process_identity import start_stamp
+from app.train import choices
+from app.train.take_along import Request, as_python
+from zorba_core.allocation import Allocation
+from zorba_core.files import write_json
+from zorba_core.training.callbacks import RoundRecord
+from zorba_core.training.datasets import _SOURCES, evaluation_split
+from zorba_core.training.run_writer import RunWriter
+from zorba_core.training.tasks import TASKS
+from zorba_core.training.trajectory import EvaluationEntry
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def app(root, runs, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(runs))
+    monkeypatch.delenv("ZORBA_DATA", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).run()
+
+
+def train(app):
+    return app.switch_page("views/train.py").run()
+
+
+def texts(app) -> str:
+    parts = [*app.title, *app.markdown, *app.caption, *app.warning, *app.info, *app.subheader]
+    return "\n".join(part.value for part in parts)
+
+
+def write_run(folder, *, summary=None):
+    """A run folder with one evaluation in its log; returns its path."""
+    config = {
+        "dataset": "toy-reviews",
+        "model": "opt-mini",
+        "rounds": 40,
+        "batch_size": 8,
+        "seq_len": 64,
+        "target": 0.7,
+    }
+    writer = RunWriter(folder, "toy", config, {"git_dirty": False}, Allocation(np.ones((12, 3), dtype=bool)))
+    writer.on_evaluation(EvaluationEntry(0, 0.7, 0.5, "0" * 64))
+    writer.on_round(RoundRecord(0, None, 0.7, 0.5, 0.0, 0, 0, 0))
+    if summary is not None:
+        writer.finish(summary)
+    writer.close()
+    return writer.path
+
+
+def write_job(folder, *, run=None, says="", **changes):
+    job = Job("20260101-000000-abcdef", "train", ("zorba", "train"), os.getpid(), "gone", time.time(), 40, "Toy run")
+    job = replace(job, **changes)
+    place = folder / JOBS / job.id
+    place.mkdir(parents=True)
+    write_json(place / JOB, asdict(job))
+    (place / LOG).write_text((f"run {run}\n" if run else "") + says)
+    return job
+
+
+def alive():
+    return {"pid": os.getpid(), "stamp": start_stamp(os.getpid())}
+
+
+def test_a_newcomer_finds_the_knee_ready_to_train_with_no_data_needed(app):
+    train(app)
+    assert not app.exception
+    assert "**50 clients** activate" in texts(app)
+    assert app.selectbox(key="train_dataset").value == "toy-reviews"
+    assert [button.label for button in app.button] == ["Start"]
+    assert app.code[0].value.startswith("zorba train --allocation allocation.npz --method zorba --model opt-mini")
+    assert "zorba tune --allocation" in "".join(code.value for code in app.code)
+
+
+def test_start_hands_the_chosen_allocation_to_a_process_of_its_own(app, runs, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        "app.train.form.start_training",
+        lambda folder, allocation, options, title: started.append((folder, allocation, options)) or write_job(runs),
+    )
+    train(app)
+    app.number_input(key="train_rounds").set_value(7).run()
+    app.button(key="train_start").click().run()
+    folder, allocation, options = started[0]
+    assert folder == runs
+    assert (allocation.num_blocks, allocation.num_clients) == (12, 50)
+    assert (options["rounds"], options["dataset"], options["method"]) == (7, "toy-reviews", "zorba")
+    assert app.query_params["job"] == "20260101-000000-abcdef"
+
+
+def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, runs, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        "app.train.form.start_training",
+        lambda folder, allocation, options, title: started.append((allocation, options)) or write_job(runs),
+    )
+    train(app)
+    app.segmented_control(key="train_method").set_value("fedit").run()
+    assert "**600** of 600 blocks" in texts(app)
+    app.button(key="train_start").click().run()
+    allocation, options = started[0]
+    assert allocation is None
+    assert options["clients"] == 50
+    assert not {"mu", "perturbations"} & set(options)
+
+
+def test_an_allocation_for_another_number_of_blocks_says_so_and_one_click_repairs_it(app):
+    app.selectbox(key="model").select("opt-1.3b").run()
+    train(app)
+    assert "for a model of 24 blocks; opt-mini has 12" in texts(app)
+    assert [button.label for button in app.button] == ["Plan with OPT-125M instead (12 blocks)"]
+    app.button(key="train_other_model").click().run()
+    assert not app.warning
+    assert "train_start" in [button.key for button in app.button]
+
+
+def test_a_fleet_without_an_allocation_leads_to_its_repair(app):
+    app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh.query_params["fleet"], fresh.query_params["small"] = "two-kinds", "0.5"
+    train(fresh.run())
+    assert not fresh.exception
+    assert "There is no allocation to train yet" in texts(fresh)
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [("/no/such/folder", "is no folder on this machine"), ("", "Its folder on this machine")],
+    ids=["absent", "nothing typed"],
+)
+def test_a_model_folder_that_cannot_be_used_gets_one_sentence(app, folder, says):
+    train(app)
+    app.selectbox(key="train_model").select("a folder of mine …").run()
+    app.text_input(key="train_folder").set_value(folder).run()
+    assert says in texts(app)
+    assert not app.button
+
+
+def test_a_folder_of_a_model_that_cannot_be_counted_is_refused_with_its_type(app, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "resnet"}))
+    train(app)
+    app.selectbox(key="train_model").select("a folder of mine …").run()
+    app.text_input(key="train_folder").set_value(str(tmp_path / "model")).run()
+    assert "model\\_type 'resnet'" in texts(app)
+
+
+def test_a_running_job_is_found_with_its_curve_and_a_stop_button(app, runs):
+    run = write_run(runs)
+    write_job(runs, run=run, **alive())
+    train(app)
+    assert not app.exception
+    labels = {metric.label: metric.value for metric in app.metric}
+    assert labels["Accuracy"] == "50.0%"
+    assert labels["VRAM by the model"].endswith("GiB")
+    assert labels["Memory, measured"].endswith("MiB")
+    assert "Stop" in [button.label for button in app.button]
+
+
+def test_stop_is_asked_once_gently_and_then_at_once(app, runs, monkeypatch):
+    signals = []
+    monkeypatch.setattr("app.processes.os.kill", lambda pid, number: signals.append(number.name))
+    run = write_run(runs)
+    job = write_job(runs, run=run, **alive())
+    train(app)
+    app.button(key=f"stop_{job.id}").click().run()
+    assert app.button(key=f"stop_{job.id}").label == "Stop at once"
+    app.button(key=f"stop_{job.id}").click().run()
+    assert signals == ["SIGINT", "SIGTERM"]
+
+
+def test_a_stopped_run_offers_to_go_on_and_a_finished_one_does_not(app, runs):
+    run = write_run(runs, summary={"stopped_by": "interrupt", "rounds_done": 1})
+    job = write_job(runs, run=run)
+    train(app)
+    assert f"resume_{job.id}" in [button.key for button in app.button]
+    shutil.rmtree(runs)
+    write_job(runs, run=write_run(runs, summary={"stopped_by": "rounds"}))
+    app.run()
+    assert f"resume_{job.id}" not in [button.key for button in app.button]
+
+
+def test_a_refusal_is_shown_as_its_one_sentence(app, runs):
+    write_job(runs, says="noise\nzorba: these settings cannot learn: the step is too long. Try: an lr below 0.1\n")
+    train(app)
+    assert "The run was refused, before its first round" in app.warning[0].value
+    assert "These settings cannot learn" in app.warning[0].value
+
+
+def test_names_and_words_from_outside_are_shown_as_they_are(app, runs):
+    write_job(runs, says="zorba: <b>bold</b> [link](http://x) $x$\n", title="**evil** <script>alert(1)</script>")
+    train(app)
+    assert "\\*\\*evil\\*\\* \\<script\\>" in texts(app)
+    assert "\\<b\\>bold" in app.warning[0].value
+
+
+def test_a_run_cut_short_in_a_terminal_can_be_resumed_here(app, runs, monkeypatch):
+    run = write_run(runs)
+    resumed = []
+    monkeypatch.setattr(
+        processes, "start_resume", lambda folder, run, rounds, title: resumed.append((run, rounds)) or write_job(runs)
+    )
+    train(app)
+    assert "Started in a terminal, not finished" in texts(app)
+    app.button(key=f"resume_{run.name}").click().run()
+    assert resumed == [(run, 40)]
+
+
+def test_as_many_runs_as_cores_disable_start_and_say_why(app, runs, monkeypatch):
+    monkeypatch.setattr(processes, "cores", lambda: 1)
+    write_job(runs, **alive())
+    train(app)
+    assert app.button(key="train_start").disabled
+    assert "1 run is going on, one for each of this machine's 1 cores" in texts(app)
+
+
+def test_an_ended_job_leaves_the_list_and_its_run_stays(app, runs):
+    run = write_run(runs, summary={"stopped_by": "rounds"})
+    write_job(runs, run=run)
+    other = write_job(runs, id="20260102-000000-abcdef", says="zorba: no\n")
+    train(app)
+    app.button(key=f"forget_{other.id}").click().run()
+    assert len(list_jobs(runs).jobs) == 1
+    assert run.is_dir()
+
+
+def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("ZORBA_DATA", raising=False)
+    found = {dataset.name: dataset for dataset in choices.datasets()}
+    assert set(found) == set(TASKS)
+    assert [name for name, dataset in found.items() if dataset.available] == ["toy-reviews"]
+    assert "set ZORBA_DATA to a folder with sst2/train.parquet" in found["sst2"].missing
+    monkeypatch.setenv("ZORBA_DATA", str(tmp_path))
+    for name, source in _SOURCES.items():
+        (tmp_path / source.folder).mkdir()
+        for split in ("train", evaluation_split(name)):
+            (tmp_path / source.folder / f"{split}.parquet").touch()
+    assert all(dataset.available for dataset in choices.datasets())
+    assert {source.hub_name for source in _SOURCES.values()} == {row[-1] for row in choices._DATASETS.values()} - {""}
+
+
+def test_the_copied_program_compiles_and_names_what_the_form_says():
+    allocation = Allocation(np.ones((12, 4), dtype=bool))
+    options = {"method": "zorba", "model": "opt-mini", "dataset": "sst2", "rounds": 5, "perturbations": 3}
+    program = as_python(Request(allocation, options, "t"))
+    compile(program, "copied", "exec")
+    assert "num_perturbations=3" in program
+    program = as_python(Request(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
+    compile(program, "copied", "exec")
+    assert "allocation, num_clients=4" in program
