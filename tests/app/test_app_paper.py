@@ -1,0 +1,173 @@
+"""The Paper page: claims by verdict and kind, each opening to its evidence; and what it says without a ledger."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.paper.claims import as_table, evidence_file, has, in_words, kind_of
+from app.paper.verdicts import LOOKS, verdict_bar
+from zorba_core.ledger import VERDICTS, Claim, Ledger, write_ledger
+from zorba_core.plots import DARK, LIGHT
+
+TIMEOUT_S = 60
+
+
+def claim(name, verdict="reproduced", where="Table II", printed=2.5, ours=2.0, **more):
+    fields = {"claim": f"what {name} says", "how": f"zorba vram --for {name}", "evidence": ("tests/test_memory.py",)}
+    if verdict == "contradicted":
+        fields["counter_example"] = f"counter {name}"
+    return Claim(
+        id=name, where=where, printed=printed, ours=ours, unit="GiB", verdict=verdict, **{**fields, **more}
+    )  # fmt: skip
+
+
+CLAIMS = (
+    claim("alpha"),
+    claim("beta", "contradicted", "Theorem 3", None, "2/3 against 33/50"),
+    claim("gamma", "cannot be tested here", "Section V, Fig. 5", 91.2, None),
+    claim("delta", "reproduced in shape", "Section II"),
+)
+
+
+@pytest.fixture
+def ledger(tmp_path, monkeypatch, root):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_LEDGER", str(tmp_path / "ledger.json"))
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "ledger.json"
+
+
+@pytest.fixture
+def app(ledger, root):
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).run()
+
+
+def see(app):
+    return app.switch_page("views/paper.py").run()
+
+
+def texts(app) -> str:
+    return "\n".join(part.value for part in [*app.title, *app.markdown, *app.caption, *app.warning, *app.info])
+
+
+def rows(app) -> list[str]:
+    return [box.label for box in app.expander if not box.label.startswith("Take")]
+
+
+def test_without_a_ledger_the_page_says_which_command_makes_it(app):
+    see(app)
+    assert not app.exception
+    assert app.code[0].value == "zorba report"
+
+
+def test_every_claim_has_its_row_and_the_bar_counts_the_verdicts(app, ledger):
+    write_ledger(Ledger({"git_commit": "abc"}, CLAIMS), ledger)
+    see(app)
+    assert not app.exception
+    assert len(rows(app)) == 4
+    assert "**4 claims**" in texts(app)
+    bar = next(part.proto.body for part in app.get("html") if "Claims by verdict" in part.proto.body)
+    assert "1 reproduced, 1 reproduced in shape, 1 contradicted, 1 cannot be tested here" in bar
+
+
+def test_claims_are_filtered_by_verdict_kind_and_words(app, ledger):
+    write_ledger(Ledger({}, CLAIMS), ledger)
+    see(app)
+    app.pills(key="verdict").set_value(["contradicted"]).run()
+    assert [label for label in rows(app) if "beta" in label] == rows(app)
+    app.pills(key="verdict").set_value([]).run()
+    app.pills(key="about").set_value(["Tables", "Figures"]).run()
+    assert len(rows(app)) == 2
+    app.text_input(key="claim_text").set_value("gamma").run()
+    assert len(rows(app)) == 1
+    app.text_input(key="claim_text").set_value("nothing like it").run()
+    assert "No claim passes these filters" in texts(app)
+
+
+def test_an_opened_row_has_printed_ours_command_counter_example_and_evidence(app, ledger):
+    write_ledger(Ledger({}, CLAIMS[:2]), ledger)
+    see(app)
+    for name in ("alpha", "beta"):
+        app.session_state[f"claim_{name}"] = True
+    app.run()
+    assert not app.exception
+    assert {metric.value for metric in app.metric} == {"2.5 GiB", "2 GiB", "–", "2/3 against 33/50"}
+    codes = [code.value for code in app.code]
+    assert "zorba vram --for alpha" in codes
+    assert "python -m pytest tests/test_memory.py" in codes
+    assert "counter beta" in texts(app)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"claims": [1]}', '{"claims": [{"id": "a"}]}', '{"provenance": 3, "claims": []}']
+)
+def test_a_damaged_ledger_is_one_sentence(app, ledger, content):
+    ledger.write_text(content)
+    see(app)
+    assert not app.exception
+    assert len(app.warning) == 1
+    assert "The ledger cannot be read" in app.warning[0].value
+    assert "zorba report" in app.warning[0].value
+
+
+def test_an_empty_ledger_is_no_crash(app, ledger):
+    write_ledger(Ledger({}, ()), ledger)
+    see(app)
+    assert not app.exception
+    assert "**0 claims**" in texts(app)
+
+
+def test_claims_from_a_file_are_shown_as_they_are(app, ledger):
+    write_ledger(Ledger({}, (claim("evil", claim="what <script>alert(1)</script> **says** $x$"),)), ledger)
+    see(app)
+    assert "\\<script\\>" in rows(app)[0]
+    assert "\\*\\*says\\*\\*" in rows(app)[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        ("Table II", "Tables"),
+        ("Section V-B, Fig. 5 and Table I", "Figures"),
+        ("Theorem 3 (proof in Appendix B)", "Theorems"),
+        ("Algorithm 1", "Algorithms"),
+        ("Eq. (12)", "Equations"),
+        ("Abstract", "Text"),
+    ],
+)
+def test_a_claims_kind_is_what_its_place_names_first(where, kind):
+    assert kind_of(claim("a", where=where)) == kind
+
+
+def test_evidence_outside_the_checkout_is_not_opened(tmp_path):
+    (tmp_path / "secret.png").touch()
+    assert evidence_file(str(tmp_path / "secret.png")) is None
+    assert evidence_file("../../etc/passwd") is None
+    assert evidence_file("tests/test_memory.py::test_something").name == "test_memory.py"
+    assert evidence_file("no/such/file") is None
+    assert evidence_file("x" * 5000) is None
+
+
+def test_numbers_are_written_with_their_unit():
+    assert in_words(2315.9, "GiB") == "2,315.9 GiB"
+    assert in_words(None, "GiB") == "–"
+    assert in_words("holds", "") == "holds"
+    assert in_words(30_000, "numbers") == "30,000 numbers"
+
+
+def test_a_search_finds_claims_by_any_of_their_words():
+    assert has(CLAIMS[1], "counter BETA")
+    assert not has(CLAIMS[1], "counter alpha")
+
+
+def test_every_verdict_has_a_look_of_its_own_in_shape_as_well_as_colour():
+    assert tuple(LOOKS) == VERDICTS
+    for part in ("icon", "badge", "pattern", "series"):
+        assert len({getattr(look, part) for look in LOOKS.values()}) == len(VERDICTS)
+    for palette in (LIGHT, DARK):
+        assert verdict_bar(dict.fromkeys(VERDICTS, 3), palette).count("flex:3 0") == 4
+
+
+def test_the_table_of_claims_has_a_row_each():
+    assert list(as_table(CLAIMS)["kind"]) == ["Tables", "Theorems", "Figures", "Text"]
