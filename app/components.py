@@ -64,7 +64,7 @@ def numbers(items: Sequence[Number]) -> None:
             )
 
 
-def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool = False) -> None:
+def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | Callable[[], None] = False) -> None:
     """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture."""
     config = {
         "displaylogo": False,
@@ -77,7 +77,7 @@ def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool = F
         width="stretch",
         theme=None,
         key=key,
-        on_select="rerun" if select else "ignore",
+        on_select=select if callable(select) else "rerun" if select else "ignore",
         selection_mode="points",
         config=config,
         alt=alt,

@@ -1,26 +1,100 @@
-"""Choices from lists in the page's address, by their short names.
+"""Choices that outlast their widgets, kept in the page's address by short names.
 
-Streamlit binds numbers and switches to the address by itself (``bind="query-params"``). A list with labels it would
-bind by label, and a link should read ``?solver=lexicographic``, whatever the label says today.
+Streamlit forgets a widget of a page as soon as another page shows, and clears the address. What was chosen is therefore
+remembered for the session too, and written into the address whenever its widget is drawn. A link should read
+``?solver=lexicographic``, whatever the label says today.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
+
+_REMEMBERED = "remembered_choices"
+Value = TypeVar("Value")
 
 
 def linked(widget: Callable[..., str], label: str, options: Sequence[str], *, key: str, **arguments: Any) -> str:
     """``widget`` over ``options``, started from the address and kept in it. The first option is the default, which the
     address leaves out; a name the list does not have is ignored."""
-    named = st.query_params.get(key)
-    if key not in st.session_state:
-        st.session_state[key] = named if named in options else options[0]
+    if st.session_state.get(key) not in options:
+        st.session_state[key] = choice(key, options)
     value = widget(label, options, key=key, **arguments)
+    _remember(key, value)
     keep(key, None if value == options[0] else value)
     return value
+
+
+def choice(key: str, options: Sequence[str]) -> str:
+    """What was chosen last of ``options``, here or by the link; the first one otherwise."""
+    return remembered(key, options[0], lambda text: text if text in options else None)
+
+
+def linked_many(
+    widget: Callable[..., Sequence[str]],
+    label: str,
+    options: Sequence[str],
+    default: Sequence[str],
+    *,
+    key: str,
+    **arguments: Any,
+) -> list[str]:
+    """As :func:`linked`, for a widget with several choices; in the address they are joined by commas."""
+
+    def parse(text: str) -> list[str]:
+        return [option for option in text.split(",") if option in options]
+
+    held = st.session_state[key] if key in st.session_state else remembered(key, list(default), parse)
+    if key not in st.session_state or not set(held) <= set(options):
+        st.session_state[key] = [option for option in held if option in options]
+    chosen = widget(label, options, key=key, **arguments)
+    value = [option for option in options if option in chosen]
+    _remember(key, value)
+    keep(key, None if value == list(default) else ",".join(value))
+    return value
+
+
+def linked_number(
+    widget: Callable[..., int], label: str, low: int, high: int, default: int, *, key: str, **arguments: Any
+) -> int:
+    """As :func:`linked`, for a whole number from ``low`` to ``high``."""
+    if key not in st.session_state:
+        st.session_state[key] = number(key, low, high, default)
+    value = widget(label, low, high, key=key, **arguments)
+    _remember(key, value)
+    keep(key, None if value == default else str(value))
+    return value
+
+
+def number(key: str, low: int, high: int, default: int) -> int:
+    """The whole number chosen last, here or by the link."""
+
+    def parse(text: str) -> int | None:
+        return int(text) if text.isdecimal() and len(text) < 10 and low <= int(text) <= high else None
+
+    return remembered(key, default, parse)
+
+
+def linked_switch(label: str, default: bool, *, key: str, **arguments: Any) -> bool:
+    """A toggle that the address keeps as ``key=true`` or ``key=false``."""
+    if key not in st.session_state:
+        st.session_state[key] = remembered(key, default, {"true": True, "false": False}.get)
+    value = st.toggle(label, key=key, **arguments)
+    _remember(key, value)
+    keep(key, None if value == default else str(value).lower())
+    return value
+
+
+def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -> Value:
+    """The value that the session remembers, else what ``parse`` makes of the address, else ``default``."""
+    known = st.session_state.get(_REMEMBERED, {})
+    if key in known:
+        return known[key]
+    text = st.query_params.get(key)
+    value = None if text is None else parse(text)
+    return default if value is None else value
 
 
 def keep(key: str, value: str | None) -> None:
@@ -30,3 +104,7 @@ def keep(key: str, value: str | None) -> None:
             del st.query_params[key]
     elif st.query_params.get(key) != value:
         st.query_params[key] = value
+
+
+def _remember(key: str, value: Any) -> None:
+    st.session_state.setdefault(_REMEMBERED, {})[key] = value

@@ -1,18 +1,28 @@
 """What the sidebar asks for, and the study that answers it. No Streamlit here: the same input gives the same study.
 
-Shapes: N clients, E points of the sweep.
+Shapes: N clients, E points of the sweep, T totals of a bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from zorba_core.allocation import AllocationProblem, Front, Solution, solve, sweep, sweep_totals
+from zorba_core.allocation import (
+    AllocationProblem,
+    Front,
+    Solution,
+    solve,
+    sweep,
+    sweep_totals,
+    v_bound,
+    water_filled_bound,
+)
 from zorba_core.allocation.pareto import TauMode
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.fleets import (
@@ -53,6 +63,7 @@ SCALED_KINDS = ("uniform", "normal", "lognormal")
 
 # A sweep over totals needs fewer points than one over random reductions; a proof of each takes up to EXACT_SECONDS.
 MAX_TOTALS, EXACT_TOTALS, EXACT_SECONDS = 200, 16, 1.5
+_BOUND_TOTALS = 60
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,7 @@ class Study:
     front: Front
     everything: Solution  # the same solver with nothing held back (tau = 0)
     proofs: tuple[Solution, ...] = ()  # of the exact solver, one for each point; the others are solved when asked for
+    works: tuple[int, ...] = ()  # forward work of each point that covers all blocks, where a solver was run for it
 
     @property
     def capacity_gib(self) -> float:
@@ -152,6 +164,38 @@ class Study:
     def nbytes(self) -> int:
         """Memory that the study holds, but for small change."""
         return self.front.budget_EN.nbytes + 12 * 8 * len(self.front) + 200 * self.fleet.num_clients
+
+    @cached_property
+    def forward_work_E(self) -> NDArray[np.float64]:
+        """Blocks computed anew in a round; NaN where some block is left out. The points that no solver was run for are
+        solved for it, in a quarter of a second for a thousand."""
+        usable = np.flatnonzero(~np.isnan(self.front.bias_lambda_E))
+        work_E = np.full(len(self.front), np.nan)
+        work_E[usable] = self.works or [self.solution(int(i)).allocation.forward_work for i in usable]
+        return work_E
+
+    @cached_property
+    def bound_totals_T(self) -> NDArray[np.int64]:
+        """Totals at which the lower bounds are computed, from the least possible to all budgets."""
+        least = max(self.front.num_blocks, self.fleet.num_clients)
+        return np.unique(np.geomspace(least, int(self._budget_N.sum()), _BOUND_TOTALS).round().astype(int))
+
+    @cached_property
+    def lambda_bound_T(self) -> NDArray[np.float64]:
+        """No allocation within the clients' full budgets has a smaller Lambda at these totals."""
+        return np.array([water_filled_bound(self._within(total)) for total in self.bound_totals_T])
+
+    @cached_property
+    def v_bound_T(self) -> NDArray[np.float64]:
+        """As ``lambda_bound_T``, for V."""
+        return np.array([v_bound(self._within(total)) for total in self.bound_totals_T])
+
+    @cached_property
+    def _budget_N(self) -> NDArray[np.int64]:
+        return whole_block_budgets(self.fleet.capacity_N_bytes, self.scenario.model_spec, self.scenario.workload)
+
+    def _within(self, total: np.int64) -> AllocationProblem:
+        return AllocationProblem(self._budget_N, self.front.num_blocks, int(total))
 
     @property
     def parameters_gib(self) -> float:
@@ -199,11 +243,14 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
         time_limit=EXACT_SECONDS,
     )
     proofs: list[Solution] = []
+    works: list[int] = []
 
     def solved(solution: Solution) -> None:
-        proofs.append(solution)
+        works.append(solution.allocation.forward_work)
+        if scenario.solver == "exact":
+            proofs.append(solution)
         if on_solution is not None:
-            on_solution(len(proofs), scenario.num_totals if scenario.by_total else scenario.num_epsilons)
+            on_solution(len(works), scenario.num_totals if scenario.by_total else scenario.num_epsilons)
 
     if scenario.by_total:
         options = {"time_limit": EXACT_SECONDS} if scenario.solver == "exact" else {}
@@ -232,7 +279,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
             f"none of the {len(front)} sampled VRAM reductions leaves room for all {model.num_blocks} blocks; add "
             "clients or VRAM, or sample more reductions"
         )
-    return Study(scenario, fleet, left_out, front, everything, tuple(proofs) if scenario.solver == "exact" else ())
+    return Study(scenario, fleet, left_out, front, everything, tuple(proofs), tuple(works))
 
 
 def block_gib(scenario: Scenario) -> tuple[float, float]:

@@ -1,4 +1,5 @@
-"""Which point of the sweep is selected: by a click on the plot, a row of the table, or the link that opened the page.
+"""Which point of the sweep is selected: by a click on the plot, a row of the table, or the link that opened the page;
+until someone chooses, the one that the reader's preference recommends.
 
 The plot and the table each remember their own last event, so what counts is which of them changed since the last run.
 The plot keeps its selection in the browser and stays silent when the same point is clicked again; once something else
@@ -8,13 +9,16 @@ has chosen, it therefore gets a new key and starts afresh.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
 
 from app import state
-from app.links import keep
+from app.links import choice, keep, number
 from app.scenario import Scenario, Study
+from app.scenario_fields import CHOICES
+from app.tradeoff import COSTS, MEASURES, View
 from zorba_core.allocation import Allocation
 
 PLOT, TABLE = "front_plot", "front_table"
@@ -22,7 +26,8 @@ _CHOSEN, _SEEN, _TURN, _EDITED = "chosen_point", "seen_events", "plot_turn", "ed
 
 
 def selected_point(study: Study, rows: Sequence[int]) -> int:
-    """Index of the selected point; the knee until someone chooses. ``rows`` are the indices the table shows, in order.
+    """Index of the selected point; the recommended one until someone chooses. ``rows`` are the indices the table shows,
+    in order.
 
     Call before the plot and the table are drawn: it also marks the selected row in the table.
     """
@@ -35,7 +40,7 @@ def selected_point(study: Study, rows: Sequence[int]) -> int:
 
 
 def select(scenario: Scenario, point: int | None) -> None:
-    """Select a point, or go back to the knee with None (a button's callback)."""
+    """Select a point, or go back to the recommended one with None (a button's callback)."""
     _remember(scenario, point)
     _renew_plot()
 
@@ -43,7 +48,22 @@ def select(scenario: Scenario, point: int | None) -> None:
 def current_point(study: Study) -> int:
     """Index of the selected point, on any page."""
     point = _remembered(study)
-    return study.default_point() if point is None else point
+    return recommended_point(study) if point is None else point
+
+
+def recommended_point(study: Study) -> int:
+    """The point for the preference that the Trade-off page was told; at first the knee."""
+    return chosen_view(study).recommended(preference() / 100)
+
+
+def chosen_view(study: Study) -> View:
+    """The study along the axes chosen on the Trade-off page."""
+    return View(study, choice("x", list(COSTS)), choice("y", list(MEASURES)))
+
+
+def preference() -> int:
+    """How much convergence weighs against memory, in percent."""
+    return number("weight", 0, 100, 50)
 
 
 def current_allocation() -> tuple[Allocation, str]:
@@ -90,6 +110,16 @@ def plot_key() -> str:
     return f"{PLOT}_{turn}" if turn else PLOT
 
 
+def plot_clicked() -> None:
+    """The plot's callback: a click on another method's front goes over to that method, which stays in the picture."""
+    event, before = _plotted_point(), state.current()
+    solver = None if event is None else CHOICES["solver"][event[1]]
+    if solver not in (None, before.solver):
+        shown = st.session_state.get("show", [])
+        state.apply(replace(before, solver=solver))
+        st.session_state["show"] = [before.solver if name == solver else name for name in shown]
+
+
 def _renew_plot() -> None:
     if _plotted_point() is not None:
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
@@ -103,21 +133,23 @@ def _chosen_by_event(rows: Sequence[int]) -> int | None:
     st.session_state[_SEEN] = events
     # The plot's selection also empties on its own (a double click, a new figure): that chooses nothing.
     if events[PLOT] != seen[PLOT] and events[PLOT] is not None:
-        return events[PLOT]
+        return events[PLOT][0]
     if events[TABLE] != seen[TABLE] and events[TABLE] is not None and events[TABLE] < len(rows):
         _renew_plot()
         return int(rows[events[TABLE]])
     return None
 
 
-def _plotted_point() -> int | None:
+def _plotted_point() -> tuple[int, int] | None:
+    """Index of the clicked point, and of its solver in the list of solvers."""
     event = st.session_state.get(plot_key())
     points = event["selection"]["points"] if event else []
     for point in points:
         customdata = point.get("customdata")
-        if customdata:  # the paper's scenarios are marks to look at, not points of the sweep
+        if customdata:  # landmarks are there to look at, they are not points of a sweep
             # Plotly sends rows of a typed array as {"0": ..., "1": ...}, other rows as lists.
-            return int(customdata["0"] if isinstance(customdata, dict) else customdata[0])
+            first = [customdata[key] for key in (("0", "1") if isinstance(customdata, dict) else (0, 1))]
+            return int(first[0]), int(first[1])
     return None
 
 

@@ -19,7 +19,7 @@ from app.remedies import Remedy
 from app.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
 from app.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, is_whole
 from app.scenario_link import ROWS, scenario_from_link, scenario_to_link
-from app.studies import best_possible, is_solved, solution, solved, solved_or_error
+from app.studies import solution, solved, solved_or_error
 from zorba_core.errors import ZorbaError
 from zorba_core.gpu_catalogue import MIXES
 from zorba_core.memory import DTYPE_BYTES
@@ -28,10 +28,8 @@ from zorba_core.models import PRESETS
 __all__ = [
     "apply",
     "apply_remedy",
-    "best_possible",
-    "control",
     "current",
-    "is_solved",
+    "kind_controls",
     "sidebar",
     "solution",
     "solved",

@@ -9,11 +9,17 @@ from collections import OrderedDict
 import streamlit as st
 
 from app.scenario import Scenario, Study, study
-from zorba_core.allocation import Solution, solve
+from zorba_core.allocation import Solution
 from zorba_core.errors import ZorbaError
 
+METHODS = {
+    "balanced": "Balanced",
+    "lexicographic": "The paper's method",
+    "two-level": "Two-level",
+    "exact": "Exact",
+}
+
 MAX_STUDIES, MAX_BYTES = 64, 200_000_000
-PROOF_SECONDS = 8.0
 _PATIENCE_S = 0.3  # an answer that comes sooner needs no progress bar
 _BAR_EVERY_S = 0.15
 
@@ -59,10 +65,6 @@ def solved(scenario: Scenario) -> Study:
     return found
 
 
-def is_solved(scenario: Scenario) -> bool:
-    return _studies().get(scenario) is not None
-
-
 def solved_or_error(scenario: Scenario) -> Study | ZorbaError:
     """The study, or why there is none."""
     try:
@@ -77,12 +79,6 @@ def solution(scenario: Scenario, point: int) -> Solution:
     return solved(scenario).solution(point)
 
 
-@st.cache_resource(max_entries=32, show_spinner="Searching for a proof …", show_time=True)
-def best_possible(scenario: Scenario, point: int) -> Solution:
-    """The smallest Lambda within the budgets of a point, proven or with a bound after a few seconds."""
-    return solve(solved(scenario).front.problem(point), solver="exact", time_limit=PROOF_SECONDS)
-
-
 def _solve_with_progress(scenario: Scenario) -> Study:
     started = shown = time.monotonic()
     place, bar = st.empty(), None
@@ -91,7 +87,7 @@ def _solve_with_progress(scenario: Scenario) -> Study:
         nonlocal bar, shown
         now = time.monotonic()
         if now - started > _PATIENCE_S and now - shown > _BAR_EVERY_S:
-            words = f"{LABELS[scenario.solver]}: {min(done, of)} of {of} points, {now - started:.0f} s"
+            words = f"{METHODS[scenario.solver]}: {min(done, of)} of {of} points, {now - started:.0f} s"
             bar = (
                 place.progress(min(1.0, done / of), words) if bar is None else bar.progress(min(1.0, done / of), words)
             )
@@ -101,11 +97,3 @@ def _solve_with_progress(scenario: Scenario) -> Study:
         return study(scenario, on_solution)
     finally:
         place.empty()
-
-
-LABELS = {
-    "balanced": "Balanced",
-    "lexicographic": "The paper's method",
-    "two-level": "Two-level",
-    "exact": "Exact",
-}

@@ -34,7 +34,12 @@ def metrics(app) -> dict[str, str]:
     return {metric.label: metric.value for metric in app.metric}
 
 
+def button(app, label: str):
+    return next(one for one in app.button if one.label == label)
+
+
 def click_on_the_plot(app, point: int) -> None:
+    """On a point of the balanced solver, which is the first of the solvers."""
     app.session_state["front_plot"] = {"selection": {"points": [{"customdata": {"0": point, "1": 0}}]}}
 
 
@@ -66,7 +71,7 @@ def test_a_click_selects_a_point_and_a_row_of_the_table_another(app):
     app.run()
     assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[60]])
     assert app.query_params["point"] == str(rows[60])
-    next(button for button in app.button if button.label == "Back to the knee").click().run()
+    button(app, "Back to the recommended point").click().run()
     assert "Selected: the knee" in texts(app)
     assert "point" not in app.query_params
 
@@ -97,6 +102,104 @@ def test_garbage_in_a_link_is_ignored(app):
     app.run()
     assert not app.exception
     assert app.session_state["scenario"] == Scenario()
+
+
+def test_the_preference_moves_the_recommended_point_and_lands_in_the_link(app):
+    app.run()
+    shown = []
+    for weight in (0, 50, 100):
+        app.slider(key="weight").set_value(weight).run()
+        shown.append(int(metrics(app)["Activated blocks"]))
+    front = study(Scenario()).front
+    assert shown == sorted(set(shown))
+    assert shown[0] == front.total_blocks_E[front.on_front_E].min()
+    assert shown[2] == front.total_blocks_E[front.on_front_E].max()
+    assert app.query_params["weight"] == "100"
+
+
+@pytest.mark.parametrize("measure", ["v", "neff", "least", "work"])
+@pytest.mark.parametrize("cost", ["ratio", "gib", "blocks"])
+def test_every_pair_of_axes_has_a_front_and_a_price(app, measure, cost):
+    app.query_params["y"], app.query_params["x"] = measure, cost
+    app.run()
+    assert not app.exception
+    assert not app.warning
+    assert "compared with using all there is" in texts(app)
+    assert len(app.dataframe[0].value) > 5
+    assert ("nothing to trade" in texts(app)) == (measure in ("neff", "work"))
+
+
+def test_other_methods_join_the_picture_and_their_points_take_over(app):
+    app.query_params["clients"], app.query_params["vectors"] = "12", "40"
+    app.query_params["show"] = "bound,exact,two-level"
+    app.run()
+    assert not app.exception
+    assert app.query_params["show"] == "bound,two-level,exact"
+    app.selectbox(key="solver").select("exact").run()
+    assert app.session_state["scenario"].solver == "exact"
+    assert "points of this front are proven" in texts(app)
+    assert len(app.dataframe[0].value) <= 16
+
+
+def test_two_pinned_points_are_compared_by_their_differences_and_live_in_the_link(app):
+    app.run()
+    button(app, "Pin as A").click().run()
+    assert "A against selected" in texts(app)
+    assert "the same in every setting" in texts(app)
+    app.selectbox(key="solver").select("two-level").run()
+    button(app, "Pin as B").click().run()
+    table = app.dataframe[1].value.set_index("")
+    assert table.loc["Solver", ["A", "B"]].tolist() == ["balanced", "two-level"]
+    assert "Model" not in table.index
+    assert table.loc["Λ, convergence bias", "B against A"].startswith(("×", "+", "-"))
+    pinned = dict(app.query_params)
+    assert {"a", "b"} <= set(pinned)
+    again = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    for key, value in pinned.items():
+        again.query_params[key] = value
+    again.run()
+    assert again.dataframe[1].value.set_index("").equals(table)
+    button(again, "Let A go").click().run()
+    assert "B against selected" in texts(again)
+    button(again, "Let B go").click().run()
+    assert not {"a", "b"} & set(again.query_params)
+
+
+@pytest.mark.parametrize(
+    "link", ["point=99999", "point=3&fleet=table", "point=-1", "%%%", "point=3&seed=x", "&" * 5000]
+)
+def test_a_pin_that_cannot_be_shown_says_so_or_is_left_out(app, link):
+    app.query_params["a"] = link
+    app.run()
+    assert not app.exception
+    assert all("cannot be shown" in warning.value for warning in app.warning)
+    assert metrics(app)
+
+
+def test_a_hand_edited_allocation_goes_on_until_another_point_is_chosen(app):
+    def script():
+        import numpy as np
+        import streamlit as st
+
+        from app import selection, state
+        from app.scenario import Scenario
+        from zorba_core.allocation import Allocation
+
+        st.session_state.setdefault("scenario", Scenario(num_clients=12, num_epsilons=30))
+        if st.button("edit"):
+            selection.set_edited(Allocation(np.ones((12, 12), bool)))
+        if st.button("other"):
+            state.update(seed=1)
+        allocation, where_from = selection.current_allocation()
+        st.markdown(f"{allocation.total_blocks} {where_from}")
+
+    page = AppTest.from_function(script, default_timeout=TIMEOUT_S).run()
+    expected = study(Scenario(num_clients=12, num_epsilons=30))
+    assert page.markdown[0].value.startswith(f"{expected.front.total_blocks_E[expected.front.knee]} the knee")
+    page.button[0].click().run()
+    assert page.markdown[0].value == "144 edited by hand"
+    page.button[1].click().run()
+    assert "the knee" in page.markdown[0].value
 
 
 @pytest.mark.parametrize("kind", ["lognormal", "steam", "table"])
@@ -141,13 +244,6 @@ def test_half_precision_by_one_click_changes_the_sidebar(app):
     next(button for button in app.button if button.label.startswith("Half")).click().run()
     assert app.selectbox(key="dtype").value == "bfloat16"
     assert metrics(app)
-
-
-def test_the_optimum_for_a_points_budgets_comes_on_request(app):
-    app.run()
-    next(button for button in app.button if button.label.startswith("How close")).click().run()
-    assert not app.exception
-    assert "within these budgets" in "".join(part.value for part in [*app.info, *app.success])
 
 
 def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, caplog):

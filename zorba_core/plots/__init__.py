@@ -5,8 +5,10 @@ from zorba_core.plots.curves import BANDS, Curve, curve_of, group_of, smoothed, 
 from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
 from zorba_core.plots.live import progress_figure
+from zorba_core.plots.overview import matrix_picture, parallel_figure
 from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
+from zorba_core.plots.tradeoff import Axis, Mark, Points, tradeoff_figure
 
 __all__ = [
     "BANDS",
@@ -15,8 +17,11 @@ __all__ = [
     "LIGHT",
     "MEASURES",
     "PAPER_SCENARIOS",
+    "Axis",
     "Curve",
+    "Mark",
     "Palette",
+    "Points",
     "affordable_figure",
     "allocation_figure",
     "client_order",
@@ -27,9 +32,12 @@ __all__ = [
     "front_order",
     "group_of",
     "learning_curves_figure",
+    "matrix_picture",
     "palette_named",
+    "parallel_figure",
     "progress_figure",
     "smoothed",
     "target_reached",
+    "tradeoff_figure",
     "vram_figure",
 ]

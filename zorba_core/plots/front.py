@@ -65,7 +65,7 @@ def front_figure(
             name="swept, dominated",
             marker={"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}},
             hovertemplate=_HOVER + "<extra>dominated</extra>",
-            **_never_dimmed(0.55),
+            **never_dimmed(0.55),
         ),
         go.Scatter(
             x=front.vram_ratio_E[on_front],
@@ -81,7 +81,7 @@ def front_figure(
                 "line": {"width": 1 if few else 0.5, "color": palette.paper},
             },
             hovertemplate=_HOVER + "<extra>on the front</extra>",
-            **_never_dimmed(1.0),
+            **never_dimmed(1.0),
         ),
     ]
     if references:
@@ -101,7 +101,7 @@ def front_figure(
                     "line": {"width": 2.5, "color": palette.paper},
                 },
                 hovertemplate=_HOVER + "<extra>selected</extra>",
-                **_never_dimmed(1.0),
+                **never_dimmed(1.0),
             )
         )
     layout = {
@@ -194,7 +194,7 @@ def _references(references: Mapping[str, tuple[float, float]], palette: Palette)
     )
 
 
-def _never_dimmed(opacity: float) -> dict[str, dict]:
+def never_dimmed(opacity: float) -> dict[str, dict]:
     """Plotly fades what is not selected; here the selection has a marker of its own and the rest keeps its look."""
     return {"selected": {"marker": {"opacity": opacity}}, "unselected": {"marker": {"opacity": opacity}}}
 
@@ -206,12 +206,16 @@ def _lambda_axis(
     title = {"title": {"text": LAMBDA_AXIS}, "automargin": False}
     if not log_lambda or not shown.size:
         return {**title, "rangemode": "tozero"}
+    return {**title, **log_axis(shown)}
+
+
+def log_axis(shown: NDArray[np.float64]) -> dict[str, Any]:
+    """A logarithmic axis around positive values, with ticks at 1, 2, 5 or closer."""
     low, high = np.log10(shown.min()), np.log10(shown.max())
     pad = 0.06 * max(high - low, 0.3)
     steps = (1, 2, 5) if high - low > 1.2 else (1, 1.5, 2, 3, 4, 5, 7)
     ticks = [step * 10.0**e for e in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1) for step in steps]
     return {
-        **title,
         "type": "log",
         "range": [low - pad, high + pad],
         "tickvals": ticks,

@@ -1,0 +1,120 @@
+"""The Fleet page without a browser."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.reproduce import as_json
+from app.scenario import FLEET_KINDS, Scenario
+from zorba_core.gpu_catalogue import MIXES
+
+
+@pytest.fixture
+def fleet_page(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+
+    def opened(**parameters):
+        app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+        for key, value in parameters.items():
+            app.query_params[key] = value
+        return app.switch_page("views/fleet.py").run()
+
+    return opened
+
+
+def texts(app) -> str:
+    return "\n".join(part.value for part in [*app.markdown, *app.caption, *app.warning, *app.info, *app.success])
+
+
+def metrics(app) -> dict[str, str]:
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def button(app, label: str):
+    return next(one for one in app.button if one.label.startswith(label))
+
+
+def paste(app, text: str):
+    app.text_area(key="fleet_pasted").set_value(text)
+    return button(app, "Use what is pasted").click().run()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FLEET_KINDS if kind != "table"])
+def test_every_kind_shows_its_clients(fleet_page, kind):
+    app = fleet_page(fleet=kind, clients="20")
+    assert not app.exception
+    assert metrics(app)["Clients"] == "20"
+    assert len(app.dataframe[-1].value) == 20
+    if kind in MIXES:
+        assert MIXES[kind].source[:20] in texts(app)
+        assert MIXES[kind].date in texts(app)
+
+
+def test_values_of_the_page_survive_another_page_and_another_kind(fleet_page):
+    app = fleet_page(fleet="steam", model="opt-1.3b")
+    app.slider(key="card").set_value(60).run()
+    app.switch_page("views/tradeoff.py").run()
+    assert app.session_state["scenario"].card_share == 0.6
+    assert app.query_params["card"] == "60"
+    app.selectbox(key="fleet").select("uniform").run()
+    assert "card" not in app.query_params
+    app.selectbox(key="fleet").select("steam").run()
+    app.switch_page("views/fleet.py").run()
+    assert app.slider(key="card").value == 60
+
+
+def test_clients_too_small_for_a_block_are_named_with_ways_out(fleet_page):
+    app = fleet_page(fleet="steam", model="opt-1.3b")
+    assert metrics(app)["Too small"] == "8"
+    assert "8 of 50 clients cannot hold one block" in texts(app)
+    assert "4 GB card" in texts(app)
+    button(app, "Half precision").click().run()
+    assert metrics(app)["Too small"] == "0"
+    assert app.selectbox(key="dtype").value == "bfloat16"
+    assert not app.warning
+
+
+def test_a_drawn_fleet_turns_into_a_table_of_ones_own(fleet_page):
+    app = fleet_page(clients="7", seed="3")
+    button(app, "Edit these clients").click().run()
+    scenario = app.session_state["scenario"]
+    assert scenario.fleet_kind == "table"
+    drawn = Scenario(num_clients=7, seed=3).fleet()
+    assert [name for name, _ in scenario.table] == list(drawn.names)
+    assert all(0 <= gib - exact < 1e-4 for (_, gib), exact in zip(scenario.table, drawn.capacity_N_gib, strict=True))
+    assert "rows" in app.query_params
+
+
+def test_an_empty_table_offers_an_example(fleet_page):
+    app = fleet_page(fleet="table")
+    assert "No clients yet" in texts(app)
+    button(app, "Start with an example").click().run()
+    assert metrics(app)["Clients"] == "12"
+
+
+def test_a_pasted_csv_becomes_the_fleet_and_a_bad_one_leaves_it(fleet_page):
+    app = paste(fleet_page(), "client,vram_gib\nbig,1.9\nmedium,1.5\nother,1.2")
+    assert "3 clients read" in texts(app)
+    assert metrics(app)["Clients"] == "3"
+    paste(app, "client,vram_gib\nbig,=1+1")
+    assert "'=1+1'" in texts(app).replace("\\", "")
+    assert "the fleet is as it was" in texts(app)
+    assert metrics(app)["Clients"] == "3"
+
+
+def test_a_pasted_scenario_sets_every_control(fleet_page):
+    scenario = Scenario(fleet_kind="jetson", model="opt-2.7b", card_share=0.4, num_clients=33, solver="two-level")
+    app = paste(fleet_page(), as_json(scenario))
+    assert app.session_state["scenario"] == scenario
+    assert app.selectbox(key="model").value == "opt-2.7b"
+    assert app.slider(key="card").value == 40
+    assert app.number_input(key="clients").value == 33
+
+
+def test_shares_that_exceed_the_whole_get_one_sentence(fleet_page):
+    app = fleet_page(fleet="three-kinds", share="70", medium_share="70")
+    assert "add up to more than all clients" in texts(app)
+    app.slider(key="share").set_value(10).run()
+    assert not app.warning
