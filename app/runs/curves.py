@@ -22,6 +22,7 @@ COST_LABELS = {
     "bytes": "bytes sent",
     "seconds": "seconds of training",
 }
+_BAND_LABELS = {"deviation": "± deviation", "interval": "95 % interval", "range": "least to most"}
 _GROUPED = {"runs": "Every run", "seeds": "Seeds together"}
 
 
@@ -112,7 +113,7 @@ def _toolbar(chosen: Sequence[Record]) -> tuple[str, str, float, bool, str]:
             list(COST_LABELS),
             format_func=COST_LABELS.get,
             key="cost",
-            width=185,
+            width=165,
             help="Rounds are not equally dear: forward passes, bytes and seconds say what they cost. A backward pass "
             "counts as two forward passes.",
         )
@@ -127,9 +128,7 @@ def _toolbar(chosen: Sequence[Record]) -> tuple[str, str, float, bool, str]:
         )
         band = "deviation"
         if grouped == "seeds":
-            band = linked(
-                st.selectbox, "Band", list(BANDS), format_func=lambda name: BANDS[name], key="band", width=215
-            )
+            band = linked(st.selectbox, "Band", list(BANDS), format_func=_BAND_LABELS.get, key="band", width=160)
         smoothing = st.slider(
             "Smoothing",
             0.0,
@@ -138,7 +137,7 @@ def _toolbar(chosen: Sequence[Record]) -> tuple[str, str, float, bool, str]:
             0.05,
             key="smoothing",
             bind="query-params",
-            width=150,
+            width=130,
             help="Weight of the past in an exponential moving average. The values as measured stay visible behind.",
         )
     return measure, cost, smoothing, grouped == "seeds", band

@@ -58,7 +58,7 @@ def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, lis
         words = [_in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
         if first.arm is not None:
             words = [first.arm, *(word for word in words if "seed" in word)]
-        name = " · ".join(words) or (first.name if len(sets) > 1 else f"{first.config.get('dataset')}, {first.name}")
+        name = " · ".join(words) or first.name
         if name in named:
             name += f" · {first.name[-8:]}"
         named[name] = of

@@ -63,10 +63,12 @@ class Record:
 
 
 class Listing(NamedTuple):
-    """Records, newest first, and one line for each entry that could not be read, with what to do about it."""
+    """Records, newest first; one line for each entry that could not be read, with what to do about it; and what else is
+    worth knowing."""
 
     records: tuple[Record, ...]
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def folder_records(folder: Path) -> Listing:
@@ -94,12 +96,12 @@ def experiment_records(name: str, profile: str, root: Path) -> Listing:
     nothing = results.curves.iloc[:0]
     rows = results.runs[results.runs["role"] == "measure"].to_dict("records")
     records = tuple(_of_row(row, curves.get(row["sha256"], nothing)) for row in rows)
-    problems = list(results.left_out)
+    notes = list(results.left_out)
     if results.missing:
-        problems.append(
+        notes.append(
             f"{name}: {results.missing} runs are still to be made: zorba experiment {name} --profile {profile}"
         )
-    return Listing(records, tuple(problems))
+    return Listing(records, (), tuple(notes))
 
 
 def experiments_there(root: Path) -> list[tuple[str, str]]:

@@ -32,6 +32,8 @@ def page() -> None:
     if listing is None:
         return
     _problems(listing.problems)
+    for note in listing.notes[:5]:
+        st.caption(f":material/info: {components.plain(note)}.")
     if not listing.records:
         _nothing_yet(folder)
         return
