@@ -44,11 +44,9 @@ def execute(path: Path) -> NotebookNode:
     }
     for index, cell in enumerate(notebook.cells):
         cell.id = f"{'md' if cell.cell_type == 'markdown' else cell.cell_type}-{index:02d}"
-        for output in cell.get("outputs", []):
-            # A stored view of a widget shows nothing without the kernel that made it.
-            output.get("data", {}).pop(WIDGET, None)
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if output.get("data", True)]
+            # A stored view of a widget shows nothing without the kernel that made it.
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     return notebook
 
 

@@ -1,0 +1,207 @@
+"""The controls of `07_your_own_fleet`, and what they ask for as plain functions that need no front end.
+
+Shapes: N clients that can take part, M blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import ipywidgets
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from IPython.display import display
+
+from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve
+from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
+from zorba_core.fleets import Fleet
+from zorba_core.memory import (
+    DTYPE_BYTES,
+    GIB,
+    Workload,
+    affordable_blocks,
+    psi_block_bytes,
+    psi_client_bytes,
+    psi_model_bytes,
+)
+from zorba_core.models import PRESETS, ModelSpec, model_spec
+from zorba_core.plots import allocation_figure, client_order
+
+_EXACT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the controls ask for."""
+
+    gpus: str  # a line for each kind: how many, its name, its GiB
+    model: str = "opt-1.3b"  # a preset, or the path of a Hugging Face folder or config.json
+    batch_size: int = 8
+    seq_len: int = 128
+    dtype: str = "float32"
+    share: float = 0.9  # of each card that fine-tuning may use
+    solver: str = "balanced"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Who trains what. ``left_out`` names the clients that cannot hold the parameters and one block."""
+
+    spec: ModelSpec
+    workload: Workload
+    fleet: Fleet  # those that take part
+    left_out: tuple[str, ...]
+    solution: Solution
+
+
+def read_gpus(text: str) -> tuple[list[str], list[float]]:
+    """Names and GiB of all clients, one for each GPU.
+
+    Raises:
+        InvalidInputError: a line that is not `count, name, GiB`, naming the line and what it holds.
+    """
+    names, sizes = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) != 3:
+            raise InvalidInputError(
+                f"line {number} is {line.strip()!r}; want count, name, GiB, such as: 4, RTX 4080, 16"
+            )
+        count, name, gib = parts
+        try:
+            many, size = int(count), float(gib)
+        except ValueError:
+            raise InvalidInputError(
+                f"line {number} is {line.strip()!r}; the count is a whole number and the size a number of GiB"
+            ) from None
+        if not 1 <= many <= 10_000 or not 0 < size < np.inf:
+            raise InvalidInputError(
+                f"line {number}: {count} cards of {gib} GiB; give 1 to 10000 cards of more than 0 GiB"
+            )
+        names += [f"{name} #{index}" if many > 1 else name for index in range(1, many + 1)]
+        sizes += [size] * many
+    if not names:
+        raise InvalidInputError("no GPUs are listed; give a line such as: 4, RTX 4080, 16")
+    return names, sizes
+
+
+def plan_of(request: Request) -> Plan:
+    """The allocation for these GPUs and this model.
+
+    Raises:
+        InvalidInputError: a field that makes no sense.
+        InfeasibleError: no card is large enough, or those that are cannot train every block.
+    """
+    if not 0 < request.share <= 1:
+        raise InvalidInputError(f"share of the card is {request.share}; it must be above 0 and at most 1")
+    names, sizes = read_gpus(request.gpus)
+    spec = model_spec(request.model)
+    workload = Workload(request.batch_size, request.seq_len, request.dtype)
+    everyone = Fleet(tuple(names), np.array(sizes) * GIB * request.share)
+    blocks = affordable_blocks(everyone.capacity_N_bytes, spec, workload)
+    taken = np.flatnonzero(blocks >= 1)
+    left_out = tuple(names[n] for n in np.flatnonzero(blocks < 1))
+    if not taken.size:
+        need = (psi_model_bytes(spec, workload) + psi_block_bytes(spec, workload)) / GIB
+        raise InfeasibleError(
+            f"no card can hold {spec.name} and one block, {need:.2f} GiB; the largest has "
+            f"{everyone.capacity_N_gib.max():.2f} GiB to give: take a smaller model, batch or sequence, or bfloat16"
+        )
+    fleet = Fleet(tuple(names[n] for n in taken), everyone.capacity_N_bytes[taken])
+    problem = AllocationProblem(np.minimum(blocks[taken], spec.num_blocks), spec.num_blocks)
+    options = {"time_limit": _EXACT_SECONDS} if request.solver == "exact" else {}
+    return Plan(spec, workload, fleet, left_out, solve(problem, request.solver, **options))
+
+
+def summary(plan: Plan) -> pd.Series:
+    """The plan in the numbers that decide."""
+    allocation, solution = plan.solution.allocation, plan.solution
+    need = (psi_model_bytes(plan.spec, plan.workload) + psi_block_bytes(plan.spec, plan.workload)) / GIB
+    return pd.Series(
+        {
+            "clients that take part": allocation.num_clients,
+            "left out, cannot hold one block": len(plan.left_out),
+            "needed for one block, GiB": f"{need:.2f}",
+            "activated blocks": f"{allocation.total_blocks} of {allocation.num_clients * allocation.num_blocks}",
+            "Λ": f"{allocation.bias_lambda:.3f}, none below {solution.lower_bound:.3f}",
+            "V": f"{allocation.mean_inverse_popularity:.3f}",
+            "N_eff": f"{allocation.effective_clients:.1f}",
+            "clients on the scarcest block": allocation.min_popularity,
+        }
+    )
+
+
+def picture(plan: Plan) -> go.Figure:
+    """The allocation, largest cards first, under each client's VRAM."""
+    allocation, capacity = plan.solution.allocation, plan.fleet.capacity_N_bytes
+    return allocation_figure(
+        allocation.A_MN,
+        names=plan.fleet.names,
+        used_N_gib=psi_client_bytes(plan.spec, plan.workload, allocation.blocks_held_N) / GIB,
+        capacity_N_gib=plan.fleet.capacity_N_gib,
+        parameters_gib=psi_model_bytes(plan.spec, plan.workload) / GIB,
+        order_N=client_order(allocation.A_MN, capacity, "vram"),
+    ).update_layout(width=900)
+
+
+class Controls:
+    """A widget for each field of :class:`Request`; whatever is changed redraws the plan below them.
+
+    Without a front end nobody changes anything: :attr:`request` is then the one given.
+    """
+
+    def __init__(self, request: Request) -> None:
+        wide = ipywidgets.Layout(width="420px")
+        self._widgets: dict[str, ipywidgets.Widget] = {
+            "gpus": ipywidgets.Textarea(request.gpus, layout=ipywidgets.Layout(width="420px", height="150px")),
+            "model": ipywidgets.Combobox(
+                value=request.model, options=list(PRESETS), ensure_option=False, layout=wide, continuous_update=False
+            ),
+            "batch_size": ipywidgets.BoundedIntText(request.batch_size, min=1, max=4096, layout=wide),
+            "seq_len": ipywidgets.BoundedIntText(request.seq_len, min=1, max=32_768, layout=wide),
+            "dtype": ipywidgets.Dropdown(value=request.dtype, options=list(DTYPE_BYTES), layout=wide),
+            "share": ipywidgets.FloatSlider(
+                request.share, min=0.1, max=1.0, step=0.05, layout=wide, continuous_update=False
+            ),
+            "solver": ipywidgets.Dropdown(value=request.solver, options=list(SOLVERS), layout=wide),
+        }
+        self._widgets["gpus"].continuous_update = False
+        labels = {
+            "gpus": "GPUs: count, name, GiB",
+            "model": "Model, or path of one",
+            "batch_size": "B, sequences a batch",
+            "seq_len": "L, tokens a sequence",
+            "dtype": "Numbers as",
+            "share": "Share of each card",
+            "solver": "Solver",
+        }
+        self._area = ipywidgets.Output()
+        rows = [
+            ipywidgets.HBox([ipywidgets.Label(labels[name], layout=ipywidgets.Layout(width="180px")), widget])
+            for name, widget in self._widgets.items()
+        ]
+        self.box = ipywidgets.VBox([*rows, self._area])
+        for widget in self._widgets.values():
+            widget.observe(lambda change: self._redraw(), "value")
+
+    @property
+    def request(self) -> Request:
+        return Request(**{field.name: self._widgets[field.name].value for field in fields(Request)})
+
+    def set(self, name: str, value: object) -> None:
+        """What moving a control does."""
+        self._widgets[name].value = value
+
+    def _redraw(self, show: Callable[[object], object] = display) -> None:
+        with self._area:
+            self._area.clear_output(wait=True)
+            try:
+                plan = plan_of(self.request)
+                show(summary(plan).to_frame("plan"))
+                show(picture(plan))
+            except ZorbaError as error:
+                print(error)
