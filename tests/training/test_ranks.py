@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from zorba_core.cli import main
 from zorba_core.runs import TRAJECTORY, list_runs, read_run
@@ -20,14 +24,15 @@ OPTIONS = [
     *("--clients", "5", "--rounds", "4", "--batch-size", "2", "--perturbations", "3", "--num-seeds", "16"),
     *("--seq-len", "48", "--eval-rows", "20", "--eval-every", "2", "--participation", "0.8", "--json"),
 ]
+TORCHRUN = [
+    *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+    *("-m", "zorba_core"),
+]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def torchrun(*arguments: str) -> subprocess.CompletedProcess:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [*launcher, "-m", "zorba_core", *arguments], capture_output=True, text=True, env=ENVIRONMENT, check=False
-    )
+    return subprocess.run([*TORCHRUN, *arguments], capture_output=True, text=True, env=ENVIRONMENT, check=False)
 
 
 def test_every_client_is_computed_by_one_rank():
@@ -90,6 +95,31 @@ def test_two_ranks_resume_what_was_cut(two, tmp_path):
 
 
 @pytest.mark.slow
+def test_ctrl_c_ends_both_ranks_after_one_round_and_the_run_goes_on(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    """As a terminal sends it: to torchrun and all that share its process group."""
+    where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path)]
+    more = ["--rounds", "150", "--eval-every", "75"]  # long enough to be met on the way
+    started = subprocess.Popen(
+        [*TORCHRUN, "train", *where, *OPTIONS, *more],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True,
+    )  # fmt: skip
+    while started.poll() is None and not any(log.stat().st_size > 2000 for log in tmp_path.glob(f"*/{TRAJECTORY}")):
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGINT)
+    _, errors = started.communicate(timeout=100)
+    assert started.returncode != 0
+    assert errors.count("stopping after this round") == errors.count("zorba: interrupted after round") == 1
+    (run,) = list_runs(tmp_path).runs
+    done = run.summary["rounds_done"]
+    assert (run.summary["stopped_by"], 0 < done < 150) == ("interrupt", True)
+    monkeypatch.setattr(sys, "argv", ["zorba", "resume", str(run.path), "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(capsys.readouterr().out)["rounds_done"] == 150
+    assert read_run(run.path).summary["resumed_after_rounds"] == [done]
+
+
+@pytest.mark.slow
 def test_ranks_whose_weights_differ_end_the_run(tmp_path):
     """A rank with another model is found at the first evaluation."""
     script = tmp_path / "differ.py"
@@ -123,3 +153,22 @@ with joined() as ranks:
         capture_output=True, text=True, env=ENVIRONMENT, check=False,
     )  # fmt: skip
     assert done.stdout.count("round 0: rank 1's weights differ from rank 0's") == 2, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_two_ranks_average_the_gradients_of_all_clients(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    """FedIT: what the ranks add up is one process's gradient, up to the order of the sum."""
+    options = [option for option in OPTIONS if option not in ("--perturbations", "3")]
+    options += ["--method", "fedit", "--lr", "0.05", "--model", str(tiny_opt_folder), "--save-model"]
+    done = torchrun("train", "--runs-folder", str(tmp_path / "two"), *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    monkeypatch.setattr(sys, "argv", ["zorba", "train", "--runs-folder", str(tmp_path / "one"), *options])
+    with pytest.raises(SystemExit):
+        main()
+    two, one = json.loads(done.stdout), json.loads(capsys.readouterr().out)
+    assert two["backward_passes"] == one["backward_passes"] == 4 * 4
+    saved = [load_file(f"{result['run']}/model/model.safetensors") for result in (two, one)]
+    moved = load_file(tiny_opt_folder / "model.safetensors")
+    for name, tensor in saved[0].items():
+        assert torch.allclose(tensor, saved[1][name], atol=1e-6)
+    assert any(not torch.equal(tensor, moved[name]) for name, tensor in saved[0].items())

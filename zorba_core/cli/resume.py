@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import InvalidInputError
 
 _MODEL = typer.Option(None, help="Where the base model lies now; default: where the run's config says.")
 
@@ -23,7 +23,7 @@ def resume(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Go on with the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
-    from zorba_core.cli.train import summary_lines, supervised
+    from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
     from zorba_core.training import resume as resuming
     from zorba_core.training.ranks import joined
 
@@ -36,8 +36,7 @@ def resume(
         )  # fmt: skip
         if ranks.writes:
             emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
-    if done.summary["stopped_by"] == "interrupt":
-        raise RunError(f"interrupted after round {done.summary['rounds_done']}; go on with: zorba resume {done.path}")
+    fail_if_interrupted(done, ranks)
 
 
 def replay(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,11 +141,7 @@ def train(
         )
         if ranks.writes:
             emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
-    if run.summary["stopped_by"] == "interrupt":
-        raise RunError(
-            f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
-            f"go on with: zorba resume {run.path}"
-        )
+    fail_if_interrupted(run, ranks)
 
 
 def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run]) -> Run:
@@ -154,7 +151,7 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
     from zorba_core.training.callbacks import Interrupt, Progress
 
     transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
-    progress, interrupt = Progress(rounds), Interrupt()
+    progress, interrupt = Progress(rounds), Interrupt(None if ranks.writes else io.StringIO())
     try:
         with interrupt.listening():
             return work([progress, interrupt] if ranks.writes else [interrupt])
@@ -164,6 +161,18 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
         raise RunError(f"stopped at once; {kept}") from None
     finally:
         progress.close()
+
+
+def fail_if_interrupted(run: Run, ranks: Ranks) -> None:
+    """Exit status 1 for a run that Ctrl-C ended, on every rank; the first one says what to do."""
+    if run.summary["stopped_by"] != "interrupt":
+        return
+    if not ranks.writes:
+        raise typer.Exit(1)
+    raise RunError(
+        f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
+        f"go on with: zorba resume {run.path}"
+    )
 
 
 def summary_lines(run: Run) -> list[str]:
