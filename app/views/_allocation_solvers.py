@@ -21,7 +21,7 @@ from zorba_core.plots import client_order
 from zorba_core.plots.difference import difference_figure, matched_blocks
 
 SOLVERS = ("balanced", "lexicographic", "two-level", "exact")
-NAMES = {**{name: label.split(" (")[0] for name, label in state.SOLVER_LABELS.items()}, "exact": "Exact"}
+NAMES = {"balanced": "Balanced", "lexicographic": "Lexicographic", "two-level": "Two-level", "exact": "Exact"}
 YOURS = "This matrix"
 PROOF_SECONDS = 8.0
 ROWS = {
@@ -172,14 +172,14 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
         ),
         key="difference_plot",
         name=f"zorba-difference-{other}",
-        alt=f"{different} cells differ between this matrix and {NAMES[other]}'s, for {int(differs_N.sum())} clients.",
+        alt=f"{different} cells of {int(differs_N.sum())} clients differ between this matrix and the {other} solver's.",
     )
     st.caption(
         f"{different} cells differ, on {int(differs_N.sum())} of {yours.num_clients} clients (largest VRAM first). "
         "Squares: only this matrix. Rings: only the other."
     )
     st.button(
-        f"Go on with {NAMES[other]}'s matrix",
+        f"Go on with this matrix: {NAMES[other]}",
         key="adopt",
         on_click=_adopt,
         args=(edits.become(theirs_MN),),

@@ -86,10 +86,15 @@ def _allocations(study: Study, allocation: Allocation) -> dict[str, Allocation]:
     """This one, the solvers' at the same number of blocks, and all blocks on all clients."""
     point = selection.current_point(study)
     rows = {"this allocation": allocation}
-    for solver, name in (("balanced", "balanced"), ("two-level", "two-level"), ("lexicographic", "the paper's")):
+    for solver in ("balanced", "two-level", "lexicographic"):
         solution = rival(study.scenario, point, allocation, solver)
-        if solution is not None:
-            rows[name] = Allocation(solution.allocation.A_MN)
+        if solution is None:
+            continue
+        found = Allocation(solution.allocation.A_MN)
+        same = np.array_equal(found.A_MN, allocation.A_MN)
+        if same:
+            rows.pop("this allocation", None)
+        rows[f"{solver}: this allocation" if same else solver] = found
     rows["full activation"] = Allocation(np.ones_like(allocation.A_MN))
     return rows
 
@@ -117,9 +122,12 @@ def _table(found: dict[str, dict], rows: dict[str, Allocation]) -> None:
 
 def _lesson(found: dict[str, dict]) -> None:
     """The pair that shows the point best, in numbers."""
-    if not {"balanced", "two-level"} <= set(found):
+    low, even = (
+        next((values for name, values in found.items() if name.startswith(solver)), None)
+        for solver in ("two-level", "balanced")
+    )
+    if low is None or even is None:
         return
-    low, even = found["two-level"], found["balanced"]
     if low["lambda"] >= even["lambda"] * (1 - 1e-9):
         return
     less = 1 - low["lambda"] / even["lambda"]

@@ -65,13 +65,15 @@ def _views(study: Study, allocation: Allocation) -> None:
 
 
 def _bounds(study: Study, allocation: Allocation) -> None:
+    head = st.container()  # above the controls that it follows
     left, right = st.columns([0.28, 0.72], gap="large")
     with left:
         setting = controls.show(study, allocation.num_clients)
     bound, bias_lambda = setting.bound, allocation.bias_lambda
-    with right:
+    with head:
         st.latex(_formula(setting.is_theorem_2))
         _numbers(setting, bound, bias_lambda, allocation.num_clients)
+    with right:
         _warnings(setting, bound, bias_lambda)
         tabs = st.tabs(["As rounds go on", "Against Λ", "The formula with these numbers"])
         with tabs[0]:
@@ -113,10 +115,10 @@ def _bounds(study: Study, allocation: Allocation) -> None:
 def _formula(is_theorem_2: bool) -> str:
     d, theta = (r"\Phi", r"\Theta_2") if is_theorem_2 else (r"\Omega", r"\Theta_1")
     return (
-        r"\frac{1}{T}\sum_{t=1}^{T} \mathbb{E}\,\|\nabla f(\mathbf{w}_t)\|^2 \;\le\; "
-        rf"\underbrace{{\frac{{f(\mathbf{{w}}_1) - f(\mathbf{{w}}^*)}}{{{d}(\Lambda)\,T}}}}_{{\text{{start}}}} \;+\; "
-        rf"\underbrace{{\frac{{{theta}}}{{{d}(\Lambda)}}\,\Lambda}}_{{\text{{bias}}}}, \qquad "
-        rf"{d}(\Lambda) = \tfrac{{\eta}}{{2}} - s\,\Lambda"
+        r"\begin{aligned}\frac{1}{T}\sum_{t=1}^{T} \mathbb{E}\,\|\nabla f(\mathbf{w}_t)\|^2 &\;\le\; "
+        rf"\underbrace{{\frac{{f(\mathbf{{w}}_1) - f(\mathbf{{w}}^*)}}{{{d}\,T}}}}_{{\text{{start}}}} + "
+        rf"\underbrace{{\frac{{{theta}}}{{{d}}}\,\Lambda}}_{{\text{{bias}}}} \\ {d} &\;=\; \tfrac{{\eta}}{{2}} - s\,"
+        r"\Lambda \end{aligned}"
     )
 
 
@@ -182,10 +184,10 @@ def _warnings(setting: controls.Setting, bound: Bound, bias_lambda: float) -> No
     others = terms.dissimilarity + terms.variance
     if terms.estimate > 10 * others > 0:
         enough = setting.constants.mu * math.sqrt(others / terms.estimate)
+        times = f"{terms.estimate / others:.2g}"
         st.info(
-            f"**Finite differences drown everything else**: their term, μ²L²(d + 3)³NΛ/2, is "
-            f"{terms.estimate / others:.2g} times the other two together. The bound is useful from μ ≤ {enough:.1g} on: "
-            "a weakness of the proof, not of training.",
+            f"**Finite differences drown everything else**: their term, μ²L²(d + 3)³NΛ/2, is {times} times the other "
+            f"two together. The bound is of use from μ ≤ {enough:.1g} on: a weakness of the proof, not of training.",
             icon=":material/straighten:",
         )
 

@@ -53,16 +53,16 @@ def allocation_figure(
     height = matrix_height + _LEAST_HEIGHT + vram_height
     bottom, top = _LEAST_HEIGHT / height, (_LEAST_HEIGHT + matrix_height) / height
     least_G = np.minimum.reduceat(least_popularity(A_MN)[order_N], edge[:-1])
+    grouped = len(label_G) < num_clients
     traces = [
         _cells(A_MN[:, order_N], edge, label_G, palette),
         _popularity_bars(popularity_M, num_clients, palette),
-        _least_bars(least_G, label_G, popularity_M, palette),
+        _least_bars(least_G, label_G, popularity_M, grouped, palette),
     ]
-    grouped = len(label_G) < num_clients
     layout = {
         "margin": {"l": 66, "r": 12, "t": 12, "b": 46},
         "barmode": "overlay",
-        "bargap": 0.15 if not grouped else 0,
+        "bargap": 0.15,
         "dragmode": False,
         "showlegend": with_vram,
         "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom", "traceorder": "normal"},
@@ -182,13 +182,19 @@ def _popularity_bars(popularity_M: NDArray[np.int64], num_clients: int, palette:
 
 
 def _least_bars(
-    least_G: NDArray[np.int64], label_G: Sequence[str], popularity_M: NDArray[np.int64], palette: Palette
+    least_G: NDArray[np.int64],
+    label_G: Sequence[str],
+    popularity_M: NDArray[np.int64],
+    grouped: bool,
+    palette: Palette,
 ) -> go.Bar:
-    """The clients whose scarcest block is the scarcest of all stand out by colour and outline."""
-    scarce_G = (least_G == popularity_M.min()) & (popularity_M.min() < popularity_M.max())
+    """The clients whose scarcest block is the scarcest of all stand out by colour and outline, if they are few."""
+    scarce_G = least_G == popularity_M.min()
+    scarce_G &= scarce_G.mean() <= 0.5
     return go.Bar(
         x=np.arange(len(least_G)),
         y=least_G,
+        width=1 if grouped else None,
         customdata=np.array(label_G, dtype=object),
         marker={
             "color": np.where(scarce_G, palette.selected, palette.quiet),
@@ -215,6 +221,7 @@ def _vram_bars(
     customdata[:, 0], customdata[:, 1], customdata[:, 2] = label_G, used_G, capacity_G
     common = {
         "x": np.arange(len(used_G)),
+        "width": 1 if grouped else None,
         "customdata": customdata,
         "hovertemplate": hover + "<extra></extra>",
         "yaxis": "y2",

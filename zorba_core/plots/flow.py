@@ -74,7 +74,7 @@ def cut_figure(
             "circle",
             15,
             palette.quiet,
-            "top center",
+            "middle right",
             palette,
         ),
         _nodes(
@@ -117,7 +117,7 @@ def _spread(count: int) -> list[float]:
 
 
 def _group_label(group: ClientGroup) -> str:
-    return f"{len(group.clients)} × {group.budget} = <b>{group.supply}</b>"
+    return f"  {len(group.clients)} × {group.budget} = <b>{group.supply}</b>"
 
 
 def _arcs(xs: list, ys: list, is_cut: bool, width: float, palette: Palette, *, quiet: bool = False) -> go.Scatter:

@@ -57,6 +57,7 @@ def greedy_figure(
         go.Bar(
             x=np.arange(len(label_G)),
             y=share_G,
+            width=1 if grouped else None,
             customdata=np.array(label_G, object),
             marker={"color": palette.selected, "line": {"color": palette.text, "width": 0 if grouped else 1}},
             hovertemplate="%{customdata}" + (": %{y:.0%} in F" if grouped else " in F") + "<extra></extra>",
@@ -66,7 +67,7 @@ def greedy_figure(
     ]
     layout = {
         "margin": {"l": 66, "r": 12, "t": 12, "b": 46},
-        "bargap": 0.15 if not grouped else 0,
+        "bargap": 0.15,
         "dragmode": False,
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},

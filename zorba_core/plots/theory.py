@@ -202,10 +202,8 @@ def hidden_figure(ratios: Mapping[str, Mapping[str, float]], *, palette: Palette
             "shapes": shapes,
             "xaxis": {
                 "type": "log",
-                "range": [math.log10(min(*values, 1.0)) - 0.1, math.log10(max(*values, 1.0)) + 0.1],
-                "tickvals": [
-                    tick for tick in _RATIO_TICKS if min(*values, 1.0) / 1.3 <= tick <= 1.3 * max(*values, 1.0)
-                ],
+                "range": [math.log10(low), math.log10(high)],
+                "tickvals": [tick for tick in _RATIO_TICKS if low <= tick <= high],
                 "title": {"text": "times full activation (logarithmic; less is better)"},
             },
             "yaxis": {

@@ -141,7 +141,9 @@ function flip(root, m, n) {
 
 function paint(root) {
   const { data, rows, popularity } = root;
-  const least = Math.min(...popularity), most = Math.max(1, ...popularity), uneven = most > least;
+  const least = Math.min(...popularity), most = Math.max(1, ...popularity);
+  // Where half of the blocks are the scarcest, pointing at them says nothing.
+  const uneven = popularity.filter((count) => count === least).length <= popularity.length / 2;
   popularity.forEach((count, m) => {
     const label = root.sides[m];
     label.className = `side${count === 0 ? " empty" : uneven && count === least ? " least" : ""}`;
