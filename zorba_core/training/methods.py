@@ -33,6 +33,11 @@ from zorba_core.training.tasks import Encoded
 Report = Callable[[RoundPlan, BlockNetwork, np.ndarray, FederatedRows, TrainSettings, Directions, Ranks], Reports]
 # (network, reports, A_MN, reported_N, seeds_Q, directions, lr): the update, in place; rho_bar_MQ where there is one.
 Update = Callable[[BlockNetwork, Reports, np.ndarray, np.ndarray, Sequence[int], Directions, float], np.ndarray | None]
+# (estimator, network, batches, clients, A_MN of them, seeds_Q, directions): the scalars of some clients.
+Measure = Callable[
+    [Callable[..., Estimate], BlockNetwork, Sequence[Encoded], Sequence[int], np.ndarray, Sequence[int], Directions],
+    Estimate,
+]
 
 
 @dataclass(frozen=True)
@@ -49,19 +54,25 @@ def method_of(settings: TrainSettings) -> Method:
     return METHODS[settings.method]
 
 
-def _report_scalars(
-    measure: Callable[[TrainSettings, BlockNetwork, Sequence[Encoded], np.ndarray, np.ndarray, RoundPlan, Directions],
-                      Estimate],
-) -> Report:  # fmt: skip
+def _report_scalars(measure: Measure) -> Report:
     """Each rank measures its share of the clients and learns of all."""
 
-    def report(plan, network, A_MN, rows, settings, directions, ranks):
+    def report(
+        plan: RoundPlan,
+        network: BlockNetwork,
+        A_MN: np.ndarray,
+        rows: FederatedRows,
+        settings: TrainSettings,
+        directions: Directions,
+        ranks: Ranks,
+    ) -> Reports:
         num_clients = A_MN.shape[1]
         own = ranks.own(np.flatnonzero(plan.asked_N))
         rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(plan.seeds_Q))), np.zeros(num_clients), 0
         if len(own):
             batches = [client_batch(rows, settings, plan.round, int(n), network.device) for n in own]
-            found = measure(settings, network, batches, own, A_MN[:, own], plan, directions)
+            estimator = estimator_of(settings)
+            found = measure(estimator, network, batches, own, A_MN[:, own], plan.seeds_Q, directions)
             rho_NQ[own], loss_N[own], forward_passes = found.rho_NQ, found.loss_N, found.forward_passes
         rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
         return Reports(rho_NQ, loss_N, int(ranks.sum(np.array([forward_passes]))[0]))
@@ -69,23 +80,51 @@ def _report_scalars(
     return report
 
 
-def _along_shared(settings, network, batches, clients, A_MN, plan, directions):
-    return estimator_of(settings)(network, batches, A_MN, plan.seeds_Q, directions)
+def _along_shared(
+    estimator: Callable[..., Estimate],
+    network: BlockNetwork,
+    batches: Sequence[Encoded],
+    clients: Sequence[int],
+    A_MN: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+) -> Estimate:
+    return estimator(network, batches, A_MN, seeds_Q, directions)
 
 
-def _along_own(settings, network, batches, clients, A_MN, plan, directions):
-    return estimate_own(estimator_of(settings), network, batches, clients, A_MN, plan.seeds_Q, directions)
-
-
-def _move_shared(network, reports, A_MN, reported_N, seeds_Q, directions, lr):
+def _move_shared(
+    network: BlockNetwork,
+    reports: Reports,
+    A_MN: np.ndarray,
+    reported_N: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+) -> np.ndarray:
     return apply_scalars(network, reports.rho_NQ, A_MN, reported_N, seeds_Q, directions, lr)
 
 
-def _move_own(network, reports, A_MN, reported_N, seeds_Q, directions, lr):
+def _move_own(
+    network: BlockNetwork,
+    reports: Reports,
+    A_MN: np.ndarray,
+    reported_N: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+) -> None:
     apply_own(network, reports.rho_NQ, reported_N, seeds_Q, directions, lr)
 
 
-def _report_gradient(plan, network, A_MN, rows, settings, directions, ranks):
+def _report_gradient(
+    plan: RoundPlan,
+    network: BlockNetwork,
+    A_MN: np.ndarray,
+    rows: FederatedRows,
+    settings: TrainSettings,
+    directions: Directions,
+    ranks: Ranks,
+) -> Reports:
     """One SGD step of each client from the shared weights; the average of the stepped models is the step along the mean
     of the gradients. (Sums over ranks depend in their last bits on how many ranks there are.)"""
     own = ranks.own(np.flatnonzero(plan.asked_N))
@@ -108,7 +147,15 @@ def _report_gradient(plan, network, A_MN, rows, settings, directions, ranks):
 
 
 @torch.no_grad()
-def _move_gradient(network, reports, A_MN, reported_N, seeds_Q, directions, lr):
+def _move_gradient(
+    network: BlockNetwork,
+    reports: Reports,
+    A_MN: np.ndarray,
+    reported_N: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+) -> None:
     if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
         raise RunError("the gradient is not finite")
     for m, gradient in enumerate(reports.gradient_M):
@@ -118,6 +165,6 @@ def _move_gradient(network, reports, A_MN, reported_N, seeds_Q, directions, lr):
 METHODS: Mapping[str, Method] = {
     "zorba": Method(FACTS["zorba"], _report_scalars(_along_shared), _move_shared),
     "decomfl": Method(FACTS["decomfl"], _report_scalars(_along_shared), _move_shared),
-    "fedzo": Method(FACTS["fedzo"], _report_scalars(_along_own), _move_own),
+    "fedzo": Method(FACTS["fedzo"], _report_scalars(estimate_own), _move_own),
     "fedit": Method(FACTS["fedit"], _report_gradient, _move_gradient),
 }

@@ -14,33 +14,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core import runs
-from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
-from zorba_core.training.aggregation import update_blocks
-from zorba_core.training.callbacks import Callback, RoundRecord
+from zorba_core.training.callbacks import Callback
 from zorba_core.training.checkpoint import checkpoint_round, restore
 from zorba_core.training.environment import describe
-from zorba_core.training.methods import method_of
 from zorba_core.training.network import BlockNetwork
-from zorba_core.training.perturbation import Directions
 from zorba_core.training.ranks import ALONE, Ranks
-from zorba_core.training.rounds import Reports
+from zorba_core.training.replaying import records_of, replay_rounds
 from zorba_core.training.run_writer import RunWriter, header_of
 from zorba_core.training.session import SoFar, carry_on, divide_rows, open_network, use_threads
 from zorba_core.training.settings import TrainSettings
 from zorba_core.training.tasks import get_task
-from zorba_core.training.trainer import record_of
-from zorba_core.training.trajectory import EvaluationEntry, RoundEntry, Trajectory, TrajectoryLog, read_trajectory
+from zorba_core.training.trajectory import Trajectory, TrajectoryLog, read_trajectory
 
 Notice = Callable[[str], None]
 # Of an environment.
@@ -169,51 +163,6 @@ def replay(
             network.save(save)
             tokenizer.save_pretrained(save)
     return Rebuilt(wanted, network, tokenizer, evaluations[-1].round if evaluations else None)
-
-
-@torch.no_grad()
-def replay_rounds(
-    network: BlockNetwork,
-    allocation: AllocationMetrics,
-    settings: TrainSettings,
-    rounds: Sequence[RoundEntry],
-    evaluations: Sequence[EvaluationEntry] = (),
-) -> None:
-    """Move the base's weights through ``rounds``, in place. The last evaluation's fingerprint proves the result.
-
-    Raises:
-        InvalidInputError: the weights come out differently here.
-    """
-    proof = evaluations[-1] if evaluations else None
-    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
-    move = method_of(settings).update
-    for done in range(len(rounds) + 1):
-        if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:
-            raise InvalidInputError(
-                f"the log's round {done} replays to other weights here than where the run was made: processor, device "
-                "or versions differ (see environment.json); use the machine and versions that it records"
-            )
-        if done < len(rounds):
-            entry = rounds[done]
-            if entry.rho_bar_MQ is not None:
-                update_blocks(network, entry.rho_bar_MQ, entry.seeds_Q, directions, entry.lr)
-                continue
-            reports = Reports(entry.rho_NQ, entry.loss_N, forward_passes=0)
-            move(network, reports, allocation.A_MN, entry.reported_N, entry.seeds_Q, directions, entry.lr)
-
-
-def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
-    """The metrics that the log holds: as an uninterrupted run would have kept them."""
-    judged = {entry.round: entry for entry in trajectory.evaluations}
-    records = [record_of(entry) for entry in trajectory.rounds]
-    if 0 in judged:
-        records.insert(0, RoundRecord(0, None, None, None, 0.0, 0, 0, 0))
-    return tuple(
-        replace(record, eval_loss=judged[record.round].loss, eval_accuracy=judged[record.round].accuracy)
-        if record.round in judged
-        else record
-        for record in records
-    )
 
 
 def settings_of(request: Request) -> TrainSettings:

@@ -8,8 +8,7 @@ The file is text, one record a line::
     <crc32, 8 hexadecimal digits> <one JSON object>\n
 
 Each checksum covers its record's JSON and the checksum before it, so a record that is altered, missing or out of place
-is noticed. Arrays are base64 of little-endian numbers: float64 values return exactly, those that are not numbers too.
-Record kinds, by ``kind``:
+is noticed. Record kinds, by ``kind`` (:mod:`zorba_core.training.trajectory_records`):
 
     header      first line: format version, fingerprints of config, allocation and base model, N and M
     round       see :class:`RoundEntry`
@@ -20,13 +19,10 @@ Record kinds, by ``kind``:
 Every record is written by one call and forced to disk (fsync) before the next round begins. A process that dies leaves
 at most one torn record, at the end; it is dropped, since the round can be computed again. Damage before the end is
 refused with its position. One process writes at a time: the writer holds a lock (flock) on the file.
-
-Shapes: M blocks, N clients, Q directions of a round.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
 import fcntl
 import hashlib
@@ -37,15 +33,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import to_json
-from zorba_core.training.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
+from zorba_core.training.trajectory_records import (
+    EvaluationEntry,
+    Header,
+    Note,
+    RoundEntry,
+    header_from_record,
+    header_to_record,
+    round_from_record,
+    round_to_record,
+)
 
-VERSION = 1
-_FORMAT = "zorba-trajectory"
 _MAX_LINE_BYTES = 2**28
 
 
@@ -56,72 +57,6 @@ def fingerprint(value: Any) -> str:
 
 def allocation_sha256(allocation: AllocationMetrics) -> str:
     return fingerprint(allocation.blocks_per_client)
-
-
-@dataclass(frozen=True)
-class Header:
-    """What the log belongs to."""
-
-    config_sha256: str
-    allocation_sha256: str
-    base_weights_sha256: str
-    num_clients: int
-    num_blocks: int
-
-
-@dataclass(frozen=True, eq=False)
-class RoundEntry:
-    """One round: all that an update needs, and what the round's metrics are made of. Totals are since the start."""
-
-    round: int  # 1 is the first
-    seeds_Q: np.ndarray  # uint32
-    rho_NQ: np.ndarray  # float64; a client that was not asked has zeros
-    status_N: np.ndarray  # uint8, places in zorba_core.training.reports.STATUSES
-    loss_N: np.ndarray  # float64, F_n at the round's start
-    allocation: str  # the first digits of the allocation's sha256
-    lr: float
-    mu: float
-    seconds: float
-    forward_passes: int
-    scalars_up: int
-    scalars_down: int
-    backward_passes: int = 0
-    rho_bar_MQ: np.ndarray | None = None  # float64; what was applied, where it need not be the plain average of rho_NQ
-
-    @property
-    def reported_N(self) -> np.ndarray:
-        """Whose scalars entered the update."""
-        return self.status_N == REPORTED
-
-    @property
-    def refused_N(self) -> np.ndarray:
-        """Who reported what could not be used."""
-        return (self.status_N > NOT_ASKED) & (self.status_N != SILENT)
-
-    @property
-    def train_loss(self) -> float:
-        """Mean of F_n over the clients that reported."""
-        return float(self.loss_N[self.reported_N].mean())
-
-
-@dataclass(frozen=True)
-class EvaluationEntry:
-    """The model after ``round`` rounds. Its weights' fingerprint lets a replay prove itself."""
-
-    round: int
-    loss: float
-    accuracy: float
-    weights_sha256: str
-
-
-@dataclass(frozen=True)
-class Note:
-    """What happened beside the rounds: a new plan, a client that joined, left or was refused. ``what`` names the kind,
-    ``content`` is plain JSON."""
-
-    after_round: int
-    what: str
-    content: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -179,9 +114,9 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
             if (kind == "header") != (number == 1):
                 raise ValueError("a header is the first record and no other")
             if kind == "header":
-                header = _header(record)
+                header = header_from_record(record)
             elif kind == "round":
-                rounds.append(_round(record, header))
+                rounds.append(round_from_record(record, header))
                 if rounds[-1].round != len(rounds):
                     raise ValueError(f"round {rounds[-1].round} stands where round {len(rounds)} belongs")
             elif kind == "evaluation":
@@ -241,16 +176,10 @@ class TrajectoryLog:
         self.so_far = read_trajectory(self._path)
 
     def write_header(self, header: Header) -> None:
-        self._append({"kind": "header", "format": _FORMAT, "version": VERSION, **asdict(header)})
+        self._append({"kind": "header", **header_to_record(header)})
 
     def write_round(self, entry: RoundEntry) -> None:
-        record = {name: getattr(entry, name) for name in RoundEntry.__dataclass_fields__}
-        if record["rho_bar_MQ"] is None:
-            del record["rho_bar_MQ"]
-        for name, dtype in _ARRAYS.items():
-            if name in record:
-                record[name] = base64.b64encode(np.ascontiguousarray(record[name], dtype).tobytes()).decode("ascii")
-        self._append({"kind": "round", **record})
+        self._append({"kind": "round", **round_to_record(entry)})
 
     def write_evaluation(self, entry: EvaluationEntry) -> None:
         self._append({"kind": "evaluation", **asdict(entry)})
@@ -281,9 +210,6 @@ class TrajectoryLog:
             raise RunError(f"{self._path} cannot be written ({problem}); make room and resume the run")
 
 
-_ARRAYS = {"seeds_Q": "<u4", "rho_NQ": "<f8", "status_N": "u1", "loss_N": "<f8", "rho_bar_MQ": "<f8"}
-
-
 def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
     """(start, line) up to ``size``, the file's size when reading began: a writer may be at work."""
     with path.open("rb") as file:
@@ -306,27 +232,3 @@ def _checked(line: bytes, before: int) -> dict[str, Any] | None:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def _header(record: dict[str, Any]) -> Header:
-    if record.pop("format") != _FORMAT:
-        raise ValueError("not a trajectory log")
-    version = record.pop("version")
-    if version != VERSION:
-        raise ValueError(f"version {version}; this program reads version {VERSION}")
-    return Header(**record)
-
-
-def _round(record: dict[str, Any], header: Header) -> RoundEntry:
-    for name, dtype in _ARRAYS.items():
-        if name != "rho_bar_MQ" or name in record:
-            record[name] = np.frombuffer(base64.b64decode(record[name], validate=True), dtype)
-    N, Q = header.num_clients, len(record["seeds_Q"])
-    if not len(record["loss_N"]) == len(record["status_N"]) == N:
-        raise ValueError(f"it is not about {N} clients")
-    if record["status_N"].max() >= len(STATUSES):
-        raise ValueError("a client's status is unknown")
-    record["rho_NQ"] = record["rho_NQ"].reshape(N, Q)
-    if "rho_bar_MQ" in record:
-        record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, Q)
-    return RoundEntry(**record)
