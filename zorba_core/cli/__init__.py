@@ -27,6 +27,7 @@ _COMMAND_MODULES = (
     "make_base",
     "bench",
     "experiment",
+    "report",
     "federation",
 )
 

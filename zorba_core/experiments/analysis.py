@@ -192,3 +192,17 @@ def compare_arms(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
             row[f"{column}_a_round"] = float((ended[column] / ended["rounds_done"]).mean()) if len(ended) else math.nan
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def mean_curves(runs: pd.DataFrame, curves: pd.DataFrame, column: str = "loss", cost: str = "round") -> pd.DataFrame:
+    """Mean of ``column`` over an arm's finished runs, with its 95 % interval, at each evaluation that all of them had:
+    a run that stopped at its target ends its arm's curve. Columns arm, round, cost, mean, low, high, count."""
+    ended = runs[runs["status"] == "finished"]
+    joined = curves.merge(ended[["sha256", "arm"]], on="sha256")
+    rows = []
+    for (arm, at), points in joined.groupby(["arm", "round"], sort=False):
+        if len(points) == (ended["arm"] == arm).sum():
+            mean = mean_interval(points[column])
+            rows.append({"arm": arm, "round": at, "cost": float(points[cost].mean()), "mean": mean.value,
+                         "low": mean.low, "high": mean.high, "count": mean.count})  # fmt: skip
+    return pd.DataFrame(rows, columns=["arm", "round", "cost", "mean", "low", "high", "count"])

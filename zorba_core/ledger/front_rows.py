@@ -119,8 +119,8 @@ def _scenarios() -> list[Claim]:
                 evidence=("zorba_core.allocation.solve_scenario", *_EVIDENCE),
                 note=f"{allowed} of {_FLEETS} fleets allow it, with figures rounded as printed. It can be constructed: "
                 f"{total} blocks, Lambda {built.value:.3f}; balanced at the same total has {balanced:.3f}",
-                counter_example="" if holds else "the method leaves popularities gamma and gamma + 1, hence Lambda of at "
-                f"most N / gamma^2: too little in {_FLEETS - allowed} of {_FLEETS} fleets at this ratio",
+                counter_example="" if holds else "the method leaves popularities gamma and gamma + 1, hence Lambda of "
+                f"at most N / gamma^2: too little in {_FLEETS - allowed} of {_FLEETS} fleets at this ratio",
             )
         )  # fmt: skip
     return claims
@@ -143,7 +143,7 @@ def _complexities(path: Path) -> list[Claim]:
             where="section IV-B, after Algorithm 1",
             printed="O(MN (sqrt(M+N) log N + min(M, N)))",
             ours=round(overall, 2),
-            unit="growth of measured time over growth of the stated cost, smallest to largest size (1 or less: within it)",
+            unit="growth of time over growth of the stated cost, smallest to largest size (1 or less: within it)",
             verdict="reproduced in shape" if overall <= 1 else "contradicted",
             how="python -m tests.benchmarks.bench_allocation",
             evidence=(str(TIMINGS),),
