@@ -1,0 +1,51 @@
+"""Real processes: a SuperLink, SuperNodes, and a client's machine that loses power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from zorba_core.federation.config import ServerSettings
+from zorba_core.federation.flower.deployment import Deployment
+from zorba_core.federation.flower.loopback import federate_on_loopback
+from zorba_core.federation.session import request_config
+from zorba_core.runs import TRAJECTORY
+from zorba_core.training.trajectory import read_trajectory
+
+
+class PowerCut:
+    """Kills a node once a round is in the log, and starts it again at once, with the folder that it left."""
+
+    def __init__(self, runs_folder, seat: int, after_round: int, node: dict) -> None:
+        self._runs, self._seat, self._after, self._node = runs_folder, seat, after_round, node
+        self.done = False
+
+    def __call__(self, deployment: Deployment) -> None:
+        logs = list(self._runs.glob(f"*/{TRAJECTORY}"))
+        if not self.done and logs and read_trajectory(logs[0]).rounds_done >= self._after:
+            deployment.kill(f"node-{self._seat}")
+            deployment.start_node(self._seat, self._node)
+            self.done = True
+
+
+@pytest.mark.slow
+def test_two_supernodes_train_through_a_power_cut_and_end_with_equal_weights(make_config, train_settings, tmp_path):
+    config = make_config(replace(train_settings, rounds=4), num_clients=2)
+    settings = ServerSettings(min_clients=2, deadline=12.0)
+    nodes = [{"blocks": 2}, {"blocks": 3}]
+    power_cut = PowerCut(tmp_path / "runs", 1, 1, nodes[1])
+    lines: list[str] = []
+    run = federate_on_loopback(
+        tmp_path / "deployment", request_config(config, settings), nodes, runs_folder=tmp_path / "runs", force=True,
+        tell=lines.append, watch=power_cut,
+    )  # fmt: skip
+    assert power_cut.done
+    assert run.summary["rounds_done"] == 4
+    replicas = run.summary["replicas"]
+    assert [(client["seat"], client["equal"]) for client in replicas] in ([(0, True)], [(0, True), (1, True)])
+    notes = read_trajectory(run.path / TRAJECTORY).notes
+    assert [note.content["seat"] for note in notes if note.what == "joined"][:2] in ([0, 1], [1, 0])
+    assert any(line.startswith("round 4/4") for line in lines)

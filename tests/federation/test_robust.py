@@ -1,0 +1,71 @@
+"""Averages that a few wrong scalars cannot move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.federation.robust import RULES, AggregationSettings, aggregate
+from zorba_core.training.aggregation import average_per_block
+
+A_MN = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 1, 0]], dtype=bool)
+REPORTED = np.array([True, True, True, False, True])
+RHO_NQ = np.array([[1.0, -1.0], [2.0, 0.0], [3.0, 4.0], [100.0, 100.0], [6.0, 1.0]])
+
+
+def test_the_mean_is_the_papers_average_to_the_bit():
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings())
+    assert found.tobytes() == average_per_block(RHO_NQ, A_MN, REPORTED).tobytes()
+
+
+def test_the_median_of_each_block_is_over_those_that_activate_it_and_reported():
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings("median"))
+    np.testing.assert_allclose(2 * found, [[2.5, 0.5], [2.0, 0.0], [6.0, 1.0], [0.0, 0.0]])
+
+
+def test_the_trimmed_mean_cuts_the_share_at_both_ends():
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings("trimmed", trim=0.25))
+    np.testing.assert_allclose(2 * found[0], [2.5, 0.5])  # of four, one at each end
+    np.testing.assert_allclose(2 * found[1], [2.0, 1.0])  # of three, none: a quarter of three is less than one
+
+
+def test_clipping_shortens_the_long_and_keeps_their_direction():
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings("clip", clip=1.0))
+    lengths = np.linalg.norm(RHO_NQ[REPORTED], axis=1)
+    scale = np.minimum(1.0, np.median(lengths) / lengths)
+    np.testing.assert_allclose(2 * found[0], (RHO_NQ[REPORTED] * scale[:, None]).mean(axis=0))
+
+
+@pytest.mark.parametrize("rule", ["clip", "trimmed", "median"])
+def test_one_liar_in_five_moves_a_robust_average_less_than_it_moves_the_mean(rule):
+    random = np.random.default_rng(3)
+    everybody, all_blocks = np.ones(5, dtype=bool), np.ones((2, 5), dtype=bool)
+    honest_NQ = random.normal(1.0, 0.1, size=(5, 8))
+    lying_NQ = honest_NQ.copy()
+    lying_NQ[2] = -50.0
+
+    def moved(settings: AggregationSettings) -> float:
+        return float(
+            np.linalg.norm(
+                aggregate(lying_NQ, all_blocks, everybody, settings)
+                - aggregate(honest_NQ, all_blocks, everybody, settings)
+            )
+        )
+
+    assert moved(AggregationSettings(rule)) < 0.1 * moved(AggregationSettings())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_silent_clients_and_blocks_of_nobody_add_nothing(rule):
+    found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings(rule))
+    assert not found[3].any()  # only the silent client has it
+    assert np.abs(found).max() < 10
+
+
+@pytest.mark.parametrize(
+    ("values", "named"), [({"rule": "mode"}, "mode"), ({"clip": 0.0}, "clip"), ({"trim": 0.5}, "trim")]
+)
+def test_aggregation_settings_out_of_range_are_refused(values, named):
+    with pytest.raises(InvalidInputError, match=named):
+        AggregationSettings(**values)
