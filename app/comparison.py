@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from app.scenario import FLEET_KINDS, Scenario, Study
-from app.scenario_fields import used_fields
+from app.scenario_fields import SOLVER_NAMES, TAU_LABELS, used_fields
 from app.tradeoff import MEASURES, value_of
 from zorba_core.allocation import Solution
 
@@ -82,6 +82,10 @@ def _setting(scenario: Scenario, field: str) -> str:
     value = getattr(scenario, field)
     if field == "fleet_kind":
         return FLEET_KINDS[value] + (f", {len(scenario.table)} clients" if value == "table" else "")
+    if field == "tau_mode":
+        return TAU_LABELS[value]
+    if field == "solver":
+        return SOLVER_NAMES[value]
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 

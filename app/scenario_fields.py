@@ -73,6 +73,17 @@ LIMITS: Mapping[str, Limits] = {
     "large_fraction": Limits(0.0, 1.0, 0.05),
     "card_share": Limits(0.05, 1.0, 0.05),
 }
+SOLVER_NAMES = {
+    "balanced": "Balanced",
+    "lexicographic": "The paper's method",
+    "two-level": "Two-level",
+    "exact": "Exact",
+}
+TAU_LABELS = {
+    "vector": "one reduction τ for all",
+    "client": "a reduction τ for each client",
+    "total": "a limit on the total only",
+}
 # Shown and linked as whole percents.
 PERCENT = frozenset({"medium_fraction", "large_fraction", "card_share"})
 _COMMON = ("fleet_kind", "seed", "leave_out_small", "model", "batch_size", "seq_len", "dtype")

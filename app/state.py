@@ -17,7 +17,7 @@ from app.links import keep
 from app.own_fleet import rows_of
 from app.remedies import Remedy
 from app.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
-from app.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, is_whole
+from app.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
 from app.scenario_link import ROWS, scenario_from_link, scenario_to_link
 from app.studies import solution, solved, solved_or_error
 from zorba_core.errors import ZorbaError
@@ -42,11 +42,6 @@ SOLVER_LABELS = {
     "lexicographic": "The paper's (lexicographic)",
     "two-level": "Two-level (smaller Λ)",
     "exact": "Exact (proven, few points)",
-}
-TAU_LABELS = {
-    "vector": "one reduction τ for all",
-    "client": "a reduction τ for each client",
-    "total": "a limit on the total only",
 }
 _SCENARIO, _IGNORED = "scenario", "ignored_parameters"
 _HELP = {

@@ -9,15 +9,9 @@ from collections import OrderedDict
 import streamlit as st
 
 from app.scenario import Scenario, Study, study
+from app.scenario_fields import SOLVER_NAMES
 from zorba_core.allocation import Solution
 from zorba_core.errors import ZorbaError
-
-METHODS = {
-    "balanced": "Balanced",
-    "lexicographic": "The paper's method",
-    "two-level": "Two-level",
-    "exact": "Exact",
-}
 
 MAX_STUDIES, MAX_BYTES = 64, 200_000_000
 _PATIENCE_S = 0.3  # an answer that comes sooner needs no progress bar
@@ -87,7 +81,7 @@ def _solve_with_progress(scenario: Scenario) -> Study:
         nonlocal bar, shown
         now = time.monotonic()
         if now - started > _PATIENCE_S and now - shown > _BAR_EVERY_S:
-            words = f"{METHODS[scenario.solver]}: {min(done, of)} of {of} points, {now - started:.0f} s"
+            words = f"{SOLVER_NAMES[scenario.solver]}: {min(done, of)} of {of} points, {now - started:.0f} s"
             bar = (
                 place.progress(min(1.0, done / of), words) if bar is None else bar.progress(min(1.0, done / of), words)
             )

@@ -9,7 +9,7 @@ from app import components, pins, selection, state
 from app.comparison import Side, compare
 from app.pins import LETTERS, Pin
 from app.scenario import Scenario, Study
-from app.studies import METHODS
+from app.scenario_fields import SOLVER_NAMES
 from zorba_core.errors import ZorbaError
 
 
@@ -98,4 +98,4 @@ def _go_to(pin: Pin) -> None:
 
 def _name(side: Side) -> str:
     ratio = side.study.front.vram_ratio_E[side.point]
-    return f"{METHODS[side.scenario.solver].lower()}, point {side.point}, {ratio:.0%} of VRAM"
+    return f"{SOLVER_NAMES[side.scenario.solver].lower()}, point {side.point}, {ratio:.0%} of VRAM"

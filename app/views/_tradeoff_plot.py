@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from app import components, pins, selection, state
 from app.links import linked, linked_many, linked_switch
 from app.scenario import Study
-from app.scenario_fields import CHOICES
-from app.studies import METHODS
+from app.scenario_fields import CHOICES, SOLVER_NAMES
 from app.tradeoff import COSTS, MEASURES, View, baselines, bound, paper_scenarios
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import Axis, Mark, Points, tradeoff_figure
@@ -56,7 +55,7 @@ def controls(study: Study) -> Axes:
             help="The horizontal axis.",
         )
         log = linked_switch("Log", True, key="log", help="Logarithmic vertical axis, for measures that it suits.")
-    options = [*EXTRAS, *(name for name in METHODS if name != solver)]
+    options = [*EXTRAS, *(name for name in SOLVER_NAMES if name != solver)]
     shown = linked_many(
         st.pills,
         "Also show",
@@ -64,7 +63,7 @@ def controls(study: Study) -> Axes:
         list(EXTRAS),
         key="show",
         selection_mode="multi",
-        format_func=lambda name: {**EXTRAS, **METHODS}[name],
+        format_func=lambda name: {**EXTRAS, **SOLVER_NAMES}[name],
         help="*Lower bound*: no allocation of this fleet lies below it. *SC1 to SC3*: the paper's scenarios as "
         "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client. The other methods "
         "solve the same scenario, the first time in up to 10 s (the paper's) or 25 s (exact, at 16 totals); a click on "
@@ -76,7 +75,7 @@ def controls(study: Study) -> Axes:
 def figure(view: View, point: int, recommended: int, axes: Axes) -> None:
     """Everything that is asked for, in one picture."""
     study, measure, cost = view.study, MEASURES[view.measure], COSTS[view.cost]
-    others = [other for name in METHODS if name in axes.shown and (other := _other_method(view, name)) is not None]
+    others = [other for name in SOLVER_NAMES if name in axes.shown and (other := _other_method(view, name)) is not None]
     drawn = tradeoff_figure(
         _points(view),
         Axis(cost.axis, ".0%" if view.cost == "ratio" else ","),
@@ -117,13 +116,13 @@ def _other_method(view: View, solver: str) -> View | None:
     try:
         return replace(view, study=state.solved(replace(view.study.scenario, solver=solver)))
     except ZorbaError as error:
-        st.caption(f":material/warning: {METHODS[solver]} is not shown: {components.plain(str(error))}.")
+        st.caption(f":material/warning: {SOLVER_NAMES[solver]} is not shown: {components.plain(str(error))}.")
         return None
 
 
 def _points(view: View) -> Points:
     return Points(
-        METHODS[view.study.scenario.solver],
+        SOLVER_NAMES[view.study.scenario.solver],
         view.x_E,
         view.y_E,
         view.order_F,

@@ -12,7 +12,7 @@ from app.components import Number
 from app.glossary import glossary
 from app.infeasible import explain
 from app.scenario import Scenario, Study
-from app.studies import METHODS
+from app.scenario_fields import SOLVER_NAMES
 from app.views import _tradeoff_compare as compare
 from app.views import _tradeoff_list as listing
 from app.views import _tradeoff_plot as plot
@@ -82,7 +82,7 @@ def _introduction(study: Study) -> None:
 def _headline(study: Study, point: int, recommended: int, solution: Solution) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if point != recommended:
-            kind = f"point {point} of the sweep, {METHODS[study.scenario.solver].lower()}"
+            kind = f"point {point} of the sweep, {SOLVER_NAMES[study.scenario.solver].lower()}"
         elif selection.preference() != 50:
             kind = "the point recommended for your preference"
         else:

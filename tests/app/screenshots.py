@@ -1,4 +1,4 @@
-"""Pictures of every page in both themes, for the README: `python -m tests.app.screenshots [FOLDER]`.
+"""Pictures of every page in both themes, for the README: `python -m tests.app.screenshots [FOLDER [NAME ...]]`.
 
 The Runs page shows what is in artifacts/runs. Streamlit scrolls inside the page, so a picture is as tall as its window.
 """
@@ -6,41 +6,60 @@ The Runs page shows what is in artifacts/runs. Streamlit scrolls inside the page
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
-from tests.app.serving import FRONT_POINT, ROOT, chromium, serve
+from tests.app.serving import FRONT_POINT, ROOT, chromium, serve, settled
 
 PLOT_OR_CODE = "[class*=st-key-curves_plot] .main-svg, [data-testid=stCode]"
-# name: (address, what to wait for, width, height)
-PICTURES = {
-    "trade-off": ("/", FRONT_POINT, 1440, 1790),
-    "runs": ("/runs", PLOT_OR_CODE, 1440, 1560),
-    "infeasible": ("/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860),
-    "phone": ("/", FRONT_POINT, 390, 1500),
-}
-BOTH_THEMES = ("trade-off", "runs")
+COMPARED = "/?show=bound,two-level&a=point%3D525&b=solver%3Dtwo-level%26tau%3Dtotal%26point%3D40"
+BOTH, LIGHT = ("light", "dark"), ("light",)
+
+
+class Picture(NamedTuple):
+    """A page to photograph. A picture is as tall as its window: choose the height that the page needs."""
+
+    name: str
+    address: str
+    ready: str  # what to wait for
+    width: int
+    height: int
+    themes: tuple[str, ...] = BOTH
+
+
+PICTURES = [
+    Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1440, 1340),
+    Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1440, 1560),
+    Picture("compare", COMPARED, "[class*=st-key-comparison]", 1440, 2060, LIGHT),
+    Picture("train", "/train", "[class*=st-key-train_start]", 1440, 1120),
+    Picture("runs", "/runs", PLOT_OR_CODE, 1440, 1560),
+    Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1440, 1200),
+    Picture("infeasible", "/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860, LIGHT),
+    Picture("phone", "/", FRONT_POINT, 390, 1500, LIGHT),
+]
 SETTLE_MS = 2_500
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, names: Sequence[str] = ()) -> None:
+    """All pictures, or those with the given names."""
     folder.mkdir(parents=True, exist_ok=True)
     with serve() as address, chromium() as browser:
-        for name, (path, ready, width, height) in PICTURES.items():
-            for theme in ("light", "dark") if name in BOTH_THEMES else ("light",):
-                context = browser.new_context(
-                    color_scheme=theme, viewport={"width": width, "height": height}, reduced_motion="reduce"
-                )
+        for picture in PICTURES if not names else [one for one in PICTURES if one.name in names]:
+            for theme in picture.themes:
+                size = {"width": picture.width, "height": picture.height}
+                context = browser.new_context(color_scheme=theme, viewport=size, reduced_motion="reduce")
                 page = context.new_page()
-                page.goto(address + path)
-                page.wait_for_selector(ready, timeout=60_000)
+                page.goto(address + picture.address)
+                settled(page, picture.ready)
                 page.wait_for_timeout(SETTLE_MS)
-                target = folder / f"{name}-{theme}.png"
+                target = folder / f"{picture.name}-{theme}.png"
                 page.screenshot(path=target)
                 context.close()
                 _shrink(target)
-                print(f"{target}  {target.stat().st_size // 1024} KB")
+                print(f"{target}  {target.stat().st_size // 1024} KB", flush=True)
 
 
 def _shrink(path: Path) -> None:
@@ -51,4 +70,4 @@ def _shrink(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "artifacts" / "screenshots")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "artifacts" / "screenshots", sys.argv[2:])
