@@ -48,7 +48,9 @@ def gather(server: Server, transport: Transport, clock: Callable[[], float] = ti
     """
     settings, started = server.settings, clock()
     while True:
-        _greet(server, transport)
+        # A client that is greeted for the first time loads its model: it may take as long as the start may.
+        left = settings.start_timeout - (clock() - started)
+        _greet(server, transport, max(settings.deadline, left))
         if len(server.fleet) >= settings.min_clients:
             return
         if clock() - started > settings.start_timeout:
@@ -166,7 +168,7 @@ def _round(server: Server, transport: Transport) -> Concluded | None:
     present = transport.present()
     server.keep_present(present)
     if not server.fleet:
-        _greet(server, transport)
+        _greet(server, transport, server.settings.deadline)
     server.replan()
     greetings = server.greetings(present)
     if not server.fleet:
@@ -180,11 +182,11 @@ def _round(server: Server, transport: Transport) -> Concluded | None:
     return concluded
 
 
-def _greet(server: Server, transport: Transport) -> None:
+def _greet(server: Server, transport: Transport, deadline: float) -> None:
     present = transport.present()
     greetings = server.greetings(present)
     if greetings:
-        _register(server, transport.exchange(greetings, server.settings.deadline), present)
+        _register(server, transport.exchange(greetings, deadline), present)
 
 
 def _register(server: Server, incoming: Iterable[Incoming], present: Iterable[Address]) -> None:
