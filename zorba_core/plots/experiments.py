@@ -1,0 +1,222 @@
+"""Figures of the experiments: matrices side by side, seeds beside their mean, and what predicts a loss.
+
+Shapes: M blocks, N clients, K allocations. Tables are those of ``zorba_core.experiments.analysis``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from zorba_core.allocation import Allocation
+from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, apply
+
+WIDTH = 900
+MEASURE_NAMES: Mapping[str, str] = {
+    "lambda": "Λ",
+    "V": "V",
+    "E": "E, coupled noise",
+    "D": "D, direction coupling",
+    "inverse_N_eff": "1 / N_eff",
+    "inverse_T": "1 / T",
+    "inverse_min_c": "1 / scarcest popularity",
+}
+# Kinds of allocation by their names in the experiment, for colour and symbol.
+FAMILIES: Mapping[str, str] = {
+    "balanced": "^full|^balanced",
+    "few generalists": "pile|generalists|eleven|two-level|exact",
+    "others": "",
+}
+
+
+def matrices_figure(
+    allocations: Mapping[str, Allocation], *, width: int = WIDTH, palette: Palette = LIGHT
+) -> go.Figure:
+    """Activation matrices side by side, scarcest block on top, clients with most blocks left; each row ends with its
+    popularity."""
+    figure = make_subplots(1, len(allocations), subplot_titles=list(allocations), horizontal_spacing=0.06)
+    for column, allocation in enumerate(allocations.values(), start=1):
+        order_M = np.argsort(allocation.popularity_M, kind="stable")
+        order_N = np.lexsort((allocation.A_MN.argmax(axis=0), -allocation.blocks_held_N))
+        cells = allocation.A_MN[order_M][:, order_N]
+        figure.add_heatmap(
+            z=cells.astype(np.uint8),
+            colorscale=[[0, palette.faint], [1, palette.front]],
+            zmin=0,
+            zmax=1,
+            showscale=False,
+            xgap=0.5,
+            ygap=1.5,
+            hovertemplate="client %{x}, block rank %{y}: %{z}<extra></extra>",
+            row=1,
+            col=column,
+        )
+        figure.update_yaxes(
+            tickvals=list(range(allocation.num_blocks)),
+            ticktext=[str(count) for count in allocation.popularity_M[order_M]],
+            autorange="reversed",
+            showgrid=False,
+            row=1,
+            col=column,
+        )
+        figure.update_xaxes(title=f"{allocation.num_clients} clients", showticklabels=False, row=1, col=column)
+    figure.update_yaxes(title="clients on the block", row=1, col=1)
+    apply(figure, palette, height=330)
+    return figure.update_layout(width=width, margin={"t": 34, "l": 8, "r": 8, "b": 8})
+
+
+def seeds_figure(
+    table: pd.DataFrame,
+    intervals: Mapping[str, tuple[float, float, float]],
+    *,
+    y: str,
+    width: int = WIDTH,
+    palette: Palette = LIGHT,
+) -> go.Figure:
+    """One column of ``table`` (index seed) an arm: every seed as a line through the arms, and beside them the arm's
+    mean with its interval from ``intervals`` (mean, low, high; an interval that is not finite is not drawn)."""
+    arms = list(table.columns)
+    figure = go.Figure()
+    for index, (seed, row) in enumerate(table.iterrows()):
+        figure.add_scatter(
+            x=list(range(len(arms))),
+            y=row.tolist(),
+            mode="lines+markers",
+            name=f"seed {seed}",
+            line={"color": palette.quiet, "width": 1.2},
+            marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8, "color": palette.muted},
+        )
+    known = [(at, intervals[arm]) for at, arm in enumerate(arms) if arm in intervals]
+    arms_up = [high - mean if np.isfinite(high) else 0.0 for _, (mean, low, high) in known]
+    arms_down = [mean - low if np.isfinite(low) else 0.0 for _, (mean, low, high) in known]
+    figure.add_scatter(
+        x=[at + 0.12 for at, _ in known],
+        y=[mean for _, (mean, low, high) in known],
+        error_y={"type": "data", "array": arms_up, "arrayminus": arms_down, "thickness": 2.5, "width": 8},
+        mode="markers",
+        name="mean, 95 % interval",
+        marker={"symbol": "diamond", "size": 13, "color": palette.selected},
+    )
+    apply(figure, palette, height=380)
+    figure.update_xaxes(tickvals=list(range(len(arms))), ticktext=arms, range=[-0.5, len(arms) - 0.5])
+    figure.update_yaxes(title=y)
+    return figure.update_layout(width=width)
+
+
+def predictors_figure(
+    table: pd.DataFrame,
+    measures: Sequence[str],
+    *,
+    y: str,
+    notes: Mapping[str, str] | None = None,
+    outcome: str = "loss",
+    columns: int = 3,
+    width: int = WIDTH,
+    palette: Palette = LIGHT,
+) -> go.Figure:
+    """``outcome`` of each allocation against each measure, a panel each, log scale; allocations that diverged are left
+    out. ``notes`` are written above the panels."""
+    ended = table[np.isfinite(table[outcome])]
+    rows = -(-len(measures) // columns)
+    titles = [f"{MEASURE_NAMES[measure]}   {(notes or {}).get(measure, '')}".strip() for measure in measures]
+    figure = make_subplots(
+        rows, columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03,
+        vertical_spacing=0.16 if rows > 1 else 0,
+    )  # fmt: skip
+    left = ended.index.to_series()
+    for index, (family, pattern) in enumerate(FAMILIES.items()):
+        inside = left[left.str.contains(pattern)] if pattern else left
+        left = left.drop(inside.index)
+        for place, measure in enumerate(measures):
+            figure.add_scatter(
+                x=ended.loc[inside.index, measure],
+                y=ended.loc[inside.index, outcome],
+                text=list(inside.index),
+                mode="markers",
+                name=family,
+                legendgroup=family,
+                showlegend=place == 0,
+                marker={"color": palette.series[index], "symbol": SYMBOLS[index], "size": 9, "opacity": 0.85},
+                hovertemplate="%{text}: %{y:.4f}<extra></extra>",
+                row=place // columns + 1,
+                col=place % columns + 1,
+            )
+    apply(figure, palette, height=90 + 270 * rows)
+    # A log axis without decades of its own would label every minor step.
+    figure.update_xaxes(type="log", nticks=5)
+    figure.update_yaxes(title=y, col=1)
+    return figure.update_layout(
+        width=width,
+        margin={"t": 70, "l": 8, "r": 8, "b": 8},
+        legend={"orientation": "h", "x": 0, "y": 1.0 + 0.17 / rows},
+    )
+
+
+def correlations_figure(
+    by_condition: Mapping[str, pd.DataFrame], *, x: str, width: int = WIDTH, palette: Palette = LIGHT
+) -> go.Figure:
+    """Rank correlations with their intervals, a line of marks for each measure and a mark for each condition. The
+    tables have columns ``value, low, high`` and the measures as index."""
+    measures = list(dict.fromkeys(measure for table in by_condition.values() for measure in table.index))
+    figure = go.Figure()
+    for index, (condition, table) in enumerate(by_condition.items()):
+        offset = 0.16 * (index - (len(by_condition) - 1) / 2)
+        figure.add_scatter(
+            x=table["value"],
+            y=[measures.index(measure) + offset for measure in table.index],
+            error_x={
+                "type": "data",
+                "array": (table["high"] - table["value"]).clip(lower=0),
+                "arrayminus": (table["value"] - table["low"]).clip(lower=0),
+                "thickness": 1.6,
+                "width": 4,
+            },
+            mode="markers",
+            name=condition,
+            marker={
+                "symbol": SYMBOLS[index % len(SYMBOLS)],
+                "size": 10,
+                "color": palette.series[index % len(palette.series)],
+            },
+        )
+    apply(figure, palette, height=110 + 62 * len(measures))
+    figure.add_vline(x=0, line={"color": palette.muted, "dash": "dot", "width": 1.5})
+    figure.update_xaxes(title=x, range=[-1.05, 1.05])
+    figure.update_yaxes(
+        tickvals=list(range(len(measures))),
+        ticktext=[MEASURE_NAMES[measure] for measure in measures],
+        autorange="reversed",
+        showgrid=False,
+    )
+    return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
+
+
+def law_figure(
+    table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss", width: int = 620,
+    palette: Palette = LIGHT,
+) -> go.Figure:  # fmt: skip
+    """What a law predicts for each allocation against what was found; on the line they agree."""
+    both = pd.DataFrame({"predicted": predicted, "found": table[outcome]})
+    both = both[np.isfinite(both).all(axis=1)]
+    ends = [both.to_numpy().min(), both.to_numpy().max()]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=ends, y=ends, mode="lines", name="agreement", line={"color": palette.muted, "dash": "dot", "width": 1.5}
+    )
+    figure.add_scatter(
+        x=both["predicted"],
+        y=both["found"],
+        text=list(both.index),
+        mode="markers",
+        name="an allocation",
+        marker={"size": 10, "color": palette.front},
+        hovertemplate="%{text}: %{y:.4f}, predicted %{x:.4f}<extra></extra>",
+    )
+    apply(figure, palette, height=430)
+    figure.update_xaxes(title=x)
+    figure.update_yaxes(title=y)
+    return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"})
