@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from app.jobs import ALLOCATION, JOB, JOBS, LOG, Job, job_folder, list_jobs, named_run
+from app.jobs import ALLOCATION, JOB, JOBS, LOG, Job, job_folder, list_jobs, named_run, read_job
 from app.process_identity import cores, is_alive, start_stamp
 from zorba_core.allocation import AllocationMetrics, write_allocation
 from zorba_core.errors import InvalidInputError, RunError
@@ -78,6 +78,7 @@ def train_command(
 def stop(runs_folder: Path, job: Job) -> None:
     """As Ctrl-C does: finish the round at hand, keep everything. Before the first round, or when asked again: at once,
     which loses the round at hand and no other."""
+    job = read_job(job_folder(runs_folder, job))  # another page may have asked before
     if not is_alive(job.pid, job.stamp):
         return
     at_once = job.stop_asked is not None or named_run(runs_folder, job) is None

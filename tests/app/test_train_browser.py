@@ -29,7 +29,7 @@ def runs(tmp_path):
     yield folder
     for job in list_jobs(folder).jobs:  # nothing that a test started outlives it
         stop(folder, job)
-        stop(folder, job)
+        stop(folder, job)  # at once
 
 
 def rounds_shown(page) -> int:
