@@ -121,11 +121,12 @@ def downloads(files: Sequence[Download], *, key: str) -> None:
             )
 
 
-def reproduce(scenario: Scenario, point: int | None = None) -> None:
-    """What the page shows as Python, as a command and as JSON, each with a button that copies it."""
+def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str = "", command_tail: str = "") -> None:
+    """What the page shows as Python, as a command and as JSON, each with a button that copies it. The tails are what a
+    page adds to the scenario and point."""
     with st.expander("Take it with you: Python, command, link, JSON", icon=":material/code:"):
         python, command, content = st.tabs(["Copy as Python", "Copy as command", "Scenario as JSON"])
-        python.code(programs.as_python(scenario, point), language="python")
-        command.code(programs.as_command(scenario, point), language="bash")
+        python.code(programs.as_python(scenario, point) + python_tail, language="python")
+        command.code(programs.as_command(scenario, point) + command_tail, language="bash")
         content.caption("The Fleet page reads it back. The address of this page holds the same choices.")
         content.code(programs.as_json(scenario), language="json", height=320)

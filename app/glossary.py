@@ -15,6 +15,8 @@ _TABLE = r"""
 | convergence bias | $\Lambda = \sum_n 1/\underline{c}_n^2$ | what the paper minimises: its error bound grows with it |
 | mean inverse popularity | $V = \frac{1}{M}\sum_m 1/c_m$ | bias and variance of the averaged update |
 | effective clients | $N_{\mathrm{eff}}$ | how many equal clients would weigh on the result as these do |
+| coupled noise | $E$ | mini-batch noise that a block gets from all blocks of its clients (page *Theory*) |
+| direction coupling | $D$ | how many blocks' random directions a block's estimate carries (page *Theory*) |
 | budget | $\lambda_n$ | whole blocks that fit into client *n*'s VRAM after the reduction |
 | reduction | $\epsilon_n = \tau\,\psi_{\max,n}$ | VRAM held back on purpose; sampling it draws the points of the plot |
 | γ\* | $\lfloor \frac{1}{M}\sum_n \min(\lambda_n, M) \rfloor$ | the largest least popularity that the budgets allow |

@@ -13,6 +13,7 @@ from app.components import Download, Number
 from app.links import keep, linked
 from app.scenario import Study, block_gib
 from app.views import _allocation_files as files
+from app.views._allocation_verdict import verdict
 from app.views._edits import Edits
 from app.views._judgement import Judgement, judge
 from app.views._matrix_editor import Column, matrix_editor, operations
@@ -31,10 +32,11 @@ def show(study: Study, point: int) -> None:
     edits = current_edits(study, point, start)
     judgement = _judged(study, point, start, edits)
     _headline(study, judgement, start)
-    _verdict(study, judgement, edits)
+    verdict(study, judgement, edits)
     _tools(study, point, edits)
     _matrix(study, start, edits)
     _files(study, start, judgement.allocation, point)
+    _reproduce(study, point, edits)
 
 
 def current_edits(study: Study, point: int, start: Solution) -> Edits:
@@ -43,12 +45,13 @@ def current_edits(study: Study, point: int, start: Solution) -> Edits:
     kept = st.session_state.get(_EDITS)
     if kept is None or kept[0] != identity:
         base_MN = start.allocation.A_MN
-        edits = Edits(base_MN)
+        # Operations are numbered through the session, so that the first one here is no repetition of one elsewhere.
+        edits = Edits(base_MN, applied=kept[1].applied if kept else 0)
         by_hand = selection.edited_allocation()
         if by_hand is not None:
             edits = edits.become(by_hand.A_MN)
         elif kept is None:
-            edits = Edits.from_link(base_MN, st.query_params.get("flips", ""))
+            edits = edits.flip(st.query_params.get("flips", ""))
         st.session_state[_EDITS] = (identity, edits)
     return st.session_state[_EDITS][1]
 
@@ -137,72 +140,6 @@ def _finite(value: float, form: str) -> str:
     return format(value, form) if np.isfinite(value) else "∞"
 
 
-def _verdict(study: Study, judgement: Judgement, edits: Edits) -> None:
-    """Whether it can run, and who is ahead: always one box in one place, so that nothing below moves."""
-    if not judgement.is_feasible:
-        st.error("**It cannot run.** " + " ".join(_obstacles(study, judgement)), icon=":material/block:")
-        return
-    lead, rival = judgement.lead, judgement.rival
-    solver = state.SOLVER_LABELS[study.scenario.solver].split(" (")[0].lower()
-    beyond = len(judgement.beyond_reduction)
-    note = (
-        f" {beyond} client{' uses' if beyond == 1 else 's use'} VRAM that this point leaves free; the solver may, too."
-        if beyond
-        else ""
-    )
-    if rival is None:
-        st.info("It can run. No solver has an answer with so few blocks to compare with.", icon=":material/info:")
-        return
-    theirs = rival.allocation
-    if judgement.left_to_gain:
-        most = judgement.left_to_gain
-        left = f"No matrix with this room has Λ below {rival.lower_bound:.4g}: at most {most:.1%} is left to gain."
-    else:
-        left = "Nothing is left to gain: it is proven optimal for Λ."
-    numbers = f"Λ {judgement.allocation.bias_lambda:.4g} against {theirs.bias_lambda:.4g}"
-    same = "as many blocks" if theirs.total_blocks == judgement.allocation.total_blocks else "no more blocks"
-    if lead > 0:
-        st.success(
-            f"**You beat the {solver} solver by {lead:.2%}**: {numbers} with {same}. {left}{note}",
-            icon=":material/trophy:",
-        )
-    elif lead < 0:
-        st.info(
-            f"**The {solver} solver is ahead by {-lead:.2%}**: {numbers} with {same}. {left}{note}",
-            icon=":material/trending_down:",
-        )
-    else:
-        started = "This is the solver's own matrix." if not edits.is_changed else "You are level with it."
-        st.info(f"**Level with the {solver} solver.** {started} {left}{note}", icon=":material/drag_handle:")
-
-
-def _obstacles(study: Study, judgement: Judgement) -> list[str]:
-    names = study.fleet.names
-    obstacles = []
-    if judgement.untrained_blocks:
-        blocks = judgement.untrained_blocks
-        obstacles.append(f"{'Block' if len(blocks) == 1 else 'Blocks'} {_some(blocks)} would have nobody to train it.")
-    if judgement.idle_clients:
-        idle = [components.plain(names[n]) for n in judgement.idle_clients]
-        obstacles.append(f"{_some(idle)} would train nothing.")
-    for n in judgement.too_full_clients[:3]:
-        held, most = judgement.allocation.blocks_held_N[n], judgement.most_N[n]
-        obstacles.append(
-            f"{components.plain(names[n])} holds {held} blocks, and its {study.fleet.capacity_N_gib[n]:.2f} GiB have "
-            f"room for {most}."
-        )
-    more = len(judgement.too_full_clients) - 3
-    if more > 0:
-        obstacles.append(f"{more} more clients hold too many.")
-    obstacles.append("Train would start from the point's own matrix until this is mended.")
-    return obstacles
-
-
-def _some(items: list) -> str:
-    shown = [str(item) for item in items[:6]]
-    return ", ".join(shown) + (f" and {len(items) - 6} more" if len(items) > 6 else "")
-
-
 def _tools(study: Study, point: int, edits: Edits) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.button(
@@ -224,6 +161,7 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
             else "Nothing changed yet: this is the point's own matrix.",
             width="content",
         )
+        st.page_link("views/train.py", label="Train it", icon=":material/model_training:", width="content")
         st.space("stretch")
         linked(
             st.selectbox,
@@ -308,6 +246,31 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
                 lambda: files.clients_csv(study, start, allocation),
                 "A row per client: VRAM, budget, blocks held, least popularity, influence.",
             ),
+            Download(
+                "Picture (HTML)", f"{name}.html", "text/html",
+                lambda: files.picture_html(study, allocation),
+                "The matrix with its margins as a page of its own, which needs no network; its toolbar saves a PNG.",
+            ),
         ],
         key="allocation_files",
     )  # fmt: skip
+
+
+def _reproduce(study: Study, point: int, edits: Edits) -> None:
+    cells = np.argwhere(edits.base_MN ^ edits.A_MN).tolist()
+    if not cells:
+        components.reproduce(study.scenario, point)
+        return
+    shown = ", ".join(f"({block}, {client})" for block, client in cells)
+    components.reproduce(
+        study.scenario,
+        point,
+        python_tail="\n# changed by hand: (block, client)\n"
+        "A_MN = plan.allocation.A_MN.copy()\n"
+        f"for block, client in [{shown}]:\n"
+        "    A_MN[block, client] ^= True\n"
+        "edited = zorba.Allocation(A_MN)\n"
+        "print(edited.bias_lambda, edited.mean_inverse_popularity, edited.effective_clients)\n",
+        command_tail='\n# the matrix changed by hand is the download "Allocation (JSON)" of this page\n'
+        f"zorba train --allocation zorba-allocation-{study.scenario.model}-{point}.json\n",
+    )

@@ -13,6 +13,7 @@ import pandas as pd
 from app.scenario import Study
 from zorba_core.allocation import Allocation, Solution, coupled_noise, direction_coupling
 from zorba_core.files import to_json
+from zorba_core.plots import allocation_figure, client_order
 
 
 def matrix_json(study: Study, allocation: Allocation) -> bytes:
@@ -61,6 +62,19 @@ def matrix_npz(study: Study, start: Solution, allocation: Allocation) -> bytes:
         capacity_N_bytes=study.fleet.capacity_N_bytes,
     )
     return buffer.getvalue()
+
+
+def picture_html(study: Study, allocation: Allocation) -> bytes:
+    """The matrix with its margins as a page that needs no network, on light paper; clients by VRAM."""
+    drawn = allocation_figure(
+        allocation.A_MN,
+        names=study.fleet.names,
+        used_N_gib=study.used_N_gib(allocation.blocks_held_N),
+        capacity_N_gib=study.fleet.capacity_N_gib,
+        parameters_gib=study.parameters_gib,
+        order_N=client_order(allocation.A_MN, study.fleet.capacity_N_gib, "vram"),
+    )
+    return drawn.to_html(include_plotlyjs=True, config={"displaylogo": False}).encode()
 
 
 def clients_csv(study: Study, start: Solution, allocation: Allocation) -> bytes:

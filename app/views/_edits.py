@@ -62,17 +62,16 @@ class Edits:
         cells = np.argwhere(self.base_MN ^ self.A_MN).tolist()
         return "_".join(f"{block}.{client}" for block, client in cells) if 0 < len(cells) <= MAX_LINKED else None
 
-    @classmethod
-    def from_link(cls, base_MN: NDArray[np.bool_], text: str) -> Edits:
-        """The changes that a link names; what is no cell of this matrix is passed over."""
-        A_MN = base_MN.copy()
+    def flip(self, text: str) -> Edits:
+        """Flip the cells that a link names, as one change; what is no cell of this matrix is passed over."""
+        A_MN = self.A_MN
         for part in text.split("_")[:MAX_LINKED]:
             block, _, client = part.partition(".")
             if all(number.isdecimal() and len(number) < 7 for number in (block, client)):
                 m, n = int(block), int(client)
                 if m < A_MN.shape[0] and n < A_MN.shape[1]:
-                    A_MN[m, n] = not base_MN[m, n]
-        return cls(base_MN).become(A_MN)
+                    A_MN[m, n] = not self.base_MN[m, n]
+        return self.become(A_MN)
 
     def undo(self) -> Edits:
         return replace(self, done=self.done[:-1], undone=(*self.undone, self.done[-1])) if self.done else self

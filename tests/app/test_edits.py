@@ -65,13 +65,13 @@ def test_operations_that_make_no_sense_change_nothing(broken):
 def test_a_link_carries_the_changed_cells():
     edits = Edits(BASE).toggle(0, 1).toggle(1, 2).toggle(0, 1)
     assert edits.as_link() == "1.2"
-    np.testing.assert_array_equal(Edits.from_link(BASE, "1.2").A_MN, edits.A_MN)
+    np.testing.assert_array_equal(Edits(BASE).flip("1.2").A_MN, edits.A_MN)
     assert Edits(BASE).as_link() is None
 
 
 @pytest.mark.parametrize("garbage", ["", "x", "9.9", "-1.0", "1.", "1.2.3", "_._", "0." + "9" * 50, "²._1"])
 def test_garbage_in_a_link_changes_nothing(garbage):
-    assert not Edits.from_link(BASE, garbage).is_changed
+    assert not Edits(BASE).flip(garbage).is_changed
 
 
 def judged(A_MN, budgets, most=None, solver="exact"):

@@ -1,0 +1,124 @@
+"""Changing a matrix with mouse and keys, and walking through Algorithm 1, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
+
+from tests.app.serving import chromium, serve, settled  # noqa: E402
+
+PATIENCE_MS = 60_000
+CELL = "[class*=st-key-matrix_editor] [data-at='{block},{column}']"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serve(runs_folder=tmp_path_factory.mktemp("runs")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def visit(server, browser):
+    contexts = []
+
+    def open_page(path, ready, **options):
+        contexts.append(browser.new_context(viewport={"width": 1440, "height": 1300}, **options))
+        page = contexts[-1].new_page()
+        page.goto(server + path)
+        settled(page, ready)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def flips(page) -> set[str]:
+    named = parse_qs(urlsplit(page.url).query).get("flips", [""])[0]
+    return set(named.split("_")) - {""}
+
+
+def wait_for_flips(page, count: int) -> set[str]:
+    page.wait_for_function(
+        "count => (new URLSearchParams(location.search).get('flips') ?? '').split('_').filter(Boolean).length === count",
+        arg=count,
+        timeout=PATIENCE_MS,
+    )
+    return flips(page)
+
+
+def cell(page, block: int, column: int):
+    return page.locator(CELL.format(block=block, column=column))
+
+
+def test_cells_are_switched_by_mouse_and_keys_and_the_link_brings_them_back(visit):
+    first = CELL.format(block=3, column=17)
+    page = visit("/allocation?clients=20&vectors=40", first)
+    before = cell(page, 3, 17).get_attribute("aria-selected")
+    cell(page, 3, 17).click()
+    assert cell(page, 3, 17).get_attribute("aria-selected") != before  # at once, without the server
+    wait_for_flips(page, 1)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    both = wait_for_flips(page, 2)
+    assert {int(flip.split(".")[0]) for flip in both} == {3, 4}
+    page.get_by_text("2 cells changed.").wait_for(timeout=PATIENCE_MS)
+    page.keyboard.press("Control+z")
+    wait_for_flips(page, 1)
+    page.get_by_role("button", name="Redo").click()
+    wait_for_flips(page, 2)
+    page.reload()
+    settled(page, first)
+    page.get_by_text("2 cells changed.").wait_for(timeout=PATIENCE_MS)
+    assert flips(page) == both
+    assert "added" in cell(page, 4, 18).get_attribute("class") or "removed" in cell(page, 4, 18).get_attribute("class")
+
+
+def test_clicks_faster_than_the_server_all_count_once(visit):
+    page = visit("/allocation?clients=20&vectors=40", CELL.format(block=0, column=0))
+    for column in range(6):
+        cell(page, 2, column).click()
+    assert len(wait_for_flips(page, 6)) == 6
+    cell(page, 2, 0).click()
+    assert len(wait_for_flips(page, 5)) == 5
+
+
+def test_algorithm_1_plays_to_its_end_and_steps_back(visit):
+    page = visit("/allocation?clients=20&vectors=40&view=steps&point=3", "[class*=st-key-greedy_plot] .main-svg")
+    if page.get_by_role("button", name="Go to a point near by").count():
+        page.get_by_role("button", name="Go to a point near by").click()
+    page.get_by_role("button", name="Play").click()
+    page.get_by_text(re.compile("this is the paper's allocation")).wait_for(timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Play").wait_for(timeout=PATIENCE_MS)  # it stops by itself
+    page.get_by_role("button", name="Back").click()
+    page.get_by_text(re.compile("this is the paper's allocation")).wait_for(state="detached", timeout=PATIENCE_MS)
+
+
+def test_a_click_on_a_small_matrix_shows_its_numbers(visit):
+    page = visit("/toy?clients=6&vectors=20", "[class*=st-key-toy_map] .scatterlayer .point")
+    page.wait_for_timeout(800)
+    point = page.locator("[class*=st-key-toy_map] .scatterlayer .point").nth(10).bounding_box()  # class k
+    page.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    page.mouse.down()
+    page.mouse.up()
+    page.get_by_text("k: 6 blocks, Λ = 49/36").first.wait_for(timeout=PATIENCE_MS)
+
+
+@pytest.mark.parametrize("path", ["/allocation", "/toy", "/theory"])
+def test_on_a_phone_the_page_does_not_scroll_sideways(visit, path):
+    page = visit(f"{path}?clients=12&vectors=40", "[data-testid=stHeading]")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(1200)
+    assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollWidth") <= 390
