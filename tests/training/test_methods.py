@@ -14,6 +14,7 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.memory import METHODS as MEMORY_METHODS
 from zorba_core.methods import METHODS
 from zorba_core.training.first_order import gradient_cohort, gradient_reference
+from zorba_core.training.memory_estimate import TensorBytes, client_peak, gradient_peak
 from zorba_core.training.methods import METHODS as ALGORITHMS
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.own_directions import client_seeds
@@ -283,3 +284,18 @@ def test_a_learning_rate_is_tuned_for_each_method_in_the_same_rounds(new_network
     assert found.rounds_computed == 7 * 4 + 4 * 4 + 2 * 8
     assert min(c.loss for c in found.candidates if c.loss is not None) < found.initial_loss
     assert network.weights_sha256() == before
+
+
+def test_what_a_backward_pass_holds_is_counted_without_running_it(new_network, rows):
+    """Against the same count on real tensors: the blocks' gradients and all that autograd keeps."""
+    network = new_network()
+    batch = Encoded(rows.train.token_ids_RL[:16], rows.train.last_R[:16], rows.train.label_R[:16])
+    with TensorBytes() as real:
+        gradient_reference(network, [batch])
+    config = network.model.config
+    counted = gradient_peak(config, rows=16, seq_len=8, dtype=torch.float32)
+    gradients = 4 * sum(network.sizes_M)
+    # The reference sums over clients: one more copy of the gradients, and each block's parts put together.
+    assert counted.activations == pytest.approx(real.peak - gradients, rel=0.1)
+    forward_only = client_peak(config, batch_size=16, seq_len=8, dtype=torch.float32)
+    assert counted.activations > gradients + forward_only.activations

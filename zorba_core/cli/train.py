@@ -181,7 +181,6 @@ def summary_lines(run: Run) -> list[str]:
     reached = summary["rounds_to_target"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
-    counted = "" if memory["client"] is None else f", {memory['client']['total'] / GIB:.3f} GiB counted"
     note = f" ({data['note']})" if data["note"] else ""
     rows = [
         (
@@ -198,7 +197,8 @@ def summary_lines(run: Run) -> list[str]:
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (
             "memory of the largest client",
-            f"{memory['psi_bytes'] / GIB:.3f} GiB by the paper's model{counted}",
+            f"{memory['psi_bytes'] / GIB:.3f} GiB by the paper's model, "
+            f"{memory['client']['total'] / GIB:.3f} GiB counted",
         ),
         ("computed", f"{summary['forward_passes']} forward{backward} of one client's batch"),
         (

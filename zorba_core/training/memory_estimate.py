@@ -80,6 +80,13 @@ def client_peak(config: PretrainedConfig, *, batch_size: int, seq_len: int, dtyp
     )
 
 
+def gradient_peak(config: PretrainedConfig, *, rows: int, seq_len: int, dtype: torch.dtype) -> PeakEstimate:
+    """A first-order client (FedIT), or a cohort of them: one forward and backward pass of ``rows`` rows of L tokens.
+    ``activations`` has what the backward pass keeps of every block, and the blocks' gradients."""
+    shapes = _shapes(config.to_json_string(), type(config), dtype)
+    return PeakEstimate(shapes.parameter_bytes, 0, shapes.backward(rows, seq_len), 0, 0)
+
+
 def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings, *, rows_at_once: int) -> PeakEstimate:
     """A process that simulates all clients of the allocation the way ``settings.estimator`` does.
 
@@ -158,6 +165,28 @@ class _Shapes:
             logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
             F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long), reduction="none")
             del kept
+        return count.peak
+
+    @functools.cache  # noqa: B019 - as above
+    def backward(self, rows: int, seq_len: int) -> int:
+        """Peak bytes of a forward and backward pass of R rows, all in one batch."""
+        parameters = [parameter for block in self._family.blocks() for parameter in block.parameters()]
+        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        try:
+            for parameter in parameters:
+                parameter.requires_grad_(True)
+            with self._fake, TensorBytes() as count, torch.enable_grad(), sdpa_kernel(kernels):
+                hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
+                for block in self._family.blocks():
+                    hidden_RLH = self._family.run(block, hidden_RLH)
+                last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
+                logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
+                loss = F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long))
+                del hidden_RLH, last_RH, logits_RC
+                torch.autograd.grad(loss, parameters)
+        finally:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
         return count.peak
 
 

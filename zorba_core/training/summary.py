@@ -18,7 +18,7 @@ from zorba_core.models import spec_from_config
 from zorba_core.runs import BACKWARD_WORK
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.cohort import rows_at_once
-from zorba_core.training.memory_estimate import client_peak, run_peak
+from zorba_core.training.memory_estimate import client_peak, gradient_peak, run_peak
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.training.settings import TrainSettings
@@ -127,18 +127,19 @@ def _memory(
 ) -> dict[str, Any]:
     """Bytes by the paper's model, by counting tensors, and as measured.
 
-    FedIT's backward pass is not counted: ``client`` and ``process`` are null for it.
-
     psi and ``client`` are about one client (psi: the largest) on a device of its own; ``process`` and ``measured`` are
     about this process, which plays all clients.
     """
+    config, B, L, dtype = network.model.config, settings.batch_size, settings.seq_len, settings.torch_dtype
     if method_facts(settings.method).first_order:
-        return {"psi_bytes": psi_bytes, "client": None, "process": None, "measured": dict(measured)}
-    config, at_once = network.model.config, rows_at_once(network, settings.seq_len)
-    client = client_peak(
-        config, batch_size=settings.batch_size, seq_len=settings.seq_len, dtype=settings.torch_dtype
-    )  # fmt: skip
-    process = run_peak(config, allocation.A_MN, settings, rows_at_once=at_once)
+        together = (
+            1 if settings.estimator == "reference" else max(1, round(allocation.num_clients * settings.participation))
+        )
+        rows = min(B * together, settings.max_rows or B * together)
+        client, process = (gradient_peak(config, rows=count, seq_len=L, dtype=dtype) for count in (B, rows))
+    else:
+        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype)
+        process = run_peak(config, allocation.A_MN, settings, rows_at_once=rows_at_once(network, L))
     return {
         "psi_bytes": psi_bytes,
         "client": client.describe(),
