@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
-from zorba_core.training.bench import BenchSettings, allocations, client_batches, run_bench
+from zorba_core.training.bench import BenchSettings, allocations, client_batches, run_bench, run_targets
 
 
 def test_a_bench_compares_what_it_timed(tiny_opt_folder):
@@ -32,11 +33,44 @@ def test_a_bench_compares_what_it_timed(tiny_opt_folder):
         assert entry["rho_difference_over_largest"] < 1e-5
         assert entry["row_blocks_per_direction"] <= entry["row_blocks_of_full"] == 3 * 4 * 2
     assert result["rounds"]["full"]["row_blocks_per_direction"] == 3 * 4 * 2
-    error = result["bfloat16"]["rho_rms_error_relative_to_float64"]
-    assert error["float32"] < error["bfloat16"]
+    exact, fast = (result["precisions"][name] for name in ("highest", "bf16"))
+    assert [row["mu"] for row in fast["rho"]] == [settings.mu, 3 * settings.mu, 10 * settings.mu]
+    for at_highest, at_bf16 in zip(exact["rho"], fast["rho"], strict=True):
+        assert at_highest["relative_to_float64"] < at_bf16["relative_to_float64"]
+        assert at_bf16["correlation_with_derivative"] <= 1
+    assert exact["speed_over_highest"] == 1
     assert "growth" not in result
     assert '"git_commit"' in to_json(result)
     assert lines
+
+
+def test_the_profile_for_gpus_measures_every_precision_that_the_device_has(tiny_opt_folder):
+    settings = BenchSettings(num_clients=3, batch_size=2, seq_len=8, num_perturbations=2, repeats=2)
+    lines: list[str] = []
+    result = run_targets(settings, [str(tiny_opt_folder)], lines.append)
+    found = result["models"]["tiny-opt"]
+    assert result["settings"]["model"] == [str(tiny_opt_folder)]
+    assert found["block_parameters"] == 3 * (4 * (16 * 16 + 16) + 2 * 16 * 32 + 32 + 16 + 4 * 16)
+    assert list(found["precisions"]) == list(found["rho"]) == ["highest", "bf16"]
+    # Of the full blocks alone: products of 6 rows of 8 positions, base pass and two directions.
+    products = 2 * (6 * 8) * (4 * 16 * 16 + 2 * 16 * 32) * 2 * 3
+    for entry in found["precisions"].values():
+        assert entry["flops"] > products
+        assert entry["flops_per_second"] == entry["flops"] / entry["seconds"]
+        assert len(entry["all_seconds"]) == 2
+    assert found["rho"]["highest"][0]["relative_to_float64"] < found["rho"]["bf16"][0]["relative_to_float64"]
+    seconds = [operation["seconds"] for operation in found["profile"]["operations"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert any("mm" in operation["operation"] for operation in found["profile"]["operations"])
+    assert '"git_commit"' in to_json(result)
+    assert len(lines) == 2
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded():
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    with pytest.raises(InvalidInputError, match="sees no CUDA device"):
+        BenchSettings(device="cuda")
 
 
 def test_routed_allocations_hold_the_total_and_least_work_is_least():
