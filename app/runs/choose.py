@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from app import components
-from app.runs.records import Record, outcome
+from app.runs.records import Record
 
 SHOWN_AT_FIRST = 3
 _CHOSEN = "chosen_runs"
@@ -70,11 +70,12 @@ def pick(records: Sequence[Record], baseline: Record | None) -> list[Record]:
     """The table, and what is picked in it."""
     names = [record.name for record in records]
     chosen = _remembered(names)
-    shared = in_common(pd.DataFrame([_row(record, None) for record in records]))
+    frame = _frame(records, baseline)
+    shared = in_common(frame)
     if shared:
         st.caption("All of them: " + ", ".join(f"{key} {components.plain(value)}" for key, value in shared.items()))
     event = st.dataframe(
-        table(records, baseline),
+        _worth_showing(frame),
         # Other rows, another table: its selection is by row number.
         key=table_key(names),
         on_select="rerun",
@@ -144,8 +145,15 @@ def baseline_of(records: Sequence[Record]) -> Record | None:
 
 
 def table(records: Sequence[Record], baseline: Record | None = None) -> pd.DataFrame:
-    """One row a run; with a baseline also how far each is from it."""
-    frame = pd.DataFrame([_row(record, None if baseline is None else outcome(baseline)) for record in records])
+    """One row a run; with a baseline also how far each is from it. What all share, and what none tells, is left out."""
+    return _worth_showing(_frame(records, baseline))
+
+
+def _frame(records: Sequence[Record], baseline: Record | None) -> pd.DataFrame:
+    return pd.DataFrame([_row(record, None if baseline is None else baseline.outcome) for record in records])
+
+
+def _worth_showing(frame: pd.DataFrame) -> pd.DataFrame:
     empty = [name for name in frame if name not in _ALWAYS and not frame[name].notna().any()]
     return frame.drop(columns=[*empty, *in_common(frame)])
 
@@ -166,7 +174,7 @@ _SAID_ONCE = ("dataset", "model", "method", "solver")
 
 
 def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
-    found = outcome(record)
+    found = record.outcome
     row = {
         "run": record.name,
         "dataset": record.config.get("dataset"),

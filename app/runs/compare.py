@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.runs.curves import Shown
 from app.runs.names import differing, flat, shown
-from app.runs.records import Record, outcome
+from app.runs.records import Record
 
 _FEW = 8
 
@@ -76,7 +76,7 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
     """One row a group."""
     rows = []
     for name, runs in behind.items():
-        found = [outcome(run) for run in runs]
+        found = [run.outcome for run in runs]
         best, reached = _known(found, "best"), _known(found, "to_target")
         rows.append(
             {

@@ -13,7 +13,7 @@ import streamlit as st
 from app import components
 from app.components import Download
 from app.runs.curves import Shown
-from app.runs.records import Record, outcome
+from app.runs.records import Record
 from zorba_core.files import to_json
 
 
@@ -79,7 +79,7 @@ def runs_json(chosen: Sequence[Record]) -> bytes:
         {
             "run": record.name,
             "status": record.status,
-            "outcome": outcome(record),
+            "outcome": record.outcome,
             "config": record.config,
             "environment": record.environment,
             "summary": record.summary,

@@ -14,7 +14,7 @@ from app.components import Download, Number
 from app.folders import as_code, short
 from app.processes import being_written, train_command
 from app.runs.names import flat, shown
-from app.runs.records import Record, outcome
+from app.runs.records import Record
 from app.train.words import duration, size
 from zorba_core.allocation import allocation_to_bytes
 from zorba_core.files import to_json
@@ -82,7 +82,7 @@ def _warnings(record: Record) -> None:
 
 
 def _headline(record: Record) -> list[Number]:
-    accuracy, reached, found = record.evaluations["eval_accuracy"], target_reached(record), outcome(record)
+    accuracy, reached, found = record.evaluations["eval_accuracy"], target_reached(record), record.outcome
     target, allocation = record.config.get("target"), record.allocation
     numbers = [
         Number(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Record:
     began: float | None = None  # seconds since the epoch
     arm: str | None = None  # of an experiment: what its runs are grouped by
 
-    @property
+    @functools.cached_property
     def evaluations(self) -> pd.DataFrame:
         return self.metrics.dropna(subset=["eval_accuracy"])
 
@@ -60,6 +61,25 @@ class Record:
         vram = self.summary.get("vram_gib")
         total = vram.get("total") if isinstance(vram, dict) else None
         return float(total) if isinstance(total, int | float) else None
+
+    @functools.cached_property
+    def outcome(self) -> dict[str, float | None]:
+        """What runs are judged by. ``to_target``: rounds until the target was first reached."""
+        accuracy, loss = self.evaluations["eval_accuracy"], self.metrics["eval_loss"].dropna()
+        reached = target_reached(self)
+        last = self.metrics.iloc[-1] if len(self.metrics) else None
+        return {
+            "best": float(accuracy.max()) if len(accuracy) else None,
+            "final": float(accuracy.iloc[-1]) if len(accuracy) else None,
+            "loss": float(loss.iloc[-1]) if len(loss) else None,
+            "to_target": None if reached is None else float(reached["round"]),
+            "rounds": None if last is None else float(last["round"]),
+            "seconds": None if last is None else _number(last["seconds"]),
+            "work": None if last is None else _number(last["work"]),
+            "bytes": None if last is None else _number(last["bytes"]),
+            "vram": self.vram_gib,
+            "lambda": None if self.allocation is None else self.allocation.bias_lambda,
+        }
 
 
 class Listing(NamedTuple):
@@ -107,25 +127,6 @@ def experiment_records(name: str, profile: str, root: Path) -> Listing:
 def experiments_there(root: Path) -> list[tuple[str, str]]:
     """(experiment, profile) of each pair of tables below ``root``."""
     return sorted((file.parent.parent.name, file.parent.name) for file in root.glob("*/*/runs.parquet"))
-
-
-def outcome(record: Record) -> dict[str, float | None]:
-    """What runs are judged by. ``to_target``: rounds until the target was first reached."""
-    accuracy, loss = record.evaluations["eval_accuracy"], record.metrics["eval_loss"].dropna()
-    reached = target_reached(record)
-    last = record.metrics.iloc[-1] if len(record.metrics) else None
-    return {
-        "best": float(accuracy.max()) if len(accuracy) else None,
-        "final": float(accuracy.iloc[-1]) if len(accuracy) else None,
-        "loss": float(loss.iloc[-1]) if len(loss) else None,
-        "to_target": None if reached is None else float(reached["round"]),
-        "rounds": None if last is None else float(last["round"]),
-        "seconds": None if last is None else _number(last["seconds"]),
-        "work": None if last is None else _number(last["work"]),
-        "bytes": None if last is None else _number(last["bytes"]),
-        "vram": record.vram_gib,
-        "lambda": None if record.allocation is None else record.allocation.bias_lambda,
-    }
 
 
 def _number(value: Any) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from app.folders import experiments_folder, runs_folder, short
 from app.links import linked
 from app.processes import being_written
 from app.runs import choose, compare, curves, export, look
-from app.runs.records import Listing, Record, experiment_records, experiments_there, folder_records
+from app.runs.reading import experiment_listing, folder_listing
+from app.runs.records import Listing, Record, experiments_there
 from zorba_core.errors import ZorbaError
 
 FIRST_RUN = "zorba train --dataset toy-reviews --clients 20 --rounds 60 --seed 0"
@@ -74,8 +74,8 @@ def _read(folder: Path) -> Listing | None:
     try:
         if source != _FOLDER:
             name, profile = source.split(".", 1)
-            return _experiment(name, profile, str(experiments_folder()), _modified(name, profile))
-        return _listing(str(folder), _signature(folder))
+            return experiment_listing(name, profile)
+        return folder_listing(folder)
     except ZorbaError as error:
         components.problem("These runs cannot be read", f"{error}")
     except OSError as error:
@@ -84,34 +84,6 @@ def _read(folder: Path) -> Listing | None:
             f"{short(folder)}: {error.strerror}. Allow reading it, or set ZORBA_RUNS to another folder.",
         )
     return None
-
-
-@st.cache_resource(max_entries=4, show_spinner="Reading runs …")
-def _listing(folder: str, signature: tuple) -> Listing:
-    """The runs of a folder, read again when ``signature`` says that a file changed."""
-    del signature  # part of the cache's key only
-    return folder_records(Path(folder))
-
-
-@st.cache_resource(max_entries=8, show_spinner="Reading runs …")
-def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
-    del modified  # part of the cache's key only
-    return experiment_records(name, profile, Path(root))
-
-
-def _modified(name: str, profile: str) -> int:
-    return (experiments_folder() / name / profile / "runs.parquet").stat().st_mtime_ns
-
-
-def _signature(folder: Path) -> tuple:
-    if not folder.is_dir():
-        return ()
-    seen = []
-    for entry in os.scandir(folder):
-        if entry.is_dir() and not entry.name.startswith("."):
-            stats = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(entry.path)]
-            seen.append((entry.name, *sorted(stats)))
-    return tuple(sorted(seen))
 
 
 def _follow(folder: Path, records: Sequence[Record]) -> None:

@@ -10,9 +10,9 @@ from app import components, processes
 from app.folders import as_code, runs_folder
 from app.jobs import Job, list_jobs, state_of
 from app.links import keep
+from app.runs.reading import folder_listing
 from app.train import form, live
 from app.train.words import ERROR, STATES, ago
-from zorba_core.runs import list_runs
 
 SHOWN = 8
 
@@ -102,11 +102,11 @@ def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
 def _elsewhere(folder: Path, jobs: list[Job]) -> None:
     """Runs without an end that no job here is about: a terminal's, or another machine's."""
     known = {state_of(folder, job).run for job in jobs}
-    unfinished = [
-        run
-        for run in list_runs(folder).runs
-        if (not run.finished or run.summary.get("stopped_by") == "interrupt") and run.path not in known
-    ]
+    try:
+        records = folder_listing(folder).records
+    except OSError:  # the Runs page says so
+        return
+    unfinished = [run for run in records if run.status in ("unfinished", "interrupted") and run.path not in known]
     if not unfinished:
         return
     st.markdown("##### Started in a terminal, not finished")

@@ -17,7 +17,7 @@ from app.runs.curves import curves_to_show
 from app.runs.export import as_python, curves_csv, runs_json
 from app.runs.look import repeat_command
 from app.runs.names import groups, labels
-from app.runs.records import experiment_records, folder_records, outcome
+from app.runs.records import experiment_records, folder_records
 from zorba_core.allocation import Allocation
 from zorba_core.cli import build_app
 from zorba_core.plots import COSTS, Curve, group_of, smoothed
@@ -154,7 +154,7 @@ def test_every_cost_that_the_page_offers_rises_from_round_to_round(runs):
     for cost in ("round", "work", "bytes", "seconds"):
         assert cost in COSTS
         assert (np.diff(record.metrics[cost]) > 0).all()
-    assert outcome(record)["bytes"] == record.metrics["bytes"].iloc[-1]
+    assert record.outcome["bytes"] == record.metrics["bytes"].iloc[-1]
 
 
 def test_smoothing_leaves_a_constant_curve_alone_and_keeps_the_raw_one():

@@ -1,0 +1,55 @@
+"""Runs read once for all sessions, and again when a file has changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import streamlit as st
+
+from app.folders import experiments_folder
+from app.runs.records import Listing, experiment_records, folder_records
+
+
+def folder_listing(folder: Path) -> Listing:
+    """The runs of a folder.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return _listing(str(folder), _signature(folder))
+
+
+def experiment_listing(name: str, profile: str) -> Listing:
+    """The runs of an experiment's tables.
+
+    Raises:
+        ZorbaError: unknown, missing or damaged tables.
+        OSError: they cannot be read.
+    """
+    modified = (experiments_folder() / name / profile / "runs.parquet").stat().st_mtime_ns
+    return _experiment(name, profile, str(experiments_folder()), modified)
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading runs …")
+def _listing(folder: str, signature: tuple) -> Listing:
+    """The runs of a folder, read again when ``signature`` says that a file changed."""
+    del signature  # part of the cache's key only
+    return folder_records(Path(folder))
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading runs …")
+def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
+    del modified  # part of the cache's key only
+    return experiment_records(name, profile, Path(root))
+
+
+def _signature(folder: Path) -> tuple:
+    if not folder.is_dir():
+        return ()
+    seen = []
+    for entry in os.scandir(folder):
+        if entry.is_dir() and not entry.name.startswith("."):
+            stats = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(entry.path)]
+            seen.append((entry.name, *sorted(stats)))
+    return tuple(sorted(seen))
