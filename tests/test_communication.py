@@ -8,7 +8,7 @@ import pytest
 from zorba_core import wire
 from zorba_core.communication import kinds_of_block, numbers_a_round, run_communication
 from zorba_core.errors import InvalidInputError
-from zorba_core.printed_communication import PRINTED, matching, matching_any_kinds
+from zorba_core.printed_communication import NUM_CLIENTS, NUM_SEEDS, PRINTED, matching, matching_any_kinds
 
 # Four blocks, three clients; blocks 0 and 3 have the same clients.
 A_MN = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=bool)
@@ -147,3 +147,4 @@ def test_no_convention_gives_the_papers_zorba_counts():
     first, last = PRINTED["zorba"][0].per_client_round, PRINTED["zorba"][-1].per_client_round
     assert first[1] < 10 + 10  # seeds and scalars at the stated Q
     assert 28 < last[0] < last[1] < 29
+    assert sum(float(cell.total) < NUM_CLIENTS * NUM_SEEDS for cell in PRINTED["zorba"]) == 4

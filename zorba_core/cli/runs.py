@@ -26,10 +26,14 @@ def runs(
     for problem in listing.problems:
         typer.echo(f"skipped: {problem}", err=True)
     rows = [_row(run) for run in listing.runs]
-    lines = [f"{'run':<44} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} {'MB sent':>10}"]
+    lines = [
+        f"{'run':<44} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "
+        f"{'MB sent':>10}"
+    ]
     lines += [
-        f"{row['run']:<44} {row['status']:<11} {row['rounds_done']:>6} {_number(row['best_accuracy'], '.3f'):>6} "
-        f"{_number(row['rounds_to_target'], 'd'):>9} {row['lambda']:>8.3f} {_number(_megabytes(row), ',.3f'):>10}"
+        f"{row['run']:<44} {row['method']:<8} {row['status']:<11} {row['rounds_done']:>6} "
+        f"{_number(row['best_accuracy'], '.3f'):>6} {_number(row['rounds_to_target'], 'd'):>9} {row['lambda']:>8.3f} "
+        f"{_number(_megabytes(row), ',.3f'):>10}"
         for row in rows
     ]
     if not rows:
