@@ -28,7 +28,7 @@ from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.messages import Payload
 
 _SOCKET, _LOCK, _LOG = "replica.sock", "replica.lock", "replica.log"
-_IDLE_SECONDS, _START_SECONDS, _LOOK_SECONDS = 600.0, 120.0, 0.5
+_IDLE_SECONDS, _START_SECONDS, _LOOK_SECONDS = 600.0, 600.0, 0.5
 _MAX_LINE = 2**26
 
 

@@ -1,0 +1,93 @@
+"""A client takes from a server's config what decides numbers, and nothing else; a server's settings are checked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.federation.config import ServerSettings, read_config, with_local
+from zorba_core.federation.messages import MessageError
+from zorba_core.federation.privacy import PrivacySettings
+from zorba_core.federation.robust import AggregationSettings
+from zorba_core.federation.session import check_config, configs_of, request_config
+
+
+def test_a_config_arrives_as_it_was_sent(make_config):
+    config = make_config()
+    assert read_config(config.to_json()) == config
+    assert read_config(config.to_json()).run == config.run
+
+
+def test_two_runs_of_one_config_are_two_runs(make_config):
+    from dataclasses import replace
+
+    assert replace(make_config(), token="a").run != replace(make_config(), token="b").run
+
+
+def test_device_and_threads_are_the_clients_own(make_config):
+    local = with_local(make_config(), "cpu", 3)
+    assert (local.settings.device, local.settings.threads) == ("cpu", 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value.pop("settings"),
+        lambda value: value.update(dataset="/etc/passwd"),
+        lambda value: value.update(dataset=7),
+        lambda value: value.update(num_clients=0),
+        lambda value: value.update(alpha="1"),
+        lambda value: value.update(label_words=[1, 2]),
+        lambda value: value.update(more=1),
+        lambda value: value["settings"].update(lr="big"),
+        lambda value: value["settings"].update(lr=-1.0),
+        lambda value: value["settings"].update(batch_size=True),
+        lambda value: value["settings"].update(callback="os.system"),
+        lambda value: value["settings"].update(estimator="eval"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused_in_one_line(make_config, change):
+    value = json.loads(make_config().to_json())
+    change(value)
+    with pytest.raises(MessageError) as caught:
+        read_config(json.dumps(value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '"x"', "{", "[" * 100_000])
+def test_a_config_that_is_no_object_is_refused(text):
+    with pytest.raises(MessageError):
+        read_config(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"min_clients": 0}, "min_clients"),
+        ({"deadline": 0.0}, "deadline"),
+        ({"patience": 0}, "patience"),
+        ({"start_timeout": float("inf")}, "start_timeout"),
+        ({"privacy": PrivacySettings(1.0, 1.0), "aggregation": AggregationSettings("median")}, "median"),
+    ],
+)
+def test_server_settings_out_of_range_are_refused(values, named):
+    with pytest.raises(InvalidInputError, match=named):
+        ServerSettings(**values)
+
+
+def test_a_request_is_read_back_from_a_runs_config(make_config, tmp_path):
+    settings = ServerSettings(min_clients=2, aggregation=AggregationSettings("trimmed", trim=0.1))
+    kept = json.loads(json.dumps(request_config(make_config(), settings)))
+    assert configs_of(tmp_path, kept) == (make_config(), settings)
+    kept.pop("federation")
+    with pytest.raises(InvalidInputError, match="zorba resume"):
+        configs_of(tmp_path, kept)
+
+
+def test_only_zorba_is_federated(make_config, train_settings):
+    with pytest.raises(InvalidInputError, match="fedzo"):
+        check_config(make_config(train_settings.for_method("fedzo")), ServerSettings())
+    with pytest.raises(InvalidInputError, match="seats"):
+        check_config(make_config(), ServerSettings(min_clients=5))
