@@ -82,8 +82,8 @@ million parameters, so they can show the paper’s orders or their opposite, not
 <h3>Numbers sent until the target: printed, and by the paper’s protocol over Table I’s rounds</h3>
 {_grid(ledger, "table-2/communication/", _number_cell)}
 <h2 id="claims">Every other claim, with its evidence</h2>
-<p class="muted">Open a line for the numbers, the command that repeats it, and what the finding rests on. The cells of the
-tables above are rows of <code>artifacts/ledger.json</code> in the same form.</p>
+<p class="muted">Open a line for the numbers, the command that repeats it, and what the finding rests on. The cells of
+the tables above are rows of <code>artifacts/ledger.json</code> in the same form.</p>
 {_sections(ledger)}
 <h2 id="made">How it was made</h2>{_provenance(ledger.provenance)}
 </main></body></html>
@@ -107,7 +107,8 @@ def _card(claim: Claim) -> str:
 def _figure(picture: Picture) -> str:
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{picture.dark}">'
-        f'<img src="{picture.light}" alt="{_e(picture.alt)}" width="{picture.width}" height="{picture.height}"></picture>'
+        f'<img src="{picture.light}" alt="{_e(picture.alt)}" width="{picture.width}" height="{picture.height}">'
+        "</picture>"
         f"<figcaption><b>{_e(picture.title)}.</b> {_e(picture.caption)}</figcaption></figure>"
     )
 
@@ -183,7 +184,8 @@ def _provenance(provenance: dict[str, Any]) -> str:
         '<div class="scroll"><table><thead><tr><th>experiment</th><th>runs</th><th>still missing</th><th>diverged</th>'
         f"<th>core hours</th><th>on</th></tr></thead><tbody>{rows}</tbody></table></div>{left_out}"
         f"<p class='muted'>zorba-core {_e(provenance.get('zorba_core', ''))}, engine version "
-        f"{_e(provenance.get('engine_version', ''))}, commit {_e(commit)}, Python {_e(provenance.get('python', ''))}.</p>"
+        f"{_e(provenance.get('engine_version', ''))}, commit {_e(commit)}, Python "
+        f"{_e(provenance.get('python', ''))}.</p>"
     )
 
 

@@ -103,7 +103,7 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
             return None
         caption = (
             "Equal totals, popularities and V; scarce blocks piled on the same clients have the lower Λ and the higher "
-            "coupled noise. Right of zero: the lower Λ trains worse. Bars: 95 % over seeds, where there are two or more."
+            "coupled noise. Right of zero: the lower Λ trains worse. Bars: 95 % over seeds, where there are two."
         )
         return _picture("Matched pairs", caption, lambda palette: pairs_figure(pairs, palette))
 
@@ -167,8 +167,8 @@ def _front() -> Picture:
     lines = {"the paper's method": (ratios, front_curve(ratios)), "proven optimum": (ratios, best)}
     points = {name: (s.vram_ratio, s.bias_lambda) for name, s in PAPER_SCENARIOS.items()}
     caption = (
-        "OPT-125M, 50 clients. The paper's three scenarios lie above what its own method gives at their VRAM; SC2 and SC3 "
-        "are dominated whatever the method."
+        "OPT-125M, 50 clients. The paper's three scenarios lie above what its own method gives at their VRAM; SC2 and "
+        "SC3 are dominated whatever the method."
     )
     return _picture(
         "The front of Fig. 4(a)",
@@ -191,8 +191,8 @@ def _memory(checkout: Path) -> Callable[[], Picture]:
             "measured": (blocks, [measured[count] for count in blocks]),
         }
         caption = (
-            "One client of OPT-125M's sizes, B = 8, L = 128, above the loaded model. Forward passes free a block's tensors "
-            "before they make the next one's. On CPU; no GPU was at hand."
+            "One client of OPT-125M's sizes, B = 8, L = 128, above the loaded model. Forward passes free a block's "
+            "tensors before they make the next one's. On CPU; no GPU was at hand."
         )
         return _picture(
             "Fig. 1: VRAM by activated blocks",

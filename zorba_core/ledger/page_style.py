@@ -32,7 +32,8 @@ details { border-bottom:1px solid var(--line); padding:8px 0; } summary { cursor
 summary .where { color:var(--muted); font-size:.88rem; } details dl { margin:8px 0 4px 18px; display:grid;
   grid-template-columns:max-content 1fr; gap:3px 14px; font-size:.93rem; }
 dt { color:var(--muted); } dd { margin:0; overflow-wrap:anywhere; } code { font-size:.88em; }
-@media (max-width:760px) { .tiles { grid-template-columns:repeat(2,1fr); } .cards,.figures { grid-template-columns:1fr; }
+@media (max-width:760px) { .tiles { grid-template-columns:repeat(2,1fr); }
+  .cards,.figures { grid-template-columns:1fr; }
   details dl { grid-template-columns:1fr; margin-left:0; } dt { margin-top:4px; } h1 { font-size:1.5rem; } }
 @media print { details { break-inside:avoid; } }
 """
