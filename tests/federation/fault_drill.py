@@ -1,8 +1,9 @@
 """Four SuperNodes on this machine; two lose power at random rounds and one of them comes back. Run by hand::
 
-    python -m tests.federation.fault_drill [--seed 0] [--model opt-mini] [--dataset toy-reviews] [--server]
+    python -m tests.federation.fault_drill [--seed 0] [--model opt-mini] [--dataset toy-reviews] [--server] [--cut]
 
-``--server`` also kills the SuperLink and everything it runs, once, and starts it again on the run's folder. The result
+``--server`` also kills the SuperLink and everything it runs, once, and starts it again on the run's folder. ``--cut``
+also cuts the network of a client that is not killed, for two rounds. The result
 (who was killed when, every replica's hash, seconds and bytes) goes to artifacts/benchmarks/federation-faults.json, by
 drill. Exit status 1 where the run did not complete or a replica's weights differ.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.federation.cuttable import Cable
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.app_folder import write_app
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
@@ -41,6 +43,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--deadline", type=float, default=40.0)
     parser.add_argument("--server", action="store_true")
+    parser.add_argument("--cut", action="store_true")
     parser.add_argument("--target", type=Path, default=TARGET)
     asked = parser.parse_args()
     random = np.random.default_rng(asked.seed)
@@ -50,6 +53,10 @@ def main() -> int:
     script = {"kill": dict(zip(map(str, victims), kills, strict=True)), "back": {str(victims[0]): back}}
     if asked.server:
         script["server"] = int(random.integers(1, asked.rounds - 3))
+    spared = next(seat for seat in range(4) if seat not in victims)
+    if asked.cut:
+        first = int(random.integers(1, asked.rounds - 4))
+        script["cut"] = {str(spared): [first, first + 2]}
     print(f"script: {script}", flush=True)
 
     folder = Path(tempfile.mkdtemp(prefix="zorba-drill-"))
@@ -71,6 +78,10 @@ def main() -> int:
     if asked.server:
         pending.append((script["server"], "kill server", "superlink"))
 
+    cables: list[Cable] = []
+    if asked.cut:
+        pending += [(first, "cut", spared), (first + 2, "restore", spared)]
+
     def watch(deployment: Deployment) -> None:
         named = read_json(folder / "run.json")
         if named is None or not pending:
@@ -83,6 +94,8 @@ def main() -> int:
             record(item[1], done, item[2])
             if item[1] == "kill":
                 deployment.kill(f"node-{item[2]}")
+            elif item[1] in ("cut", "restore"):
+                getattr(cables[0], item[1])()
             elif item[1] == "start":
                 deployment.start_node(item[2], nodes[item[2]])
             else:
@@ -97,7 +110,11 @@ def main() -> int:
     with ended_by_signals(), Deployment(folder) as deployment:
         deployment.start_superlink()
         for seat, node in enumerate(nodes):
-            deployment.start_node(seat, node)
+            through = None
+            if asked.cut and seat == spared:
+                cables.append(Cable(deployment.port("superlink")))
+                through = cables[0].port
+            deployment.start_node(seat, node, through)
         deployment.submit(app)
         result = await_result(deployment, folder, watch=watch)
     print((folder / "server.log").read_text(), flush=True)
@@ -114,7 +131,8 @@ def main() -> int:
         for note in read_trajectory(run.path / TRAJECTORY).notes
         if note.what != "replicas"
     ]
-    name = f"{asked.dataset}, {asked.model}, seed {asked.seed}{', server killed' if asked.server else ''}"
+    more = (", server killed" if asked.server else "") + (", network cut" if asked.cut else "")
+    name = f"{asked.dataset}, {asked.model}, seed {asked.seed}{more}"
     kept = json.loads(asked.target.read_text()) if asked.target.is_file() else {}
     kept[name] = {
         "script": script, "events": events, "completed": complete, "all_equal": equal, "replicas": replicas,

@@ -90,12 +90,16 @@ class Deployment:
         ])  # fmt: skip
         self._wait_for_port("superlink", port)
 
-    def start_node(self, seat: int, node_config: Mapping[str, Any]) -> None:
-        """Start the SuperNode of a seat; its replica lies below the deployment unless ``node_config`` says else."""
+    def start_node(self, seat: int, node_config: Mapping[str, Any], superlink_port: int | None = None) -> None:
+        """Start the SuperNode of a seat; its replica lies below the deployment unless ``node_config`` says else.
+
+        ``superlink_port`` leads to the SuperLink another way, such as through a proxy.
+        """
         name = f"node-{seat}"
         config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
         self._start(name, [
-            _command("flower-supernode"), "--insecure", "--superlink", f"{_HOST}:{self.port('superlink')}",
+            _command("flower-supernode"), "--insecure",
+            "--superlink", f"{_HOST}:{superlink_port or self.port('superlink')}",
             "--host", _HOST, "--port", str(self.port(name)),
             "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
         ])  # fmt: skip
