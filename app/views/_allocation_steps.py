@@ -14,6 +14,7 @@ from app import components, selection, state
 from app.components import Number
 from app.links import keep
 from app.scenario import Scenario, Study
+from app.views._guard import guarded
 from zorba_core.allocation import GreedyReplay, replay_greedy
 from zorba_core.plots import client_order
 from zorba_core.plots.greedy import candidate_sets_figure, greedy_figure
@@ -73,7 +74,7 @@ def point_with_work(study: Study, point: int) -> int | None:
 def _player(study: Study, replay: GreedyReplay) -> None:
     """Buttons, slider and pictures; while it plays, this part alone runs again every second."""
     playing = st.session_state.get(_PLAYING, False)
-    st.fragment(_stage, run_every=SECONDS_A_STEP if playing else None)(study, replay)
+    st.fragment(guarded(_stage), run_every=SECONDS_A_STEP if playing else None)(study, replay)
 
 
 def _stage(study: Study, replay: GreedyReplay) -> None:
@@ -128,6 +129,12 @@ def _go(step: int) -> int:
     return step
 
 
+def _stop_at(step: int) -> None:
+    """A button's callback: the reader has taken over."""
+    st.session_state[_PLAYING] = False
+    _go(step)
+
+
 def _play(on: bool, last: int) -> None:
     st.session_state[_PLAYING] = on
     if on and st.session_state[STEP] >= last:
@@ -136,11 +143,20 @@ def _play(on: bool, last: int) -> None:
 
 def _controls(step: int, last: int) -> None:
     playing = st.session_state.get(_PLAYING, False)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.button("First", on_click=_go, args=(0,), disabled=step == 0, icon=":material/first_page:", key="step_first")
+
+    def jump(label: str, to: int, icon: str) -> None:
         st.button(
-            "Back", on_click=_go, args=(step - 1,), disabled=step == 0, icon=":material/chevron_left:", key="step_back"
+            label,
+            key=f"step_{label.lower()}",
+            icon=f":material/{icon}:",
+            on_click=_stop_at,
+            args=(to,),
+            disabled=min(max(to, 0), last) == step,
         )
+
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        jump("First", 0, "first_page")
+        jump("Back", step - 1, "chevron_left")
         # The whole page must run again for the clock to start or stop.
         if st.button(
             "Pause" if playing else "Play",
@@ -150,13 +166,8 @@ def _controls(step: int, last: int) -> None:
         ):
             _play(not playing, last)
             st.rerun()
-        st.button(
-            "Next", on_click=_go, args=(step + 1,), disabled=step == last, icon=":material/chevron_right:",
-            key="step_next",
-        )  # fmt: skip
-        st.button(
-            "Last", on_click=_go, args=(last,), disabled=step == last, icon=":material/last_page:", key="step_last"
-        )
+        jump("Next", step + 1, "chevron_right")
+        jump("Last", last, "last_page")
         st.slider("Steps done", 0, last, key=STEP, width="stretch")
 
 

@@ -12,12 +12,11 @@ from app import components
 from zorba_core.errors import ZorbaError
 
 
-def fragment(part: Callable[..., None]) -> Callable[..., None]:
-    """``st.fragment`` whose errors are one sentence on the page: when it reruns, main.py is not there to say it."""
+def guarded(part: Callable[..., None]) -> Callable[..., None]:
+    """``part`` whose errors are one sentence on the page: when it reruns alone, main.py is not there to say it."""
 
-    @st.fragment
     @functools.wraps(part)
-    def guarded(*arguments, **named) -> None:
+    def careful(*arguments, **named) -> None:
         try:
             part(*arguments, **named)
         except ZorbaError as error:
@@ -30,4 +29,9 @@ def fragment(part: Callable[..., None]) -> Callable[..., None]:
                 "go on.",
             )
 
-    return guarded
+    return careful
+
+
+def fragment(part: Callable[..., None]) -> Callable[..., None]:
+    """``st.fragment`` with the same care for errors."""
+    return st.fragment(guarded(part))

@@ -13,7 +13,7 @@ import streamlit as st
 from app import components
 from app.components import Download
 from app.glossary import glossary
-from app.links import linked
+from app.links import keep, linked
 from app.views._guard import fragment
 from zorba_core.allocation import coupled_noise
 from zorba_core.allocation.toy_facts import Fact, counter_example, exact_lambda, exact_v, facts, lettered_classes
@@ -61,7 +61,7 @@ def _claims() -> None:
         key="claim",
     )
     fact = known.get(chosen)
-    selected = _selected(fact)
+    _settle_class(fact)
     if fact is None:
         st.info(
             "Choose a claim above to see the classes that show it, or click a matrix to see its numbers. Blue cells "
@@ -72,9 +72,9 @@ def _claims() -> None:
         _verdict(fact)
     plot, words = st.columns([0.66, 0.34], gap="medium")
     with plot:
-        _map(fact, selected)
+        _map(fact)
     with words:
-        _one_class(selected)
+        _one_class()
     if fact is not None:
         _evidence(fact)
     _table()
@@ -83,13 +83,14 @@ def _claims() -> None:
 def _verdict(fact: Fact) -> None:
     box = {"holds": st.success, "contradicted": st.error}.get(fact.verdict, st.info)
     box(
-        f"**{fact.title}: {fact.verdict}.** *“{fact.claim}”*\n\n{fact.finding}",
+        f"**{fact.title}: {fact.verdict}.** The paper: *{fact.claim}*\n\n{fact.finding}",
         icon=ICONS.get(fact.verdict, ":material/info:"),
     )
 
 
-def _selected(fact: Fact | None) -> str:
-    """The class whose numbers are shown: clicked, chosen from the list, named by the link, or the claim's first."""
+def _settle_class(fact: Fact | None) -> None:
+    """Decide which class's numbers are shown: clicked since the last run, chosen before, named by the link, or the
+    claim's first."""
     classes = lettered_classes()
     event = st.session_state.get(MAP)
     points = event["selection"]["points"] if event else []
@@ -99,17 +100,17 @@ def _selected(fact: Fact | None) -> str:
         st.session_state[_SEEN] = clicked
         if clicked in classes:
             st.session_state[CLASS] = clicked
-    if CLASS not in st.session_state and st.query_params.get(CLASS) not in classes:
-        st.session_state[CLASS] = fact.shows[0] if fact else "d"
-    return st.session_state.get(CLASS) or st.query_params[CLASS]
+    if CLASS not in st.session_state:
+        named = st.query_params.get(CLASS)
+        st.session_state[CLASS] = named if named in classes else fact.shows[0] if fact else "d"
 
 
-def _map(fact: Fact | None, selected: str) -> None:
+def _map(fact: Fact | None) -> None:
     drawn = toy_map(
         lettered_classes(),
         shown=fact.shows if fact else (),
         arrows=fact.pairs if fact else (),
-        selected=selected,
+        selected=st.session_state[CLASS],
         palette=components.palette(),
     )
     st.html(_SCROLL)
@@ -124,16 +125,16 @@ def _map(fact: Fact | None, selected: str) -> None:
         )
 
 
-def _one_class(selected: str) -> None:
+def _one_class() -> None:
     classes = lettered_classes()
-    letter = linked(
-        st.selectbox,
+    letter = st.selectbox(
         "Class",
         list(classes),
         format_func=lambda x: f"{x}: {classes[x].total_blocks} blocks, Λ = {exact_lambda(classes[x].representative)}",
         key=CLASS,
         help="Or click a matrix on the map.",
     )
+    keep(CLASS, letter)
     found = classes[letter]
     matrix = found.representative
     components.figure(

@@ -12,7 +12,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwr
 
 from tests.app.serving import chromium, serve, settled  # noqa: E402
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000  # for a machine with much else to do; no wait is this long otherwise
 CELL = "[class*=st-key-matrix_editor] [data-at='{block},{column}']"
 
 
@@ -35,8 +35,9 @@ def visit(server, browser):
     def open_page(path, ready, **options):
         contexts.append(browser.new_context(viewport={"width": 1440, "height": 1300}, **options))
         page = contexts[-1].new_page()
-        page.goto(server + path)
-        settled(page, ready)
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(server + path, timeout=PATIENCE_MS)
+        settled(page, ready, PATIENCE_MS / 1000)
         return page
 
     yield open_page
@@ -51,7 +52,7 @@ def flips(page) -> set[str]:
 
 def wait_for_flips(page, count: int) -> set[str]:
     page.wait_for_function(
-        "count => (new URLSearchParams(location.search).get('flips') ?? '').split('_').filter(Boolean).length === count",
+        "count => (new URLSearchParams(location.search).get('flips') || '').split('_').filter(x => x).length === count",
         arg=count,
         timeout=PATIENCE_MS,
     )

@@ -6,7 +6,7 @@
 const LEGEND = [
   ["cell on", "trains"], ["cell added", "added by you"], ["cell removed", "taken away by you"],
   ["capacity", "VRAM, free"], ["parameters", "model parameters"], ["excess", "does not fit"],
-  ["limit", "left free at this point"],
+  ["limit", "limit at this point"],
 ];
 
 export default function ({ data, parentElement, setStateValue }) {
