@@ -49,6 +49,7 @@ PRESETS: Mapping[str, ModelSpec] = {
         ModelSpec("opt-350m", num_blocks=24, hidden_size=1024, num_heads=16, num_parameters=331_196_416),
         ModelSpec("opt-1.3b", num_blocks=24, hidden_size=2048, num_heads=32, num_parameters=1_300_000_000),
         ModelSpec("opt-2.7b", num_blocks=32, hidden_size=2560, num_heads=32, num_parameters=2_651_596_800),
+        ModelSpec("opt-30b", num_blocks=48, hidden_size=7168, num_heads=56, num_parameters=29_974_540_288),
     )
 }
 

@@ -78,9 +78,15 @@ def sweep(
         points = _balanced_points(budget_EN, M, objective)
     else:
         points = _Points.empty(budget_EN.sum(axis=1, dtype=np.int64))
+        solved: dict[bytes, Solution] = {}  # one tau for all gives the same budgets again and again
         for i in np.flatnonzero(points.total_E >= M):
-            problem = AllocationProblem(budget_EN[i], M)
-            solution = solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options)
+            key = budget_EN[i].tobytes()
+            solution = solved.get(key)
+            if solution is None:
+                problem = AllocationProblem(budget_EN[i], M)
+                solution = solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options)
+                if solver != "lexicographic":  # which draws anew for each point
+                    solved[key] = solution
             points.put(i, solution)
             if on_solution is not None:
                 on_solution(solution)
