@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from app import components
+from app.links import linked, linked_many
 from app.runs.records import Record
 
 SHOWN_AT_FIRST = 3
@@ -42,7 +43,7 @@ def filtered(records: Sequence[Record]) -> list[Record]:
         values = sorted({read(record) for record in records})
         if len(values) < 2:
             continue
-        wanted = st.multiselect(label, values, key=f"only_{key}", bind="query-params", placeholder="all", width=190)
+        wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=190)
         if wanted:
             kept = [record for record in kept if read(record) in wanted]
     return _since(records, kept)
@@ -123,24 +124,15 @@ def _remember(names: list[str]) -> None:
 def baseline_of(records: Sequence[Record]) -> Record | None:
     """The pinned run that the others are held against."""
     by_name = {record.name: record for record in records}
-    named = st.query_params.get("baseline")
-    if "baseline" not in st.session_state:
-        st.session_state["baseline"] = named if named in by_name else None
-    elif st.session_state["baseline"] not in by_name:
-        st.session_state["baseline"] = None
-    name = st.selectbox(
+    name = linked(
+        st.selectbox,
         "Baseline",
-        list(by_name),
-        index=None,
+        ["", *by_name],
         key="baseline",
-        placeholder="none pinned",
+        format_func=lambda name: name or "none pinned",
         width=250,
         help="Pin a run: the table then says how far each other run is from it, and its curve is drawn heavier.",
     )
-    if name is None:
-        st.query_params.pop("baseline", None)
-    elif named != name:
-        st.query_params["baseline"] = name
     return by_name.get(name)
 
 

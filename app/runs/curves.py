@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import components
-from app.links import linked
+from app.links import linked, linked_number
 from app.runs.names import groups, labels
 from app.runs.records import Record
 from zorba_core.errors import InvalidInputError
@@ -129,18 +129,19 @@ def _toolbar(chosen: Sequence[Record]) -> tuple[str, str, float, bool, str]:
         band = "deviation"
         if grouped == "seeds":
             band = linked(st.selectbox, "Band", list(BANDS), format_func=_BAND_LABELS.get, key="band", width=160)
-        smoothing = st.slider(
+        smoothing = linked_number(
+            st.slider,
             "Smoothing",
-            0.0,
-            0.95,
-            0.0,
-            0.05,
+            0,
+            95,
+            0,
             key="smoothing",
-            bind="query-params",
+            step=5,
+            format="%d%%",
             width=130,
             help="Weight of the past in an exponential moving average. The values as measured stay visible behind.",
         )
-    return measure, cost, smoothing, grouped == "seeds", band
+    return measure, cost, smoothing / 100, grouped == "seeds", band
 
 
 def _in_words(name: str, runs: Sequence[Record]) -> str:

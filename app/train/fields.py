@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import streamlit as st
 
 from app import components
-from app.links import linked
+from app.links import keep, linked, linked_switch, remembered
 from app.train import choices
 from zorba_core.errors import ZorbaError
 from zorba_core.methods import METHODS, MethodFacts, method_facts
 
-OWN_FOLDER = "a folder of mine …"
-_TARGET = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
+OWN_FOLDER = "folder"
+_TARGETS = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
+# Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
+_RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
+Number = TypeVar("Number", int, float)
 
 
 def model() -> choices.Model | None:
     """A model folder of this machine; None until one is named that can be used."""
     models, problems = choices.local_models()
     by_source = {model.source: model for model in models}
-    source = st.selectbox(
+    source = linked(
+        st.selectbox,
         "Model",
         [*by_source, OWN_FOLDER],
-        format_func=lambda name: by_source[name].label if name in by_source else name,
+        format_func=lambda name: by_source[name].label if name in by_source else "A folder of mine …",
         key="train_model",
-        bind="query-params",
         help="opt-mini (1.9 M parameters) comes with the checkout: it knows sentiment, news and inference, but not the "
         "label words it is asked for, which is what a run teaches it. Any local Hugging Face folder of a supported "
         "family works too.",
@@ -35,7 +39,7 @@ def model() -> choices.Model | None:
     if source in by_source:
         return by_source[source]
     path = st.text_input(
-        "Folder", key="train_folder", bind="query-params", placeholder="/models/opt-125m", max_chars=1000
+        "Folder", key="train_folder", persist_state="session", placeholder="/models/opt-125m", max_chars=1000
     )
     if not path.strip():
         st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
@@ -86,70 +90,113 @@ def method() -> MethodFacts:
 def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
     """The settings, as options of ``zorba train``."""
     first, second, third, fourth = st.columns(4)
-    rounds = first.number_input(
-        "Rounds T", 1, 100_000, 60, 10, key="train_rounds", bind="query-params", help="A run can be stopped earlier."
+    rounds = _number(
+        first.number_input,
+        "Rounds T",
+        1,
+        100_000,
+        60,
+        key="train_rounds",
+        step=10,
+        help="A run can be stopped earlier.",
     )
-    lr = second.number_input(
+    lr = _number(
+        second.number_input,
         "Rate η",
         1e-8,
         10.0,
-        1e-2,
+        _RATES[method.name],
+        key=_for_method("train_lr", method),
         format="%.3g",
         step=1e-3,
-        key="train_lr",
-        bind="query-params",
-        help="Learning rate. Its size decides more than the allocation does: on SST-2, 5e-3, 1e-2 and 2e-2 took 35–45, "
-        "20–30 and 10–15 rounds to 0.75, and 3e-2 diverged. `zorba tune` finds one in a few tens of rounds.",
+        help="Learning rate. Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
+        "took 35–45, 20–30 and 10–15 rounds to 0.75, and 3e-2 diverged. `zorba tune` finds one.",
     )
-    directions = third.number_input(
+    directions = _number(
+        third.number_input,
         "Directions Q",
         1,
         4096,
         method.default_directions or 1,
-        key=f"train_q_{method.name}",
+        key=_for_method("train_q", method),
         disabled=method.first_order,
         help="FedIT takes the gradient itself." if method.first_order else "Random directions tried in each round.",
     )
-    mu = fourth.number_input(
+    mu = _number(
+        fourth.number_input,
         "Step μ",
         1e-8,
         1.0,
         1e-3,
+        key="train_mu",
         format="%.3g",
         step=1e-3,
-        key="train_mu",
-        bind="query-params",
         disabled=method.first_order,
         help="Length of a finite difference, in units of the direction. Too small drowns in rounding.",
     )
     with st.expander("More settings", icon=":material/tune:"):
         one, two, three, four = st.columns(4)
-        batch = one.number_input(
-            "Batch B", 1, 512, 8, key="train_batch", bind="query-params", help="Rows of a client in a round."
+        batch = _number(one.number_input, "Batch B", 1, 512, 8, key="train_batch", help="Rows of a client in a round.")
+        length = _number(
+            two.number_input, "Length L", 8, 4096, 64, key="train_length", step=8, help="Longest prompt, in tokens."
         )
-        length = two.number_input(
-            "Length L", 8, 4096, 64, 8, key="train_length", bind="query-params", help="Longest prompt, in tokens."
+        seed = _number(
+            three.number_input, "Seed", 0, 2**31 - 1, 0, key="train_seed", help="Of rows, batches and directions."
         )
-        seed = three.number_input(
-            "Seed", 0, 2**31 - 1, 0, key="train_seed", bind="query-params", help="Of rows, batches and directions."
-        )
-        every = four.number_input(
-            "Evaluate every", 1, 10_000, 10, key="train_every", bind="query-params", help="Rounds between evaluations."
+        every = _number(
+            four.number_input,
+            "Evaluate every",
+            1,
+            10_000,
+            10,
+            key="train_every",
+            help="Rounds between evaluations.",
         )
         five, six = st.columns(2, vertical_alignment="bottom")
-        target = five.slider(
-            "Target accuracy", 0.05, 1.0, _TARGET[dataset.name], 0.05, key=f"train_target_{dataset.name}"
+        target = _number(
+            five.slider,
+            "Target accuracy",
+            0.05,
+            1.0,
+            _TARGETS[dataset.name],
+            key=f"train_target_{dataset.name}",
+            step=0.05,
         )
-        stops = six.toggle("Stop when the target is reached", key="train_stops", bind="query-params")
+        with six:
+            stops = linked_switch("Stop when the target is reached", False, key="train_stops")
     return {
-        "rounds": int(rounds),
-        "lr": float(lr),
-        "perturbations": None if method.first_order else int(directions),
-        "mu": None if method.first_order else float(mu),
-        "batch_size": int(batch),
-        "seq_len": int(length),
-        "seed": int(seed),
-        "eval_every": int(every),
-        "target": float(target),
-        "stop_at_target": bool(stops),
+        "rounds": rounds,
+        "lr": lr,
+        "perturbations": None if method.first_order else directions,
+        "mu": None if method.first_order else mu,
+        "batch_size": batch,
+        "seq_len": length,
+        "seed": seed,
+        "eval_every": every,
+        "target": target,
+        "stop_at_target": stops,
     }
+
+
+def _for_method(key: str, method: MethodFacts) -> str:
+    """What suits one method does not suit another: each has a field of its own."""
+    return key if method.allocates else f"{key}_{method.name}"
+
+
+def _number(
+    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
+) -> Number:
+    """A number that the address keeps as ``key=value``, and the session while other pages show."""
+
+    def parse(text: str) -> Number | None:
+        try:
+            value = type(default)(text[:20])
+        except ValueError:
+            return None
+        return value if low <= value <= high else None
+
+    if key not in st.session_state:
+        st.session_state[key] = remembered(key, default, parse)
+    value = type(default)(widget(label, low, high, key=key, persist_state="session", **arguments))
+    keep(key, None if value == default else repr(value))
+    return value

@@ -11,6 +11,7 @@ import streamlit as st
 from app import components
 from app.components import Download, Number
 from app.folders import ROOT, as_code, ledger_file, runs_folder, short
+from app.links import linked_many
 from app.paper.claims import as_table, evidence_file, has, in_words, kind_of, kinds
 from app.paper.verdicts import LOOKS, verdict_bar
 from zorba_core.errors import MissingDataError, ZorbaError
@@ -79,9 +80,11 @@ def _introduction(ledger: Ledger) -> None:
 
 def _filtered(claims: Sequence[Claim]) -> list[Claim]:
     counts = Counter(claim.verdict for claim in claims)
-    verdicts = st.pills(
+    verdicts = linked_many(
+        st.pills,
         "Verdict",
         [verdict for verdict in LOOKS if verdict in counts],
+        [],
         selection_mode="multi",
         format_func=lambda verdict: f"{LOOKS[verdict].icon} {LOOKS[verdict].title} {counts[verdict]}",
         key="verdict",
@@ -89,7 +92,7 @@ def _filtered(claims: Sequence[Claim]) -> list[Claim]:
         wrap=True,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        kind = st.pills("About", kinds(claims), selection_mode="multi", key="about", bind="query-params", wrap=True)
+        kind = linked_many(st.pills, "About", kinds(claims), [], key="about", selection_mode="multi", wrap=True)
         text = st.text_input(
             "Find", key="claim_text", bind="query-params", icon=":material/search:", max_chars=200, placeholder="words"
         )

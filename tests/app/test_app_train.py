@@ -152,7 +152,7 @@ def test_a_fleet_without_an_allocation_leads_to_its_repair(app):
 )
 def test_a_model_folder_that_cannot_be_used_gets_one_sentence(app, folder, says):
     train(app)
-    app.selectbox(key="train_model").select("a folder of mine …").run()
+    app.selectbox(key="train_model").select("folder").run()
     app.text_input(key="train_folder").set_value(folder).run()
     assert says in texts(app)
     assert not app.button
@@ -162,7 +162,7 @@ def test_a_folder_of_a_model_that_cannot_be_counted_is_refused_with_its_type(app
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "resnet"}))
     train(app)
-    app.selectbox(key="train_model").select("a folder of mine …").run()
+    app.selectbox(key="train_model").select("folder").run()
     app.text_input(key="train_folder").set_value(str(tmp_path / "model")).run()
     assert "model\\_type 'resnet'" in texts(app)
 
@@ -244,6 +244,19 @@ def test_an_ended_job_leaves_the_list_and_its_run_stays(app, runs):
     app.button(key=f"forget_{other.id}").click().run()
     assert len(list_jobs(runs).jobs) == 1
     assert run.is_dir()
+
+
+def test_settings_outlast_a_visit_to_another_page_and_stand_in_the_link(app):
+    app.query_params["train_lr"], app.query_params["train_batch"] = "0.05", "-3; DROP"
+    train(app)
+    assert app.number_input(key="train_lr").value == 0.05
+    assert app.number_input(key="train_batch").value == 8
+    app.number_input(key="train_rounds").set_value(7).run()
+    assert app.query_params["train_rounds"] == "7"
+    app.switch_page("views/paper.py").run()
+    train(app)
+    assert app.number_input(key="train_rounds").value == 7
+    assert app.number_input(key="train_lr").value == 0.05
 
 
 def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
