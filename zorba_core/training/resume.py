@@ -64,6 +64,11 @@ def resume(
     """
     request = read_request(run)
     settings = settings_of(request)
+    if "federation" in request.config:
+        raise InvalidInputError(
+            f"{request.path}: its clients were processes of their own; go on with: "
+            f"zorba federation up --resume {request.path}"
+        )
     if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
         raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
