@@ -34,6 +34,13 @@ FRONT_POINT = "[class*=st-key-front_plot] .scatterlayer .trace .point"
 @contextlib.contextmanager
 def serve(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[str]:
     """The dashboard's address. ``runs_folder`` stands in for artifacts/runs."""
+    with server_process(runs_folder, timeout) as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def server_process(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[tuple[str, int]]:
+    """The dashboard's address and the process that serves it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -50,7 +57,7 @@ def serve(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[s
         )
         try:
             _wait_until_healthy(f"http://127.0.0.1:{port}/_stcore/health", server, timeout)
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://127.0.0.1:{port}", server.pid
         except Exception:
             log.seek(0)
             print(log.read()[-4000:], file=sys.stderr)

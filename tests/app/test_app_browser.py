@@ -17,6 +17,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwr
 from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E402
 
 PATIENCE_MS = 60_000  # for a machine with much else to do; no wait is this long otherwise
+FLEET_PLOT = "[class*=st-key-affordable_plot] .main-svg"
 DARK_PAPER = "rgb(16, 21, 28)"
 
 
@@ -56,7 +57,7 @@ def visit(light, address):
         page.on("request", lambda request: seen.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.goto(address + path)
+        page.goto(address + path, timeout=PATIENCE_MS)
         settled(page, ready)
         page.wait_for_timeout(400)
         return page
@@ -73,9 +74,9 @@ def selected_blocks(page) -> str:
     return page.locator("[data-testid=stMetricValue]").nth(2).inner_text()
 
 
-def click_front_point(page, index: int) -> None:
-    """A real press of the mouse on the front's marker; the front is the second trace of the plot."""
-    box = page.locator("[class*=st-key-front_plot] .scatterlayer .trace").nth(1).locator(".point").nth(index)
+def click_front_point(page, index: int, trace: int = 1) -> None:
+    """A real press of the mouse on a marker. The front is the second trace of the plot, other methods' follow."""
+    box = page.locator("[class*=st-key-front_plot] .scatterlayer .trace").nth(trace).locator(".point").nth(index)
     place = box.bounding_box()
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     page.mouse.down()
@@ -91,19 +92,18 @@ def wait_until_blocks_are_not(page, before: str) -> str:
     return selected_blocks(page)
 
 
-def drawn_matrix(page) -> str:
-    """The heatmap's pixels, as the image that plotly drew."""
-    return page.locator("[class*=st-key-allocation_plot] .heatmaplayer image").first.get_attribute("href")
+def matrix_shown(page) -> str:
+    """Where the picture of the matrix comes from: another matrix has another name."""
+    return page.locator("[data-testid=stImage] img").first.get_attribute("src")
 
 
 def test_a_click_on_the_front_shows_who_trains_what_there_and_again_after_a_reload(visit):
     page = visit()
-    before, matrix = selected_blocks(page), drawn_matrix(page)
+    before, matrix = selected_blocks(page), matrix_shown(page)
     click_front_point(page, 120)
     after = wait_until_blocks_are_not(page, before)
     page.wait_for_function(
-        "before => document.querySelector('[class*=st-key-allocation_plot] .heatmaplayer image')"
-        "?.getAttribute('href') !== before",
+        "before => document.querySelector('[data-testid=stImage] img')?.getAttribute('src') !== before",
         arg=matrix,
         timeout=PATIENCE_MS,
     )
@@ -113,6 +113,38 @@ def test_a_click_on_the_front_shows_who_trains_what_there_and_again_after_a_relo
     settled(page, FRONT_POINT)
     page.wait_for_timeout(300)
     assert selected_blocks(page) == after
+
+
+def test_a_click_on_another_methods_front_goes_over_to_that_method(visit):
+    page = visit("/?clients=12&vectors=60&show=two-level")
+    knee = selected_blocks(page)
+    click_front_point(page, 5, trace=2)
+    wait_until_blocks_are_not(page, knee)
+    settled(page, FRONT_POINT)
+    page.wait_for_function("() => location.search.includes('solver=two-level')", timeout=PATIENCE_MS)
+    assert parse_qs(urlsplit(page.url).query)["show"] == ["balanced"]  # what was the main method stays in the picture
+    page.get_by_role("link", name="Allocation").click()
+    settled(page, "[data-testid=stAppViewContainer] h1:has-text('Who trains which blocks')")
+    assert "solver=two-level" in page.url  # the scenario goes along
+
+
+def test_pinned_points_come_back_with_the_link(visit):
+    page = visit()
+    page.get_by_role("button", name="Pin as A").click()
+    page.locator("h3", has_text="A against selected").wait_for(timeout=PATIENCE_MS)
+    click_front_point(page, 150)
+    page.locator("[class*=st-key-comparison]").wait_for(timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Pin as B").click()
+    page.locator("h3", has_text="A against B").wait_for(timeout=PATIENCE_MS)
+    page.wait_for_function("() => /[?&]b=/.test(location.search)", timeout=PATIENCE_MS)
+    again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-comparison]")
+    assert again.locator("h3", has_text="A against B").count() == 1
+
+
+def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
+    page = visit("/?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!")
+    page.locator("[data-testid=stToast]").filter(has_text="cannot be used").wait_for(timeout=PATIENCE_MS)
+    assert "50 clients" in page.locator("[data-testid=stMarkdown]").first.inner_text()
 
 
 def test_a_row_of_the_table_selects_and_the_same_point_can_be_clicked_again(visit):
@@ -142,25 +174,69 @@ def test_both_pages_follow_a_dark_theme(visit, browser):
         assert app.evaluate("app => getComputedStyle(app).backgroundColor") == DARK_PAPER
 
 
-def test_a_csv_that_is_no_fleet_gets_one_sentence_and_a_good_one_a_front(visit):
-    page = visit("/?fleet=csv", ready="[data-testid=stFileUploader]")
+BAD_FILES = [
+    (b"client,vram_gib\nlaptop,eight\n", "'eight'"),
+    (b"client,vram_gib\nlaptop,=SUM(A1:A9)\n", "'=SUM(A1:A9)'"),
+    (b"client,vram_gib\nlaptop,nan\n", "finite number above 0"),
+    (b"client,vram_gib\nlaptop,-8\n", "'-8'"),
+    (b"gpu,memory\n1,2\n", "columns are gpu, memory"),
+    (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
+    (b"vram_gib\n" + b"1\n" * 1_000_000, "1,000,001 rows"),
+]
+
+
+def test_files_that_are_no_fleet_get_one_sentence_each_and_a_good_one_a_front(visit):
+    page = visit("/fleet", ready=FLEET_PLOT)
+    page.get_by_text("Bring your own").click()
     upload = page.locator("[data-testid=stFileUploader] input").first
-    for content, says in (
-        (b"client,vram_gib\nlaptop,eight\n", "'eight'"),
-        (b"gpu,memory\n1,2\n", "columns are gpu, memory"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
-    ):
+    for content, says in BAD_FILES:
         upload.set_input_files({"name": "fleet.csv", "mimeType": "text/csv", "buffer": content})
         page.locator("[data-testid=stAlert]").filter(has_text=says).wait_for(timeout=PATIENCE_MS)
+        assert "50" in page.locator("[data-testid=stMetricValue]").first.inner_text()  # the fleet is as it was
+    upload.set_input_files({"name": "fleet.csv", "mimeType": "text/csv", "buffer": b"1" * 5_300_000})
+    page.get_by_text("5MB").filter(has_text="must be").or_(page.get_by_text("5.0MB")).first.wait_for(
+        timeout=PATIENCE_MS
+    )
     good = b"client,vram_gib\nworkstation,24\nlaptop,1.5\nedge-box,0.8\n"
     upload.set_input_files({"name": "fleet.csv", "mimeType": "text/csv", "buffer": good})
+    page.locator("[data-testid=stAlert]").filter(has_text="3 clients read").wait_for(timeout=PATIENCE_MS)
+    page.get_by_role("link", name="Trade-off").click()
     settled(page, FRONT_POINT)
     assert "3 clients" in page.locator("[data-testid=stMarkdown]").first.inner_text()
+    assert "rows=" in page.url
+
+
+def test_a_cell_of_the_fleet_table_can_be_typed_over_and_the_link_has_it(visit):
+    page = visit("/fleet?clients=6", ready=FLEET_PLOT)
+    total = page.locator("[data-testid=stMetricValue]").nth(1)
+    before = total.inner_text()
+    page.get_by_role("button", name="Edit these clients").click()
+    settled(page, "[class*=st-key-fleet_editor] canvas")
+    page.wait_for_timeout(600)
+    box = page.locator("[class*=st-key-fleet_editor] canvas").first.bounding_box()
+    page.mouse.dblclick(box["x"] + 0.8 * box["width"], box["y"] + 35 + 17)  # the VRAM of the first client
+    page.keyboard.press("Control+A")
+    page.keyboard.type("9.5")
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "before => document.querySelectorAll('[data-testid=stMetricValue]')[1]?.innerText.trim() !== before",
+        arg=before.strip(),
+        timeout=PATIENCE_MS,
+    )
+    after = total.inner_text()
+    assert float(after.split()[0]) > float(before.split()[0]) + 7
+    page.get_by_role("link", name="Trade-off").click()
+    settled(page, FRONT_POINT)
+    page.get_by_role("link", name="Fleet").click()
+    settled(page, "[class*=st-key-fleet_editor] canvas")
+    assert page.locator("[data-testid=stMetricValue]").nth(1).inner_text() == after
+    again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-fleet_editor] canvas")
+    assert again.locator("[data-testid=stMetricValue]").nth(1).inner_text() == after
 
 
 def test_one_click_leaves_out_the_clients_that_are_too_small(visit):
     page = visit("/?fleet=two-kinds&small=0.5&clients=20", ready="[data-testid=stAlert]")
-    assert "14 of 20 clients cannot hold" in page.locator("[data-testid=stAlert]").inner_text()
+    assert "14 of 20 clients cannot hold" in page.locator("[data-testid=stAlert]").first.inner_text()
     page.get_by_role("button", name="Leave out 14 clients").click()
     settled(page, FRONT_POINT)
     assert "leave_out=true" in page.url.lower()

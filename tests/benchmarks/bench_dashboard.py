@@ -1,8 +1,9 @@
-"""How fast the dashboard answers: `python -m tests.benchmarks.bench_dashboard [FILE]`.
+"""How fast the dashboard answers, and what it keeps: `python -m tests.benchmarks.bench_dashboard [FILE [SCALE]]`.
 
-A change of one control (the seed) at N=50, M=24, E=1000 with the default solver, three ways: the study alone, the
-script that Streamlit reruns (AppTest), and the real browser from the key press to the redrawn front. Writes medians and
-95th percentiles, with what they were measured on; asserts nothing.
+At N=50, M=24 and at N=1000, M=48, both with E=1000 and the default solver: the study alone, the script that Streamlit
+reruns (AppTest), and in a real browser the time from a key press or click on each control to the first frame with
+another picture. Then the server's memory over many interactions in one session and over many sessions. Writes medians
+and 95th percentiles, with what they were measured on; asserts nothing. SCALE below 1 repeats everything less often.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,39 +22,37 @@ from playwright.sync_api import Page
 from streamlit.testing.v1 import AppTest
 
 from app.scenario import Scenario, study
-from tests.app.serving import FRONT_POINT, ROOT, chromium, serve, settled
+from app.scenario_link import scenario_to_link
+from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
+from tests.benchmarks.dashboard_controls import CONTROLS, time_a_change
 from zorba_core.files import write_json
 
-REPEATS = 30
-MODEL = "opt-350m"  # 24 blocks
-SEED_BOX = "[data-testid=stSidebar] input[aria-label=Seed]"
-# Resolves with the milliseconds from the Enter that commits the number to the first frame with another front.
-TIME_A_CHANGE = """
-() => new Promise(resolve => {
-  const line = () => document.querySelector('[class*=st-key-front_plot] .scatterlayer path.js-line')?.getAttribute('d')
-  const before = line()
-  addEventListener('keydown', event => {
-    if (event.key !== 'Enter') return
-    const start = performance.now()
-    const look = () => {
-      const now = line()
-      if (now && now !== before) requestAnimationFrame(() => resolve(performance.now() - start))
-      else requestAnimationFrame(look)
-    }
-    look()
-  }, {capture: true, once: true})
-})
-"""
+SIZES = {
+    "N=50, M=24, E=1000": Scenario(model="opt-350m", num_clients=50),
+    "N=1000, M=48, E=1000": Scenario(model="opt-30b", num_clients=1000),
+}
+REPEATS, INTERACTIONS, SESSIONS = 12, 500, 20
+VIEWPORT = {"width": 1440, "height": 1500}
 
 
-def main(target: Path) -> None:
+def main(target: Path, scale: float = 1.0) -> None:
+    repeats = max(2, round(REPEATS * scale))
     load_before = os.getloadavg()
-    result = {
-        "what": f"change of seed to new front, N=50, {MODEL} (M=24), E=1000, balanced",
-        "study_ms": _spread(_studies()),
-        "script_rerun_ms": _spread(_reruns()),
-        **_browser(),
-        "repeats": REPEATS,
+    with server_process() as (address, pid), chromium() as browser:
+        result = {
+            "what": "controls of the Trade-off page, from key press or click to the first frame with another picture",
+            "sizes": {
+                name: {
+                    "study_ms": _spread(_studies(scenario, repeats)),
+                    "script_rerun_ms": _spread(_reruns(scenario, repeats)),
+                    **_in_browser(browser, address, scenario, repeats),
+                }
+                for name, scenario in SIZES.items()
+            },
+            "memory": _memory(browser, address, pid, scale),
+        }
+    result |= {
+        "repeats": repeats,
         "machine": {
             "platform": f"{platform.system()} {platform.machine()}",
             "cpus": os.cpu_count(),
@@ -67,50 +68,81 @@ def main(target: Path) -> None:
     print(target.read_text())
 
 
-def _studies() -> list[float]:
-    scenario = [Scenario(model=MODEL, seed=seed) for seed in range(REPEATS)]
-    return [_timed(lambda chosen=chosen: study(chosen)) for chosen in scenario]
+def _studies(scenario: Scenario, repeats: int) -> list[float]:
+    return [_timed(lambda seed=seed: study(replace(scenario, seed=seed))) for seed in range(repeats)]
 
 
-def _reruns() -> list[float]:
-    app = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=120)
-    app.query_params["model"] = MODEL
+def _reruns(scenario: Scenario, repeats: int) -> list[float]:
+    app = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=300)
+    for key, value in scenario_to_link(scenario).items():
+        app.query_params[key] = value
     app.run()
-    return [_timed(lambda seed=seed: app.number_input(key="seed").set_value(seed).run()) for seed in range(1, REPEATS)]
+    return [_timed(lambda seed=seed: app.number_input(key="seed").set_value(seed).run()) for seed in range(1, repeats)]
 
 
-def _browser() -> dict:
-    with serve() as address, chromium() as browser:
-        context = browser.new_context(viewport={"width": 1440, "height": 1500}, reduced_motion="reduce")
-        page = context.new_page()
-        first = [_load(page, f"{address}/?model={MODEL}") for _ in range(6)]
-        page.wait_for_timeout(1000)
-        box = page.locator(SEED_BOX)
-        changes = []
-        for seed in range(1, REPEATS + 1):
-            box.fill(str(seed))
-            page.evaluate(f"() => {{ window.__change = ({TIME_A_CHANGE})() }}")
-            page.keyboard.press("Enter")
-            changes.append(page.evaluate("window.__change"))
-            page.wait_for_timeout(400)
+def _in_browser(browser, address: str, scenario: Scenario, repeats: int) -> dict:
+    link = "&".join(f"{key}={value}" for key, value in scenario_to_link(scenario).items())
+    context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+    page = context.new_page()
+    first = [_load(page, f"{address}/?{link}") for _ in range(1 + max(2, repeats // 2))]
+    controls = {}
+    for name, control in CONTROLS.items():
+        controls[name] = [time_a_change(page, control, turn) for turn in range(repeats)]
+    context.close()
     return {
-        "browser_change_to_front_ms": _spread(changes),
-        "browser_first_picture_cold_ms": first[0],
-        "browser_first_picture_warm_ms": _spread(first[1:]),
+        "first_picture_cold_ms": round(first[0], 1),
+        "first_picture_warm_ms": _spread(first[1:]),
+        "control_to_picture_ms": {name: _spread(values) for name, values in controls.items()},
+        "any_control_to_picture_ms": _spread([value for values in controls.values() for value in values]),
     }
+
+
+def _memory(browser, address: str, pid: int, scale: float) -> dict:
+    """Resident memory of the server, in MiB. Scenarios are never repeated, so that nothing comes from a cache."""
+    link = f"{address}/?model=opt-350m"
+    context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+    page = context.new_page()
+    _load(page, link)
+    control, interactions = CONTROLS["seed"], max(20, round(INTERACTIONS * scale))
+    course = [_resident_mib(pid)]
+    for turn in range(interactions):
+        time_a_change(page, control, turn, pause_ms=60)
+        if (turn + 1) % max(1, interactions // 10) == 0:
+            course.append(_resident_mib(pid))
+    context.close()
+    sessions = [_resident_mib(pid)]
+    for _ in range(max(3, round(SESSIONS * scale))):
+        visitor = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+        _load(visitor.new_page(), link)
+        visitor.close()
+        sessions.append(_resident_mib(pid))
+    return {
+        "interactions": interactions,
+        "resident_mib_over_interactions": course,
+        "sessions": len(sessions) - 1,
+        "resident_mib_over_sessions": sessions,
+    }
+
+
+def _resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return round(int(line.split()[1]) / 1024, 1)
+    raise RuntimeError(f"process {pid} does not say how much memory it holds")
 
 
 def _load(page: Page, url: str) -> float:
     def load() -> None:
-        page.goto(url)
-        page.wait_for_selector(FRONT_POINT, timeout=120_000)
+        page.goto(url, timeout=300_000, wait_until="commit")
+        page.wait_for_selector(FRONT_POINT, timeout=300_000)
 
     taken = _timed(load)
     settled(page, FRONT_POINT)
+    page.wait_for_timeout(500)
     return taken
 
 
-def _timed(action) -> float:
+def _timed(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return 1000 * (time.perf_counter() - start)
@@ -122,4 +154,7 @@ def _spread(values_ms: list[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "artifacts" / "benchmarks" / "dashboard.json")
+    main(
+        Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "artifacts" / "benchmarks" / "dashboard.json",
+        float(sys.argv[2]) if len(sys.argv) > 2 else 1.0,
+    )
