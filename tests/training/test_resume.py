@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -19,17 +20,17 @@ from transformers import AutoModelForCausalLM
 
 from zorba_core.allocation import Allocation
 from zorba_core.cli import main
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.runs import TRAJECTORY, Run, read_run
 from zorba_core.training import methods, session
 from zorba_core.training import resume as resuming
 from zorba_core.training.callbacks import Callback
-from zorba_core.training.checkpoint import CHECKPOINT
+from zorba_core.training.checkpoint import CHECKPOINT, Checkpoint, checkpoint_round
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.resume import replay, resume
 from zorba_core.training.session import fine_tune
 from zorba_core.training.settings import TrainSettings
-from zorba_core.training.trajectory import TrajectoryLog, read_trajectory
+from zorba_core.training.trajectory import EvaluationEntry, TrajectoryLog, read_trajectory
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = TrainSettings(
@@ -227,6 +228,20 @@ def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tin
     assert_ends_alike(resume(damaged, notice=said.append), whole)
     assert "4 rounds after the last checkpoint (round 0) will be computed again" in said
     assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_and_a_reason(make_tiny_model, tmp_path):
+    writer = Checkpoint(tmp_path, BlockNetwork(make_tiny_model("opt"), [70, 71]))
+    writer.on_evaluation(EvaluationEntry(3, 0.5, 0.7, ""))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"checkpoint\.safetensors cannot be written .* make room and resume"):
+            writer.on_evaluation(EvaluationEntry(6, 0.5, 0.7, ""))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert checkpoint_round(tmp_path) == 3
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
 def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
 from zorba_core.training.callbacks import Callback
 from zorba_core.training.network import BlockNetwork
@@ -24,7 +24,11 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 class Checkpoint(Callback):
-    """Writes the weights at every evaluation but that of the base model."""
+    """Writes the weights at every evaluation but that of the base model.
+
+    Raises:
+        RunError: while writing: the disk is full, or fails. The checkpoint before stays.
+    """
 
     def __init__(self, folder: Path, network: BlockNetwork) -> None:
         self._path, self._network = folder / CHECKPOINT, network
@@ -32,8 +36,11 @@ class Checkpoint(Callback):
     def on_evaluation(self, entry: EvaluationEntry) -> None:
         if entry.round > 0:
             weights = {_name(m): self._network.block_weights(m) for m in range(self._network.num_blocks)}
-            with atomic_path(self._path) as temporary:
-                save_file(weights, temporary, metadata={"round": str(entry.round)})
+            try:
+                with atomic_path(self._path) as temporary:
+                    save_file(weights, temporary, metadata={"round": str(entry.round)})
+            except (OSError, SafetensorError) as error:
+                raise RunError(f"{self._path} cannot be written ({error}); make room and resume the run") from None
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)

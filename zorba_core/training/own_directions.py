@@ -1,18 +1,17 @@
 """FedZO's directions: each client perturbs along its own.
 
 In a deployment a client draws its directions from whatever randomness it has and nobody else learns them; that is why
-it must send a whole estimate. Here client n's direction for the round's seed s is the one of a seed derived from both,
-
-    s_n = 64 bits of SHA-256("zorba/client-direction/<s>/<n>"),
-
-so that a run is repeatable and its scalars alone can rebuild it. The derived seeds are 64 bits long and the shared
-ones 32, hence streams of different clients, rounds and methods do not meet.
+it must send a whole estimate. Here client n's direction for the round's seed s is that of a seed derived from both, the
+first 64 bits of the stream ("client-direction", s, n) of :mod:`zorba_core.training.randomness`, so that a run is
+repeatable and its scalars alone can rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients,
+rounds or methods meet in one direction only by a chance of about one in 2**32 or less.
 
 Shapes: M blocks, N clients, Q directions of a round and client.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -27,7 +26,12 @@ from zorba_core.training.tasks import Encoded
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
     """Client n's own seeds for the round's seeds, in their order."""
-    return [int(stream("client-direction", int(seed), client).integers(2**64, dtype=np.uint64)) for seed in seeds_Q]
+    return [_client_seed(int(seed), int(client)) for seed in seeds_Q]
+
+
+@functools.lru_cache(maxsize=2**14)  # a round asks for each once a block
+def _client_seed(seed: int, client: int) -> int:
+    return int(stream("client-direction", seed, client).integers(2**64, dtype=np.uint64))
 
 
 def estimate_own(
