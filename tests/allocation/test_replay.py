@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from test_balanced import budgets_and_blocks
 
 from zorba_core.allocation import AllocationProblem, replay_greedy, solve
+from zorba_core.errors import InvalidInputError
 
 
 @given(budgets_and_blocks(most_clients=12, most_blocks=6))
@@ -55,3 +56,9 @@ def test_nothing_to_do_when_the_budgets_fill_every_block_alike():
     replay = replay_greedy(AllocationProblem([2, 2, 2], 3))
     assert replay.steps == ()
     assert replay.state(0).allocation.bias_lambda == pytest.approx(3 / 4)
+
+
+@pytest.mark.parametrize("after", [-1, 1])
+def test_a_step_that_was_not_taken_is_refused(after):
+    with pytest.raises(InvalidInputError, match="took 0 here"):
+        replay_greedy(AllocationProblem([2, 2, 2], 3)).state(after)

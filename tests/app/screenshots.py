@@ -34,9 +34,13 @@ PICTURES = [
     Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1440, 1340),
     Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1440, 1560),
     Picture("compare", COMPARED, "[class*=st-key-comparison]", 1440, 2060, LIGHT),
-    Picture("allocation", "/allocation?flips=0.26_1.9_3.22_8.46", "[class*=st-key-matrix_editor] [data-at]", 1440, 1080),
+    Picture(
+        "allocation", "/allocation?flips=0.26_1.9_3.22_8.46", "[class*=st-key-matrix_editor] [data-at]", 1440, 1080
+    ),
     Picture("solvers", "/allocation?view=solvers", "[class*=st-key-difference_plot] .main-svg", 1440, 1280, LIGHT),
-    Picture("algorithm-1", "/allocation?view=steps&point=7&step=5", "[class*=st-key-greedy_plot] .main-svg", 1440, 1080),
+    Picture(
+        "algorithm-1", "/allocation?view=steps&point=7&step=5", "[class*=st-key-greedy_plot] .main-svg", 1440, 1080
+    ),
     Picture("cut", "/allocation?view=proof", "[class*=st-key-cut_plot] .main-svg", 1440, 1080, LIGHT),
     Picture("toy", "/toy?claim=observation-3", "[class*=st-key-toy_map] .main-svg", 1440, 1360),
     Picture("theory", "/theory", "[class*=st-key-rounds_plot] .main-svg", 1440, 1300),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.lexicographic import GreedyStep, greedy_update, initial_matrix
 from zorba_core.allocation.popularity import least_popularity, popularity
 from zorba_core.allocation.types import Allocation, AllocationProblem
+from zorba_core.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,15 @@ class GreedyReplay:
     steps: tuple[GreedyStep, ...]
 
     def state(self, after: int) -> GreedyState:
-        """What stands after ``after`` steps, 0 for Dinic's matrix, ``len(steps)`` for the result. O(M N)."""
+        """What stands after ``after`` steps, 0 for Dinic's matrix, ``len(steps)`` for the result. O(M N).
+
+        Raises:
+            InvalidInputError: fewer than 0 or more than ``len(steps)``.
+        """
+        if not 0 <= after <= len(self.steps):
+            raise InvalidInputError(
+                f"after {after} steps: Algorithm 1 took {len(self.steps)} here; choose 0 to that many"
+            )
         A_MN = self.initial_MN.copy()
         for step in self.steps[:after]:
             A_MN[step.block, step.client] = True
