@@ -13,7 +13,8 @@ from zorba_core.experiments.specs import Experiment, RunSpec
 NAME = "ablations"
 _RATE = 2e-2
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2), "paper": (0, 1, 2)}
-_WAVES = (3, 5, 6)
+_WAVES = (7, 8, 9)
+_PRINTED = "as printed"
 
 
 def _arms(N: int) -> dict[str, tuple[Recipe, dict[str, Any]]]:
@@ -30,7 +31,7 @@ def _arms(N: int) -> dict[str, tuple[Recipe, dict[str, Any]]]:
         "shuffled blocks": (Recipe("uniform", N, blocks=4, shuffle=1), {}),
         "mu 1e-4": (usual, {"mu": 1e-4}),
         "mu 1e-2": (usual, {"mu": 1e-2}),
-        "as printed": (usual, {"direction": "unit-sphere", "mu": 1e-4, "lr": 5e-5}),
+        _PRINTED: (usual, {"direction": "unit-sphere", "mu": 1e-4, "lr": 5e-5}),
         "Q 1": (usual, {"num_perturbations": 1}),
         "Q 4": (usual, {"num_perturbations": 4}),
         "Q 20": (usual, {"num_perturbations": 20}),
@@ -49,7 +50,16 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
             rate = changes.get("lr", _RATE) / (1 if profile != "paper" else 4000)
             size = {"rounds": 30} if profile == "standard" else {}
             settings = settings_of(profile, dataset, seed=seed, **{**size, **changes, "lr": rate})
-            specs.append(RunSpec(name, recipe, settings, dataset=dataset, model=model_of(profile), wave=_WAVES[seed]))
+            specs.append(
+                RunSpec(
+                    name,
+                    recipe,
+                    settings,
+                    dataset=dataset,
+                    model=model_of(profile),
+                    wave=2 if name == _PRINTED else _WAVES[seed],
+                )
+            )
     return specs
 
 

@@ -24,9 +24,12 @@ SUBSET = (
     "hub3-pile", "nearly-full",
 )  # fmt: skip
 IID = 1e6  # every client has the same mixture of labels, to a row
-# By rate and seed: a first answer at one rate, then its noise, then the rest.
-_CORE_WAVES = {2e-2: (0, 2, 3), 1e-2: (4, 5, 6), 3e-2: (5, 6, 8)}
-_OTHER_WAVES = {2e-2: (4, 5, 6), 1e-2: (7, 8, 8), 3e-2: (7, 8, 8)}
+# Of equal V and popularities, and of equal Lambda: what tells most in the fewest runs.
+_PAIRS = ("hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "twos", "twos-pile", "linear", "linear-pile")
+_SCARCE = ("one-scarce", "eleven-scarce")
+# Waves by seed at the first rate, the first name set that has the allocation; then waves by seed at the other rates.
+_FIRST_WAVES = ((_SCARCE, (0, 2, 2)), (_PAIRS, (0, 3, 4)), (CORE, (0, 5, 6)))
+_LATER_WAVES = {2e-2: (8, 9, 10), 1e-2: (8, 9, 10), 3e-2: (9, 10, 11)}
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
 
 
@@ -97,18 +100,25 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
             ]
             continue
         for name, recipe in recipes_20().items():
-            waves = _CORE_WAVES if name in CORE else _OTHER_WAVES
-            specs += [_spec(profile, name, recipe, rate, seed, wave=waves[rate][seed]) for rate in RATES]
+            specs += [_spec(profile, name, recipe, rate, seed, wave=_wave(name, rate, seed)) for rate in RATES]
         if seed < 2:
             specs += [
-                _spec(profile, name, recipe, RATES[0], seed, wave=6 + seed) for name, recipe in recipes_50().items()
+                _spec(profile, name, recipe, RATES[0], seed, wave=9 + seed) for name, recipe in recipes_50().items()
             ]
         specs += [
-            _spec(profile, name, recipes_20()[name], RATES[0], seed, wave=6 + seed, alpha=alpha)
+            _spec(profile, name, recipes_20()[name], RATES[0], seed, wave=9 + seed, alpha=alpha)
             for alpha in (0.1, IID)
             for name in SUBSET
         ]
     return specs
+
+
+def _wave(name: str, rate: float, seed: int) -> int:
+    if rate == RATES[0]:
+        for names, waves in _FIRST_WAVES:
+            if name in names:
+                return waves[seed]
+    return _LATER_WAVES[rate][seed]
 
 
 def _spec(

@@ -14,7 +14,7 @@ NAME = "tables"
 DATASETS = ("sst2", "ag-news", "snli")
 # Blocks of 12 that each ZorBA client activates: the paper's shares of all blocks, 200, 300 and 450 of 600.
 BLOCKS = {"ag-news": 4, "sst2": 6, "snli": 9, "toy-reviews": 6}
-_FIRST_WAVE = {"sst2": 1, "ag-news": 4, "snli": 5, "toy-reviews": 0}
+_FIRST_WAVE = {"sst2": 1, "ag-news": 7, "snli": 8, "toy-reviews": 0}
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
             chosen = best_rate(runs, arm.name, dataset, rates) if len(rates) > 1 else rates[0]
             if chosen is not None:
                 specs += [
-                    _spec(profile, dataset, arm, chosen, seed, "measure", wave + 1 + seed // 2)
+                    _spec(profile, dataset, arm, chosen, seed, "measure", wave + 1 + 6 * (seed // 3))
                     for seed in _SEEDS[profile]
                 ]
     return specs

@@ -95,7 +95,7 @@ def _lambda_predicts(results: Results, root: Path) -> Claim:
         how=command_of("lambda"),
         evidence=evidence_of("lambda", root),
         note=f"{partial}Rests on {runs} runs of {len(table)} allocations, {int(table['seeds'].min())} to "
-        f"{int(table['seeds'].max())} seeds each",
+        f"{int(table['seeds'].max())} seeds each at the rate shown",
     )
 
 

@@ -13,9 +13,11 @@ from zorba_core.files import write_text
 from zorba_core.ledger.claims import VERDICTS, Claim, Ledger
 from zorba_core.ledger.page_figures import Picture, pictures
 from zorba_core.ledger.page_style import STYLE
-from zorba_core.ledger.printed import METHOD_TITLES
+from zorba_core.ledger.printed import DATASETS, METHOD_TITLES
 
+_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MARKS = ("✓", "≈", "✗", "–")
+_TITLES = {title.lower(): title for title in DATASETS}
 _WHAT = (
     "the number or statement comes out",
     "the same order or shape, on another model",
@@ -57,7 +59,9 @@ def render(ledger: Ledger, figures: Iterable[Picture]) -> str:
         for i, verdict in enumerate(VERDICTS)
     )
     by_id = {claim.id: claim for claim in ledger.claims}
-    cards = "".join(_card(by_id[name]) for name in KEY_CLAIMS if name in by_id)
+    # What is decided first; the sort keeps the order otherwise.
+    key = sorted((by_id[name] for name in KEY_CLAIMS if name in by_id), key=lambda claim: claim.verdict == VERDICTS[3])
+    cards = "".join(map(_card, key))
     drawn = "".join(_figure(picture) for picture in figures)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -100,7 +104,7 @@ def _card(claim: Claim) -> str:
     told = claim.counter_example or claim.note
     return (
         f'<div class="card"><p>{_badge(claim.verdict)} <span class="muted">{_e(claim.where)}</span></p>'
-        f'<p class="claim">{_e(claim.claim)}</p>{found}<p class="muted">{_e(told)}</p></div>'
+        f'<p class="claim">{_e(_sentence(claim.claim))}</p>{found}<p class="muted">{_e(told)}</p></div>'
     )
 
 
@@ -122,7 +126,7 @@ def _grid(ledger: Ledger, prefix: str, cell: Callable[[Claim], str]) -> str:
             cells.setdefault((model, dataset), {})[method] = claim
     head = "".join(f"<th>{title}</th>" for title in METHOD_TITLES.values())
     body = "".join(
-        f"<tr><th>{_e(model)}<br>{_e(dataset)}</th>"
+        f"<tr><th>{_e(model.upper())}<br>{_e(_TITLES[dataset])}</th>"
         + "".join(f'<td class="n">{cell(row[method])}</td>' for method in METHOD_TITLES)
         + "</tr>"
         for (model, dataset), row in cells.items()
@@ -165,7 +169,7 @@ def _details(claim: Claim) -> str:
     ]
     listed = "".join(f"<dt>{name}</dt><dd>{_e(text)}</dd>" for name, text in facts if text)
     return (
-        f'<details id="{_e(claim.id)}"><summary>{_badge(claim.verdict)} {_e(claim.claim)} '
+        f'<details id="{_e(claim.id)}"><summary>{_badge(claim.verdict)} {_e(_sentence(claim.claim))} '
         f'<span class="where">{_e(claim.where)}</span></summary><dl>{listed}</dl></details>'
     )
 
@@ -198,8 +202,12 @@ def _value(value: float | str | None) -> str:
         return "0"
     if abs(value) >= 1e5:
         mantissa, exponent = f"{value:.2e}".split("e")
-        return f"{mantissa} × 10^{int(exponent)}"
+        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
     return f"{value:,.2f}".rstrip("0").rstrip(".") if abs(value) >= 0.01 else f"{value:.2g}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _e(text: object) -> str:

@@ -81,7 +81,8 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     table = analysis.allocation_table(results)
     runs = results.finished
     runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
-    seeds = f"{len(runs)} runs, {int(table['seeds'].min())} to {int(table['seeds'].max())} seeds an allocation"
+    fewest, most = int(table["seeds"].min()), int(table["seeds"].max())
+    seeds = f"{len(runs)} runs, {fewest if fewest == most else f'{fewest} to {most}'} for each allocation"
     diverged = int((table["diverged"] > 0).sum())
     seeds += f"; {diverged} allocations that diverged are not drawn" if diverged else ""
 
@@ -118,7 +119,7 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture |
         curves = analysis.mean_curves(one.runs, one.curves)
         titles = {name: f"{name}, Λ {s.bias_lambda:.2f} at {s.vram_ratio:.2f}" for name, s in PAPER_SCENARIOS.items()}
         count = int(one.runs["seed"].nunique())
-        caption = f"50 clients, SST-2, opt-mini, matrices with the printed (VRAM ratio, Λ). Mean of {count} seeds."
+        caption = f"50 clients, SST-2, opt-mini, matrices with the printed (VRAM ratio, Λ). {count} runs each."
         return _picture(
             "The case study of Fig. 4(b)",
             caption,
