@@ -16,7 +16,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwr
 
 from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E402
 
-PATIENCE_MS = 60_000  # for a machine with much else to do; no wait is this long otherwise
+PATIENCE_MS = 150_000  # for a machine with much else to do; no wait is this long otherwise
 FLEET_PLOT = "[class*=st-key-affordable_plot] .main-svg"
 DARK_PAPER = "rgb(16, 21, 28)"
 
@@ -58,7 +58,7 @@ def visit(light, address):
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.goto(address + path, timeout=PATIENCE_MS)
-        settled(page, ready)
+        settled(page, ready, timeout_s=PATIENCE_MS / 1000)
         page.wait_for_timeout(400)
         return page
 

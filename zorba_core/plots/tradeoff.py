@@ -136,7 +136,8 @@ def _bound(bound: tuple[NDArray[np.float64], NDArray[np.float64]], palette: Pale
         mode="lines",
         fill="tozeroy",
         fillcolor=palette.faint,
-        line={"width": 1.5, "color": palette.quiet, "dash": "dot"},
+        # Between two totals the bound is at least the next one's; a straight line would claim more.
+        line={"width": 1.5, "color": palette.quiet, "dash": "dot", "shape": "vh"},
         name="out of reach",
         hoverinfo="skip",
     )
