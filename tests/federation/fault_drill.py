@@ -24,7 +24,7 @@ from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.app_folder import write_app
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
 from zorba_core.federation.flower.loopback import await_result
-from zorba_core.federation.session import request_config
+from zorba_core.federation.request import request_config
 from zorba_core.files import write_json
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.training.settings import TrainSettings

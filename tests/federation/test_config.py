@@ -10,8 +10,8 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import ServerSettings, read_config, with_local
 from zorba_core.federation.messages import MessageError
 from zorba_core.federation.privacy import PrivacySettings
+from zorba_core.federation.request import check_config, configs_of, request_config
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.federation.session import check_config, configs_of, request_config
 
 
 def test_a_config_arrives_as_it_was_sent(make_config):

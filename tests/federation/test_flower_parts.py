@@ -16,6 +16,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.federation.flower.client_app import client_settings
 from zorba_core.federation.flower.records import from_records, meter_of, to_records
 from zorba_core.federation.flower.transport import FlowerTransport, sizes
+from zorba_core.federation.membership import Outgoing
 from zorba_core.federation.messages import (
     CATCH_UP,
     HELLO,
@@ -30,7 +31,6 @@ from zorba_core.federation.messages import (
     decode,
     encode,
 )
-from zorba_core.federation.server import Outgoing
 from zorba_core.memory import GIB
 
 RUN = "ab" * 32

@@ -9,9 +9,10 @@ import pytest
 
 from tests.federation.conftest import BUDGETS
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
 from zorba_core.runs import TRAJECTORY
-from zorba_core.training.resume import replay
+from zorba_core.training.resume import replay, resume
 from zorba_core.training.session import fine_tune
 from zorba_core.training.trajectory import read_trajectory
 
@@ -60,6 +61,12 @@ def test_other_estimators_agree_to_rounding(make_config, server_settings, transp
     rho_one, rho_many = (read_trajectory(run.path / TRAJECTORY).rounds[0].rho_NQ for run in (one, many))
     # A client by itself goes through the model in another batch shape than in the cohort of all.
     assert np.abs(rho_one - rho_many).max() <= 1e-5 * max(1.0, np.abs(rho_one).max())
+
+
+def test_a_federated_run_is_not_gone_on_with_in_one_process(make_config, server_settings, transport, tmp_path):
+    run = federated(make_config(), server_settings, transport, tmp_path)
+    with pytest.raises(InvalidInputError, match="zorba federation up --resume"):
+        resume(run.path)
 
 
 def test_a_federated_run_can_be_replayed(make_config, server_settings, transport, tmp_path):

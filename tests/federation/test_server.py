@@ -16,9 +16,10 @@ from tests.training.conftest import tiny_model
 from zorba_core.errors import InfeasibleError
 from zorba_core.federation import messages
 from zorba_core.federation.config import ServerSettings
+from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import Answer, Payload, Refusal, Registration, Standing, encode
 from zorba_core.federation.privacy import PrivacySettings
-from zorba_core.federation.server import Incoming, Server
+from zorba_core.federation.server import Server
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.reports import MALFORMED, NON_FINITE, NOT_ASKED, OUTLIER, REPORTED, SILENT
 

@@ -74,7 +74,7 @@ def up(
     """
     from zorba_core.federation.flower.app_folder import write_app
     from zorba_core.federation.flower.loopback import federate_on_loopback
-    from zorba_core.federation.session import configs_of, request_config
+    from zorba_core.federation.request import configs_of, request_config
     from zorba_core.runs import read_request
 
     if resume is not None:
@@ -141,8 +141,8 @@ def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
     """Both configs, checked before any process is started."""
     from zorba_core.federation.config import RunConfig, ServerSettings
     from zorba_core.federation.privacy import PrivacySettings
+    from zorba_core.federation.request import check_config
     from zorba_core.federation.robust import AggregationSettings
-    from zorba_core.federation.session import check_config
     from zorba_core.training.settings import TrainSettings
     from zorba_core.training.tasks import get_task
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from zorba_core.federation.client import Client
 from zorba_core.federation.fleet import Address
-from zorba_core.federation.server import Incoming, Outgoing
+from zorba_core.federation.membership import Incoming, Outgoing
 
 
 class InProcess:

@@ -15,8 +15,9 @@ from typing import Protocol
 from zorba_core.communication import numbers_a_round
 from zorba_core.errors import RunError
 from zorba_core.federation.fleet import Address
+from zorba_core.federation.membership import Incoming, Outgoing
 from zorba_core.federation.messages import Standing
-from zorba_core.federation.server import Concluded, Incoming, Outgoing, Server
+from zorba_core.federation.server import Concluded, Server
 from zorba_core.training.callbacks import Callback, RoundRecord
 from zorba_core.training.evaluation import evaluate
 from zorba_core.training.reports import NOT_ASKED

@@ -12,18 +12,18 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from zorba_core import runs
-from zorba_core.allocation import Allocation, AllocationMetrics
+from zorba_core.allocation import Allocation
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import plan_from_note
 from zorba_core.federation.messages import Aggregate
-from zorba_core.federation.robust import AggregationSettings
+from zorba_core.federation.request import check_config, configs_of, folder_config
 from zorba_core.federation.rounds import Transport, bring_together, gather, run_rounds
 from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
@@ -34,13 +34,13 @@ from zorba_core.training.evaluation import choose_rows
 from zorba_core.training.memory_meter import MemoryMeter
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.preflight import preflight
-from zorba_core.training.resume import records_of, replay_rounds, settings_of
+from zorba_core.training.resume import records_of, replay_rounds
 from zorba_core.training.rounds import FederatedRows
 from zorba_core.training.run_writer import RunWriter, check_name, header_of
 from zorba_core.training.session import open_network, use_threads
 from zorba_core.training.summary import CountReports, summarise
 from zorba_core.training.tasks import Encoded, encode, get_task
-from zorba_core.training.trajectory import RoundEntry, Trajectory, TrajectoryLog, allocation_sha256
+from zorba_core.training.trajectory import RoundEntry, Trajectory, TrajectoryLog
 
 Notice = Callable[[str], None]
 _TOKEN = "federation_token"
@@ -166,20 +166,6 @@ def take_up(
         log.close()
 
 
-def check_config(config: RunConfig, settings: ServerSettings) -> None:
-    """What cannot be federated.
-
-    Raises:
-        InvalidInputError: another method than ZorBA, or fewer seats than clients to wait for.
-    """
-    if config.settings.method != "zorba":
-        raise InvalidInputError(f"method is {config.settings.method}; a federation of processes runs zorba only")
-    if settings.min_clients > config.num_clients:
-        raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
-    if settings.privacy.on:
-        privacy.epsilon(settings.privacy, 1)  # is the accountant there?
-
-
 def open_server(config: RunConfig, force: bool) -> ServerParts:
     """Base model and evaluation rows. The server holds no training rows: whether the settings can learn is measured on
     the rows that it evaluates by."""
@@ -212,55 +198,6 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
         "preflight": checks,
     }
     return ServerParts(network, evaluation, environment)
-
-
-def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any]:
-    """What a federated run is asked for, as plain JSON; :func:`configs_of` reads it back."""
-    return {
-        "dataset": config.dataset,
-        "model": config.model,
-        "label_words": list(config.label_words),
-        "num_clients": config.num_clients,
-        "alpha": config.alpha,
-        **asdict(config.settings),
-        "save_model": False,
-        "federation": settings.describe(),
-    }
-
-
-def folder_config(config: RunConfig, settings: ServerSettings, allocation: AllocationMetrics) -> dict[str, Any]:
-    """``config.json`` of a federated run: that of any run, and how the server runs its rounds."""
-    return {
-        **request_config(config, settings),
-        "num_blocks": allocation.num_blocks,
-        "allocation": {
-            "solver": settings.solver,
-            "total_blocks": allocation.total_blocks,
-            "sha256": allocation_sha256(allocation),
-        },
-    }
-
-
-def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSettings]:
-    """Both configs from a run's ``config.json``.
-
-    Raises:
-        InvalidInputError: the run is not a federated one, or a value cannot be.
-    """
-    if "federation" not in value:
-        raise InvalidInputError(f"{path}: this run was made in one process; go on with zorba resume")
-    try:
-        kept = dict(value["federation"])
-        kept["aggregation"] = AggregationSettings(**kept["aggregation"])
-        kept["privacy"] = privacy.PrivacySettings(**kept["privacy"])
-        request = runs.Request(path, value, {}, None)
-        config = RunConfig(
-            value["dataset"], value["model"], tuple(value["label_words"]), value["num_clients"], value["alpha"],
-            settings_of(request),
-        )  # fmt: skip
-        return config, ServerSettings(**kept)
-    except (TypeError, KeyError) as error:
-        raise InvalidInputError(f"{path / runs.CONFIG}: {error}") from None
 
 
 def _carry_on(

@@ -56,7 +56,7 @@ def write_app(
 ) -> Path:
     """Write request and app below ``folder``; returns the app's folder, for ``flwr run``.
 
-    ``config`` is that of ``zorba_core.federation.session.folder_config``; the request stays on the server's machine.
+    ``config`` is that of ``zorba_core.federation.request.request_config``; the request stays on the server's machine.
     """
     folder = Path(folder).resolve()
     request = {

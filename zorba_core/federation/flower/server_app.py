@@ -10,7 +10,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from zorba_core.errors import ZorbaError
 from zorba_core.federation.flower.transport import FlowerTransport
-from zorba_core.federation.session import configs_of, serve, take_up
+from zorba_core.federation.request import configs_of
+from zorba_core.federation.session import serve, take_up
 from zorba_core.files import write_json
 from zorba_core.training.callbacks import Callback, Progress
 

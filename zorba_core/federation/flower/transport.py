@@ -16,8 +16,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from zorba_core.federation.flower.records import from_records, meter_of, to_records
+from zorba_core.federation.membership import Incoming, Outgoing
 from zorba_core.federation.messages import CATCH_UP, HELLO, TRAIN, MessageError
-from zorba_core.federation.server import Incoming, Outgoing
 
 MESSAGE_TYPES = {HELLO: f"query.{HELLO}", TRAIN: "train", CATCH_UP: f"query.{CATCH_UP}"}
 _LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds

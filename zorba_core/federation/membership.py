@@ -1,0 +1,161 @@
+"""Who takes part: greeting clients, seating them, and planning for those who are there.
+
+Shapes: M blocks, N seats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from zorba_core.errors import InfeasibleError
+from zorba_core.federation import messages
+from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.fleet import Address, Fleet, Member, Plan, make_plan
+from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
+from zorba_core.memory import Workload, whole_block_budgets
+from zorba_core.models import spec_from_config
+from zorba_core.training.network import BlockNetwork
+
+NoteTaker = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A message to one client."""
+
+    address: Address
+    kind: str  # of messages.KINDS
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """What came from one client. ``payload`` is None where the transport has only a failure to report."""
+
+    address: Address
+    payload: Payload | None
+    failure: str = ""
+
+
+class Membership:
+    """Members, seats and plan of one run; the rounds are :class:`zorba_core.federation.server.Server`'s."""
+
+    def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
+        self.config, self.settings, self.network = config, settings, network
+        self.run = config.run
+        self.fleet = Fleet(config.num_clients)
+        self.plan: Plan | None = None
+        self.averages: list[Aggregate] = []  # of all rounds so far
+        self._base_sha256 = network.weights_sha256()
+        self._spec = spec_from_config(network.model.config.to_dict(), name=config.model)
+        self._note = note
+        self._turned_away: set[Address] = set()
+        self._waiting: set[Address] = set()
+
+    @property
+    def rounds_done(self) -> int:
+        return len(self.averages)
+
+    def greetings(self, present: Iterable[Address]) -> list[Outgoing]:
+        """A hello for everyone who is present and neither a member nor turned away before."""
+        hello = messages.encode(Hello(self.run, self.config.to_json()))
+        strangers = [a for a in present if a not in self.fleet and a not in self._turned_away]
+        return [Outgoing(address, HELLO, hello) for address in strangers]
+
+    def register(self, incoming: Incoming, present: Iterable[Address]) -> None:
+        """Take a client in by its answer to hello, or turn it away with a note."""
+        if incoming.payload is None:
+            self._note("unreachable", {"client": str(incoming.address), "reason": incoming.failure[:200]})
+            return  # it may have been busy: greeted again next round
+        try:
+            reply = messages.decode(incoming.payload, Registration, Refusal)
+            if isinstance(reply, Refusal):
+                raise MessageError(f"the client declines: {reply.reason}")
+            member = self._member(incoming.address, reply)
+            if not self._vacate(member, set(present)):
+                return
+        except (MessageError, InfeasibleError) as error:
+            self._turned_away.add(incoming.address)
+            self._note("turned away", {"client": str(incoming.address), "reason": str(error)})
+            return
+        self.fleet.add(member)
+        self._note(
+            "joined",
+            {
+                "client": str(member.address),
+                "seat": member.seat,
+                "budget": member.budget,
+                "replica_round": member.round,
+            },
+        )
+
+    def _vacate(self, member: Member, present: set[Address]) -> bool:
+        """Is the seat free for this client? A client that died may be taken for present for a while, so one that owes
+        an answer gives way to one that comes; the newcomer of any other is greeted again next round."""
+        sitting = self.fleet.at(member.seat)
+        if sitting is None:
+            return True
+        if sitting.address in present and not sitting.missed:
+            if member.address not in self._waiting:
+                self._waiting.add(member.address)
+                self._note(
+                    "waiting", {"client": str(member.address), "seat": member.seat, "reason": "its seat is taken"}
+                )
+            return False
+        self.leave(sitting.address, "another connection has its seat")
+        return True
+
+    def _member(self, address: Address, reply: Registration) -> Member:
+        if reply.run != self.run:
+            raise MessageError("it registers for another run")
+        if not reply.seat < self.fleet.num_seats:
+            raise MessageError(f"seat {reply.seat} is not one of the {self.fleet.num_seats}, 0 to N-1")
+        if reply.base_sha256 != self._base_sha256:
+            raise MessageError(
+                f"its base model has the fingerprint {reply.base_sha256[:16]}, not {self._base_sha256[:16]}"
+            )
+        if reply.round > self.rounds_done:
+            raise MessageError(
+                f"its replica stands at round {reply.round} and this run at {self.rounds_done}; empty its folder"
+            )
+        if reply.vram_bytes:
+            workload = Workload(
+                self.config.settings.batch_size, self.config.settings.seq_len, self.config.settings.dtype
+            )  # fmt: skip
+            budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])
+        else:
+            budget = min(reply.blocks, self.network.num_blocks)
+        return Member(address, reply.seat, budget, reply.round)
+
+    def leave(self, address: Address, reason: str) -> None:
+        member = self.fleet.remove(address)
+        self._note("left", {"client": str(address), "seat": member.seat, "reason": reason})
+
+    def keep_present(self, present: Iterable[Address]) -> None:
+        """Members whose connection is gone leave."""
+        here = set(present)
+        for member in list(self.fleet):
+            if member.address not in here:
+                self.leave(member.address, "its connection is gone")
+
+    def replan(self) -> bool:
+        """Make a new plan if the members or their capacities are not those of the last; True when there is one.
+
+        Raises:
+            InfeasibleError: there is no plan yet, and the members cannot hold every block between them.
+        """
+        budgets = self.fleet.budget_by_seat
+        if not budgets or (self.plan is not None and dict(self.plan.budget_by_seat) == budgets):
+            return False
+        before = self.plan
+        came = sorted(set(budgets) - set(before.budget_by_seat if before else ()))
+        went = sorted(set(before.budget_by_seat if before else ()) - set(budgets))
+        changes = [f"seats {seats} {what}" for seats, what in ((came, "joined"), (went, "left")) if seats]
+        reason = "first plan" if before is None else ", ".join(changes) or "other capacities"
+        self.plan = make_plan(
+            budgets, self.network.num_blocks, self.fleet.num_seats, self.settings.solver, reason, before
+        )
+        self._note("plan", self.plan.describe())
+        return True

@@ -1,0 +1,79 @@
+"""A federated run's request as plain JSON: what ``config.json`` holds and what a server is started with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zorba_core import runs
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.errors import InvalidInputError
+from zorba_core.federation import privacy
+from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.robust import AggregationSettings
+from zorba_core.training.resume import settings_of
+from zorba_core.training.trajectory import allocation_sha256
+
+
+def check_config(config: RunConfig, settings: ServerSettings) -> None:
+    """What cannot be federated.
+
+    Raises:
+        InvalidInputError: another method than ZorBA, or fewer seats than clients to wait for.
+    """
+    if config.settings.method != "zorba":
+        raise InvalidInputError(f"method is {config.settings.method}; a federation of processes runs zorba only")
+    if settings.min_clients > config.num_clients:
+        raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
+    if settings.privacy.on:
+        privacy.epsilon(settings.privacy, 1)  # is the accountant there?
+
+
+def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any]:
+    """What a federated run is asked for, as plain JSON; :func:`configs_of` reads it back."""
+    return {
+        "dataset": config.dataset,
+        "model": config.model,
+        "label_words": list(config.label_words),
+        "num_clients": config.num_clients,
+        "alpha": config.alpha,
+        **asdict(config.settings),
+        "save_model": False,
+        "federation": settings.describe(),
+    }
+
+
+def folder_config(config: RunConfig, settings: ServerSettings, allocation: AllocationMetrics) -> dict[str, Any]:
+    """``config.json`` of a federated run: that of any run, and how the server runs its rounds."""
+    return {
+        **request_config(config, settings),
+        "num_blocks": allocation.num_blocks,
+        "allocation": {
+            "solver": settings.solver,
+            "total_blocks": allocation.total_blocks,
+            "sha256": allocation_sha256(allocation),
+        },
+    }
+
+
+def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSettings]:
+    """Both configs from a run's ``config.json``.
+
+    Raises:
+        InvalidInputError: the run is not a federated one, or a value cannot be.
+    """
+    if "federation" not in value:
+        raise InvalidInputError(f"{path}: this run was made in one process; go on with zorba resume")
+    try:
+        kept = dict(value["federation"])
+        kept["aggregation"] = AggregationSettings(**kept["aggregation"])
+        kept["privacy"] = privacy.PrivacySettings(**kept["privacy"])
+        request = runs.Request(path, value, {}, None)
+        config = RunConfig(
+            value["dataset"], value["model"], tuple(value["label_words"]), value["num_clients"], value["alpha"],
+            settings_of(request),
+        )  # fmt: skip
+        return config, ServerSettings(**kept)
+    except (TypeError, KeyError) as error:
+        raise InvalidInputError(f"{path / runs.CONFIG}: {error}") from None
