@@ -20,6 +20,7 @@ _KINDS = (
     ("Equations", r"\b(eq|equation)"),
 )
 OTHER = "Text"
+_SHORT_UNIT = 8  # letters
 
 
 def kind_of(claim: Claim) -> str:
@@ -41,14 +42,20 @@ def has(claim: Claim, text: str) -> bool:
     return all(word in told for word in text.casefold().split())
 
 
-def in_words(value: float | str | None, unit: str) -> str:
-    """A number with its unit, a text as it is, a dash for nothing."""
+def in_words(value: float | str | None, unit: str = "") -> str:
+    """A number with its unit where that is short, a text as it is, a dash for nothing."""
     if value is None or value == "":
         return "–"
     if isinstance(value, str):
         return value
     number = f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-    return f"{number} {unit}".strip()
+    return f"{number} {short_unit(unit)}".strip()
+
+
+def short_unit(unit: str) -> str:
+    """``GiB`` of ``GiB, all clients``; nothing where it takes more than a word."""
+    first = re.split(r"[,;:]| of ", unit)[0].strip()
+    return first if len(first) <= _SHORT_UNIT else ""
 
 
 def evidence_file(item: str) -> Path | None:

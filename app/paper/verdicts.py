@@ -33,7 +33,7 @@ LOOKS: Mapping[str, Look] = {
     ),
     "contradicted": Look("Contradicted", ":material/cancel:", "red", 1, "x", "a counter-example is given"),
     "cannot be tested here": Look(
-        "Not testable here", ":material/help:", "gray", 6, ".", "needs hardware or data that is not at hand"
+        "Not testable here", ":material/help:", "gray", 6, ".", "needs hardware, data or runs that are not here"
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,15 +13,16 @@ from app import components
 from app.components import Download, Number
 from app.folders import ROOT, as_code, ledger_file, runs_folder, short
 from app.links import linked_many
-from app.paper.claims import as_table, evidence_file, has, in_words, kind_of, kinds
+from app.paper.claims import as_table, evidence_file, has, in_words, kind_of, kinds, short_unit
 from app.paper.verdicts import LOOKS, verdict_bar
 from zorba_core.errors import MissingDataError, ZorbaError
 from zorba_core.files import to_json
 from zorba_core.ledger import Claim, Ledger, read_ledger
 
+_DOTTED = re.compile(r"zorba_core(\.[A-Za-z_]\w*)+")
 _PICTURES = (".png", ".jpg", ".jpeg")
 _MOST_PICTURE_BYTES = 8_000_000
-_SHOWN = 60
+_COUNT, _AT_FIRST = "claims_shown", 40
 _SHORT = 24  # letters of a number with its unit
 
 
@@ -34,11 +36,16 @@ def page() -> None:
     if not kept:
         st.info("No claim passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
-    for claim in kept[:_SHOWN]:
+    shown = st.session_state.setdefault(_COUNT, _AT_FIRST)
+    for claim in kept[:shown]:
         _row(claim)
-    if len(kept) > _SHOWN:
-        st.caption(f"And {len(kept) - _SHOWN} more: filter by verdict, kind or words. The downloads have all of them.")
+    if len(kept) > shown:
+        st.button(f"Show {min(_AT_FIRST, len(kept) - shown)} of {len(kept) - shown} more", on_click=_show_more)
     _take_along(kept, ledger)
+
+
+def _show_more() -> None:
+    st.session_state[_COUNT] += _AT_FIRST
 
 
 def _ledger() -> Ledger | None:
@@ -106,25 +113,32 @@ def _filtered(claims: Sequence[Claim]) -> list[Claim]:
 def _row(claim: Claim) -> None:
     look = LOOKS[claim.verdict]
     box = st.expander(
-        f":{look.badge}[{look.icon}] {components.plain(claim.claim)} :gray[· {components.plain(_in_short(claim))}]",
+        f":{look.badge}[{look.icon}] {_sentence(claim.claim)} :gray[· {components.plain(_in_short(claim))}]",
         key=f"claim_{claim.id}",
-        on_change="rerun",  # what is inside is drawn once it is opened: a page of sixty is as quick as one of six
+        on_change="rerun",  # what is inside is drawn once it is opened: a page of forty is as quick as one of four
     )
     if not box.open:
         return
     with box:
         st.badge(f"{look.title}: {look.meaning}", icon=look.icon, color=look.badge)
         _printed_and_ours(claim)
+        if claim.unit and claim.unit != short_unit(claim.unit):
+            st.caption(f"In {components.plain(claim.unit)}.")
         if claim.note:
-            st.markdown(components.plain(claim.note))
+            st.markdown(_sentence(claim.note))
         if claim.counter_example:
             st.markdown("**Counter-example**")
-            st.markdown(components.plain(claim.counter_example))
+            st.markdown(_sentence(claim.counter_example))
         st.markdown("**Measured with**")
         st.code(claim.how, language="bash", wrap_lines=True)
         st.markdown("**Evidence**")
         for item in claim.evidence:
             _evidence(item, claim.id)
+
+
+def _sentence(text: str) -> str:
+    """Text of the ledger as it is, begun with a capital."""
+    return components.plain(text[:1].upper() + text[1:])
 
 
 def _in_short(claim: Claim) -> str:
@@ -160,7 +174,10 @@ def _apart(claim: Claim) -> str | None:
 def _evidence(item: str, claim_id: str) -> None:
     file = evidence_file(item)
     if file is None:
-        st.markdown(f"- {as_code(item)}")
+        if _DOTTED.fullmatch(item):
+            st.code(f"python -m pydoc {item}", language="bash")
+        else:
+            st.markdown(f"- {as_code(item)}")
         return
     if file.is_dir() and (file / "config.json").is_file() and file.parent == runs_folder():
         st.page_link("views/runs.py", label=item, icon=":material/show_chart:", query_params={"runs": file.name})
@@ -168,7 +185,7 @@ def _evidence(item: str, claim_id: str) -> None:
         st.page_link("views/runs.py", label=item, icon=":material/show_chart:", query_params={"source": found})
     elif file.suffix.lower() in _PICTURES and file.stat().st_size <= _MOST_PICTURE_BYTES:
         st.image(str(file), caption=item)
-    elif item.startswith("tests/"):
+    elif item.startswith("tests/") and file.suffix == ".py":
         st.code(f"python -m pytest {item}", language="bash")
     else:
         st.markdown(f"- {as_code(item)}")

@@ -96,7 +96,7 @@ def test_an_opened_row_has_printed_ours_command_counter_example_and_evidence(app
     codes = [code.value for code in app.code]
     assert "zorba vram --for alpha" in codes
     assert "python -m pytest tests/test_memory.py" in codes
-    assert "counter beta" in texts(app)
+    assert "Counter beta" in texts(app)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,16 @@ def test_numbers_are_written_with_their_unit():
     assert in_words(None, "GiB") == "–"
     assert in_words("holds", "") == "holds"
     assert in_words(30_000, "numbers") == "30,000 numbers"
+    assert in_words(47.33, "GiB, all clients") == "47.33 GiB"
+    assert in_words(0.12, "Spearman's rank correlation with late loss") == "0.12"
+
+
+def test_a_long_ledger_is_shown_a_part_at_a_time(app, ledger):
+    write_ledger(Ledger({}, tuple(claim(f"c{i}") for i in range(50))), ledger)
+    see(app)
+    assert len(rows(app)) == 40
+    next(button for button in app.button if button.label == "Show 10 of 10 more").click().run()
+    assert len(rows(app)) == 50
 
 
 def test_a_search_finds_claims_by_any_of_their_words():
