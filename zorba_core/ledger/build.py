@@ -40,8 +40,8 @@ def build_ledger(checkout: str | os.PathLike[str] = ".") -> Ledger:
         *theory_rows.rows(),
         *toy_rows.rows(),
         *front_rows.rows(checkout),
-        *method_rows.rows(results["tables"], root),
-        *convergence_rows.rows(results, root),
+        *method_rows.rows(results["tables"]),
+        *convergence_rows.rows(results),
         *communication_rows.rows(),
     )
     return Ledger(_provenance(checkout, results), claims)

@@ -4,7 +4,6 @@ second half, and the setting as printed. They rest on runs of opt-mini."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pandas as pd
 
@@ -17,18 +16,18 @@ from zorba_core.ledger.claims import Claim
 from zorba_core.ledger.verdicts import FEWEST_SEEDS, UNTESTED, command_of, evidence_of, interval_text, judge, paired
 
 
-def rows(results: Mapping[str, Results], root: Path) -> list[Claim]:
+def rows(results: Mapping[str, Results]) -> list[Claim]:
     lambdas = results["lambda"]
     return [
-        *_cases(results["cases"], root),
-        _lambda_predicts(lambdas, root),
-        _same_v(lambdas, root),
-        _same_lambda(lambdas, root),
-        _literal(results["ablations"], root),
+        *_cases(results["cases"]),
+        _lambda_predicts(lambdas),
+        _same_v(lambdas),
+        _same_lambda(lambdas),
+        _literal(results["ablations"]),
     ]
 
 
-def _cases(cases: Results, root: Path) -> list[Claim]:
+def _cases(cases: Results) -> list[Claim]:
     runs = with_crossings(cases)
     rounds = runs.groupby("arm")["rounds_to"].median()
     listed = ", ".join(f"{name} {rounds[name]:.1f}" for name in sorted(rounds.index))
@@ -57,7 +56,7 @@ def _cases(cases: Results, root: Path) -> list[Claim]:
                 unit=f"nats of late evaluation loss, {first} minus {second} (opt-mini, SST-2, 50 clients)",
                 verdict=verdict,
                 how=command_of("cases"),
-                evidence=evidence_of("cases", root),
+                evidence=evidence_of("cases"),
                 note=f"rests on {len(runs)} runs; matrices built to the printed (ratio, Lambda)",
                 counter_example=counter,
             )
@@ -65,7 +64,7 @@ def _cases(cases: Results, root: Path) -> list[Claim]:
     return claims
 
 
-def _lambda_predicts(results: Results, root: Path) -> Claim:
+def _lambda_predicts(results: Results) -> Claim:
     table = allocation_table(results)
     try:
         ranked = predictors(table)
@@ -93,13 +92,13 @@ def _lambda_predicts(results: Results, root: Path) -> Claim:
         unit="Spearman's rank correlation with late loss over allocations of 20 clients at one rate",
         verdict=verdict,
         how=command_of("lambda"),
-        evidence=evidence_of("lambda", root),
+        evidence=evidence_of("lambda"),
         note=f"{partial}Rests on {runs} runs of {len(table)} allocations, {int(table['seeds'].min())} to "
         f"{int(table['seeds'].max())} seeds each at the rate shown",
     )
 
 
-def _same_v(results: Results, root: Path) -> Claim:
+def _same_v(results: Results) -> Claim:
     """The sharpest test: equal T, V and popularities, Lambda lower on one side and coupled noise higher."""
     table = allocation_table(results)
     runs = results.finished
@@ -128,14 +127,14 @@ def _same_v(results: Results, root: Path) -> Claim:
         unit="nats of late loss, lower Lambda minus higher, mean of the matched pairs of a seed",
         verdict=verdict,
         how=command_of("lambda"),
-        evidence=evidence_of("lambda", root),
+        evidence=evidence_of("lambda"),
         note=f"{len(pairs)} pairs of equal total, V and popularities; piling scarce blocks on the same clients lowers "
         "Lambda and raises coupled noise E",
         counter_example=counter,
     )
 
 
-def _same_lambda(results: Results, root: Path) -> Claim:
+def _same_lambda(results: Results) -> Claim:
     runs = results.runs
     runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
     found = paired(runs, "eleven-scarce", "one-scarce", "late_loss")
@@ -154,7 +153,7 @@ def _same_lambda(results: Results, root: Path) -> Claim:
         unit="nats of late loss: eleven blocks left to one client, minus one block left to one client; 20 clients",
         verdict="contradicted" if apart else UNTESTED,
         how=command_of("lambda"),
-        evidence=evidence_of("lambda", root),
+        evidence=evidence_of("lambda"),
         note="both matrices have one client at least popularity 1 and 19 at 20, so Lambda is 1.0475 in both; V is 0.13 "
         f"and 0.92. Rests on {0 if found is None else found.count} pairs of runs",
         counter_example="popularities (1, 20 eleven times) and (20, 1 eleven times) have one Lambda and train apart"
@@ -163,7 +162,7 @@ def _same_lambda(results: Results, root: Path) -> Claim:
     )
 
 
-def _literal(ablations: Results, root: Path) -> Claim:
+def _literal(ablations: Results) -> Claim:
     runs = ablations.runs[ablations.runs["arm"] == "as printed"]
     moved = (runs["final_loss"] - runs["initial_loss"]).dropna()
     usual = ablations.runs[ablations.runs["arm"] == "usual"]
@@ -180,7 +179,7 @@ def _literal(ablations: Results, root: Path) -> Claim:
         unit="nats of evaluation loss (opt-mini, SST-2, 20 clients)",
         verdict="contradicted" if still else UNTESTED,
         how=command_of("ablations"),
-        evidence=(*evidence_of("ablations", root), "zorba_core.training.preflight"),
+        evidence=(*evidence_of("ablations"), "zorba_core.training.preflight"),
         note=f"rests on {len(moved)} runs. A unit vector's step of 1e-4 is lost in float32's rounding, and the "
         "estimate is d times too small (lemma-2); zorba train refuses the setting for that reason",
         counter_example=f"{len(moved)} runs whose loss moves by less than 0.001" if still else "",

@@ -7,7 +7,6 @@ the opposite. Each row says how many runs it stands on; below three seeds there 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,11 +22,11 @@ from zorba_core.printed_communication import PRINTED, PrintedCell
 _NEEDS = "OPT weights and a GPU: zorba experiment tables --profile paper"
 
 
-def rows(tables: Results, root: Path) -> list[Claim]:
-    return [*_table_1(tables, root), *_faster(tables, root)]
+def rows(tables: Results) -> list[Claim]:
+    return [*_table_1(tables), *_faster(tables)]
 
 
-def _table_1(tables: Results, root: Path) -> list[Claim]:
+def _table_1(tables: Results) -> list[Claim]:
     compared = compare_arms(tables)
     found = {} if compared.empty else {(row.dataset, row.arm): row for row in compared.itertuples()}
     claims = []
@@ -45,7 +44,7 @@ def _table_1(tables: Results, root: Path) -> list[Claim]:
                     unit="rounds; ours: opt-mini, another model and another target",
                     verdict=UNTESTED,
                     how=command_of("tables"),
-                    evidence=evidence_of("tables", root),
+                    evidence=evidence_of("tables"),
                     note=f"needs {cell.model} ({_NEEDS}). "
                     + (_no_run(cell) if row is None else f"On opt-mini: {_protocol_text(row)}"),
                 )
@@ -70,16 +69,23 @@ def _no_run(cell: PrintedCell) -> str:
     return f"No run on {cell.dataset} of opt-mini yet either"
 
 
-# (arm, row id, claim, is ZorBA said to be ahead)
+# (arm, row id, claim, is ZorBA said to be ahead, cost at which they are compared)
 _COMPARISONS = (
     ("decomfl", "faster/decomfl", "ZorBA (Q = 10) needs fewer rounds than DeComFL (Q = 1)", True),
+    (
+        "decomfl",
+        "faster/decomfl-equal-passes",
+        "ZorBA (Q = 10) is ahead of DeComFL (Q = 1) at equal forward passes",
+        True,
+        "forward_passes",
+    ),
     ("decomfl-10", "faster/decomfl-equal-work", "ZorBA needs fewer rounds than DeComFL, ten directions each", True),
     ("fedzo", "faster/fedzo", "ZorBA (Q = 10) needs fewer rounds than FedZO (Q = 1) in most cases", True),
     ("fedit", "faster/fedit", "FedIT needs the fewest rounds", False),
 )
 
 
-def _faster(tables: Results, root: Path) -> list[Claim]:
+def _faster(tables: Results) -> list[Claim]:
     printed = [
         1 - ours.rounds / theirs.rounds for ours, theirs in zip(PRINTED["zorba"], PRINTED["decomfl"], strict=True)
     ]
@@ -96,7 +102,7 @@ def _faster(tables: Results, root: Path) -> list[Claim]:
         note=f"the arithmetic only. By Table I's own numbers ZorBA (Q = 10, 11 passes a round) spends "
         f"{_passes_ratio():.1f} times DeComFL's (Q = 1, 2 passes) forward passes to the target, median of the six rows",
     )
-    claims = [_versus(tables, root, *comparison) for comparison in _COMPARISONS]
+    claims = [_versus(tables, *comparison) for comparison in _COMPARISONS]
     return [arithmetic, *claims]
 
 
@@ -108,39 +114,39 @@ def _passes_ratio() -> float:
     return float(np.median(ratios))
 
 
-def _loss_at(tables: Results, rounds: int) -> pd.DataFrame:
-    """Measured runs with their evaluation loss after ``rounds`` rounds (the last one before where a run stopped at its
-    target)."""
+# Where curves are compared: after this many rounds, or the forward passes that ZorBA (Q = 10) spends in them.
+_ROUNDS = 30
+_PASSES = _ROUNDS * 11 * 20  # 20 clients
+
+
+def _loss_at(tables: Results, cost: str, at: int) -> pd.DataFrame:
+    """Measured runs with their evaluation loss when ``cost`` (a column of the curves) is ``at``; the last one where a
+    run stopped at its target before."""
     runs = tables.runs[tables.runs["role"] == "measure"].copy()
     curves = {sha: curve.sort_values("round") for sha, curve in tables.curves.groupby("sha256")}
-    losses = [np.interp(rounds, curves[sha]["round"], curves[sha]["loss"]) if sha in curves else np.nan
+    losses = [np.interp(at, curves[sha][cost], curves[sha]["loss"]) if sha in curves else np.nan
               for sha in runs["sha256"]]  # fmt: skip
     return runs.assign(loss_at=losses)
 
 
-_ROUNDS_COMPARED = 30
-
-
-def _versus(
-    tables: Results, root: Path, other: str, claim_id: str, claim: str, ahead: bool
-) -> Claim:  # fmt: skip
-    """Evaluation loss after equally many rounds, seed by seed: below zero means that ZorBA is ahead."""
-    runs = _loss_at(tables, _ROUNDS_COMPARED)
-    found = paired(runs, "zorba", other, "loss_at")
+def _versus(tables: Results, other: str, claim_id: str, claim: str, ahead: bool, cost: str = "round") -> Claim:
+    """Evaluation loss at equal rounds or passes, seed by seed: below zero means that ZorBA is ahead."""
+    at, unit = (_ROUNDS, "rounds") if cost == "round" else (_PASSES, "forward passes")
+    found = paired(_loss_at(tables, cost, at), "zorba", other, "loss_at")
     count = 0 if found is None else found.count
     verdict, counter = judge(found, expect_negative=ahead)
     if verdict == "contradicted":
-        counter = f"after {_ROUNDS_COMPARED} rounds the loss differs by {interval_text(found)} (ZorBA minus the other)"
+        counter = f"after {at} {unit} the loss differs by {interval_text(found)} (ZorBA minus the other)"
     return Claim(
         id=claim_id,
         claim=claim,
         where="section V-B1; Table I",
         printed=None,
         ours=None if found is None else interval_text(found),
-        unit=f"nats of evaluation loss after {_ROUNDS_COMPARED} rounds, ZorBA minus the other (opt-mini)",
+        unit=f"nats of evaluation loss after {at} {unit}, ZorBA minus the other (opt-mini)",
         verdict=verdict,
         how=command_of("tables"),
-        evidence=evidence_of("tables", root),
+        evidence=evidence_of("tables"),
         note=f"rests on {count} pairs of runs of one dataset and seed, rates tuned with four trials each. Table I "
         "counts rounds alone: a round of ten directions is 11 forward passes, one of one direction 2",
         counter_example=counter,

@@ -27,7 +27,7 @@ _WHAT = (
 # What a reader in a hurry should know, in this order; each is shown if the ledger has it.
 KEY_CLAIMS = (
     "theorem-3", "lambda/matched", "lambda/predicts", "proposition-1/convergence", "fig-4b/sc3", "fig-4a/sc3",
-    "faster/decomfl", "faster/decomfl-equal-work", "communication/comparable", "fig-1/linear", "saving/fedit",
+    "faster/decomfl", "faster/decomfl-equal-passes", "communication/comparable", "fig-1/linear", "saving/fedit",
     "setting/literal", "theorem-1/rate", "theorem-4/fractions",
 )  # fmt: skip
 # Sections of the full list: title and which ids belong, the first that fits.

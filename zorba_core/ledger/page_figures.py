@@ -23,7 +23,7 @@ from zorba_core.ledger.verdicts import PROFILE
 from zorba_core.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.models import model_spec
 
-_SCALE = 2  # pixels of the picture for one of the page
+_SCALE = 1.5  # pixels of the picture for one of the page
 
 
 @dataclass(frozen=True)

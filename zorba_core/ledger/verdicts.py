@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from zorba_core.experiments.statistics import Mean, mean_interval
@@ -14,8 +12,8 @@ PROFILE = "standard"
 UNTESTED = "cannot be tested here"
 
 
-def evidence_of(name: str, root: Path) -> tuple[str, ...]:
-    folder = results_folder(name, PROFILE, root)
+def evidence_of(name: str) -> tuple[str, ...]:
+    folder = results_folder(name, PROFILE)
     return (str(folder / "runs.parquet"), str(folder / "curves.parquet"))
 
 
