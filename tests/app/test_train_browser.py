@@ -16,10 +16,10 @@ pytest.importorskip("playwright.sync_api", reason="needs the playwright package"
 
 from tests.app.serving import chromium, serve, settled  # noqa: E402
 
-PATIENCE_MS = 180_000  # for a machine with much else to do
-FORM = "[class*=st-key-train_start] button"
+PATIENCE_MS = 240_000  # for a machine with much else to do
+FORM = "[class*=st-key-train_start] button:visible"
 # Twelve clients, one small batch and one direction: a round takes a fraction of a second.
-QUICK = "/train?clients=12&vectors=50&train_rounds=600&train_batch=1&train_length=32&train_every=20"
+QUICK = "/train?clients=12&vectors=50&train_rounds=600&train_q=1&train_batch=1&train_length=32&train_every=20"
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_run_started_in_the_browser_survives_reload_and_restart_and_goes_on_wh
         with serve(runs_folder=runs) as address:
             page = browser.new_page(viewport={"width": 1440, "height": 1400})
             page.goto(address + QUICK)
-            settled(page, FORM)
+            settled(page, FORM, timeout_s=PATIENCE_MS / 1000)
             page.get_by_role("button", name="Start", exact=True).click()
             page.wait_for_selector("[class*=st-key-stop_]", timeout=PATIENCE_MS)
             job = parse_qs(urlsplit(page.url).query)["job"][0]
