@@ -47,7 +47,7 @@ class CountReports(Callback):
         return int(self._count_KN[REPORTED].sum())
 
     def describe(self) -> dict[str, Any]:
-        refused_N = self._count_KN[NOT_ASKED + 1 :].sum(axis=0)
+        refused_N = self._count_KN[NOT_ASKED + 1 :].sum(axis=0) - self._count_KN[SILENT]
         return {
             **{
                 status.replace(" ", "_"): int(count)
