@@ -1,0 +1,47 @@
+"""The report's figures show every allocation, pair and arm that they are given, and what diverged is not drawn at a
+number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zorba_core.plots import DARK, LIGHT
+from zorba_core.plots.claims import arms_figure, lines_figure, pairs_figure, predictor_figure
+
+
+@pytest.fixture
+def table():
+    names = ["full", "balanced-4", "hub-pile", "twos", "eleven-scarce"]
+    return pd.DataFrame({"lambda": [0.1, 0.5, 0.3, 2.0, 1.0], "loss": [0.5, 0.6, 0.6, 0.55, np.inf]}, index=names)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_each_allocation_is_one_point_of_one_group(table, palette):
+    figure = predictor_figure(table, "lambda", palette)
+    drawn = [name for trace in figure.data for name in trace.text]
+    assert sorted(drawn) == sorted(table.index.drop("eleven-scarce"))
+    assert figure.layout.xaxis.type == "log"
+
+
+def test_a_pair_of_one_seed_has_no_bar():
+    pairs = pd.DataFrame({"pile": ["a", "b"], "value": [0.1, 0.2], "high": [0.15, np.inf]})
+    (trace,) = pairs_figure(pairs, LIGHT).data
+    assert list(trace.error_x.array) == pytest.approx([0.05, 0.0])
+
+
+def test_arms_have_a_band_only_where_seeds_give_an_interval():
+    curves = pd.DataFrame({
+        "arm": ["a", "a", "b"], "cost": [0.0, 5.0, 0.0], "mean": [0.9, 0.6, 0.9],
+        "low": [0.8, 0.5, -np.inf], "high": [1.0, 0.7, np.inf],
+    })  # fmt: skip
+    figure = arms_figure(curves, LIGHT, titles={"a": "A", "b": "B", "c": "never run"}, x="Rounds", y="Loss")
+    assert [trace.name for trace in figure.data if trace.name] == ["A", "B"]
+    assert sum(trace.fill == "toself" for trace in figure.data) == 1
+
+
+def test_named_points_keep_their_names():
+    figure = lines_figure({"line": ([1, 2], [3, 4])}, LIGHT, x="x", y="y", points={"SC1": (0.7, 0.5)}, log_y=True)
+    assert list(figure.data[-1].text) == ["SC1"]
+    assert figure.layout.yaxis.type == "log"
