@@ -63,7 +63,7 @@ def main() -> int:
     settings = TrainSettings(rounds=asked.rounds, batch_size=4, num_perturbations=5, eval_every=5, eval_rows=100)
     task = get_task(asked.dataset)
     config = RunConfig(task.name, asked.model, task.label_words, 4, 1.0, settings)
-    server = ServerSettings(min_clients=4, start_timeout=1200.0, deadline=asked.deadline)
+    server = ServerSettings(min_clients=4, start_timeout=600.0, deadline=asked.deadline)
     request = request_config(config, server)
     events: list[dict] = []
     started = time.monotonic()

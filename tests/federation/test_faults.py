@@ -124,6 +124,18 @@ def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settin
         take_up(folder, Scripted(clients))
 
 
+def test_a_run_goes_on_with_the_clients_that_are_left_when_the_server_is_back(config, settings, make_clients, tmp_path):
+    clients = make_clients()
+    with pytest.raises(RunError, match="lost power"):
+        serve(config, replace(settings, deadline=0.01), Scripted(clients, {4: die}), runs_folder=tmp_path, force=True)
+    (folder,) = tmp_path.iterdir()
+    clients.pop(100)
+    run = take_up(folder, Scripted(clients))
+    assert run.summary["rounds_done"] == 6
+    assert [client["seat"] for client in run.summary["replicas"]] == [1, 2, 3]
+    assert all_equal(run)
+
+
 def test_a_slow_client_is_left_out_of_the_round_and_taken_back_in(config, settings, make_clients, tmp_path):
     run = serve(config, settings, Scripted(make_clients(), mute={3: {101}}), runs_folder=tmp_path, force=True)
     rounds = read_trajectory(run.path / TRAJECTORY).rounds

@@ -41,20 +41,24 @@ class Transport(Protocol):
         """Send all, and give what came back within ``deadline`` seconds. Late answers are never given later."""
 
 
-def gather(server: Server, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
-    """Greet clients until ``min_clients`` are registered.
+def gather(
+    server: Server, transport: Transport, *, again: bool = False, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Greet clients until ``min_clients`` are registered. A run that goes on (``again``) waits a deadline for them and
+    then takes whoever is there: the others can come back later.
 
     Raises:
-        RunError: they were not within ``start_timeout``.
+        RunError: too few registered within ``start_timeout``.
     """
     settings, started = server.settings, clock()
     while True:
         # A client that is greeted for the first time loads its model: it may take as long as the start may.
         left = settings.start_timeout - (clock() - started)
-        _greet(server, transport, max(settings.deadline, left))
-        if len(server.fleet) >= settings.min_clients:
+        _greet(server, transport, settings.deadline if again else max(settings.deadline, left))
+        waited = clock() - started
+        if len(server.fleet) >= settings.min_clients or (again and len(server.fleet) and waited > settings.deadline):
             return
-        if clock() - started > settings.start_timeout:
+        if waited > settings.start_timeout:
             raise RunError(
                 f"{len(server.fleet)} of {settings.min_clients} clients registered within {settings.start_timeout:g} "
                 "seconds; look at their logs, or wait longer (start_timeout)"

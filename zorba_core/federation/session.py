@@ -158,7 +158,7 @@ def take_up(
         records = records_of(so_far)
         writer = RunWriter.reopen(request.path, log, records)
         notes.open(writer)
-        gather(server, transport)
+        gather(server, transport, again=True)
         server.replan()
         resumed = (*so_far.resumed_after, so_far.rounds_done)
         return _carry_on(writer, server, transport, parts, callbacks, so_far.rounds, records, resumed)
