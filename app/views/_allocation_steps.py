@@ -209,14 +209,19 @@ def sentence(replay: GreedyReplay, step: int, names: Sequence[str]) -> str:
         if freed
         else f"Everyone it held back is held back by another block as well, so nobody leaves {F} yet."
     )
+    drawn = (
+        "the only client with room that does not have it"
+        if takers.size == 1
+        else f"drawn from the {takers.size} clients with room that do not have it"
+    )
     end = ""
     if step == len(replay.steps):
         why = f"No block of {L} is left that a client with room could take" if after.low_blocks else f"{L} is empty"
         end = f" {why}: this is the paper's allocation."
     return (
         f"**Block {taken.block}** holds back {taken.gain} client{'' if taken.gain == 1 else 's'} of {F}, {most}. "
-        f"**{components.plain(names[taken.client])}**, drawn from the {takers.size} that do not have it and have room, "
-        f"takes it: its popularity rises from {replay.gamma_star} to {replay.gamma_star + 1}. {left}{end}"
+        f"**{components.plain(names[taken.client])}**, {drawn}, takes it: its popularity rises from "
+        f"{replay.gamma_star} to {replay.gamma_star + 1}. {left}{end}"
     )
 
 

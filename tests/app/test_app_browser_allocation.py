@@ -98,13 +98,13 @@ def test_clicks_faster_than_the_server_all_count_once(visit):
 
 def test_algorithm_1_plays_to_its_end_and_steps_back(visit):
     page = visit("/allocation?clients=20&vectors=40&view=steps&point=3", "[class*=st-key-greedy_plot] .main-svg")
-    if page.get_by_role("button", name="Go to a point near by").count():
-        page.get_by_role("button", name="Go to a point near by").click()
-    page.get_by_role("button", name="Play").click()
-    page.get_by_text(re.compile("this is the paper's allocation")).wait_for(timeout=PATIENCE_MS)
-    page.get_by_role("button", name="Play").wait_for(timeout=PATIENCE_MS)  # it stops by itself
-    page.get_by_role("button", name="Back").click()
-    page.get_by_text(re.compile("this is the paper's allocation")).wait_for(state="detached", timeout=PATIENCE_MS)
+    page.wait_for_timeout(500)
+    page.locator("[class*=st-key-step_play] button").click()
+    last = page.get_by_role("heading", name=re.compile("the last"))
+    last.wait_for()
+    page.get_by_role("button", name="Play").wait_for()  # it stops by itself
+    page.locator("[class*=st-key-step_back] button").click()
+    last.wait_for(state="detached")
 
 
 def test_a_click_on_a_small_matrix_shows_its_numbers(visit):
