@@ -20,6 +20,7 @@ from zorba_core.allocation import allocation_to_bytes
 from zorba_core.files import to_json
 from zorba_core.methods import METHODS
 from zorba_core.plots import allocation_figure, client_order, target_reached
+from zorba_core.training import ENGINE_VERSION
 
 # Settings of a run by the names of `zorba train`'s options, where they differ.
 _OPTIONS = {"num_perturbations": "perturbations"}
@@ -65,6 +66,12 @@ def _warnings(record: Record) -> None:
         st.warning(
             "This run was made from a checkout with uncommitted changes, so its commit alone does not reproduce it.",
             icon=":material/edit_note:",
+        )
+    engine = record.environment.get("engine_version")
+    if engine is not None and engine != ENGINE_VERSION:
+        st.caption(
+            f":material/history: Made by engine version {components.plain(str(engine)[:20])}; this is {ENGINE_VERSION}. "
+            "The curves can be compared; making the run again gives other bits."
         )
     if record.status != "unfinished" or record.path is None:
         return
@@ -194,6 +201,8 @@ def repeat_command(record: Record) -> str | None:
     words = record.config.get("label_words")
     if isinstance(words, list):
         options["label_words"] = ",".join(map(str, words))
+    if record.method in METHODS and METHODS[record.method].first_order:
+        options.pop("perturbations", None)
     if not allocates:
         options["clients"] = record.config.get("num_clients")
     return shlex.join(train_command(f"{short(record.path)}/allocation.npz" if allocates else None, options))

@@ -270,6 +270,15 @@ def test_the_command_that_repeats_a_run_has_only_options_that_the_command_knows(
     assert "--save-model" in words
 
 
+def test_a_run_of_another_engine_version_says_what_still_holds(app, runs):
+    path = write_run(runs, [0.5, 0.6])
+    environment = json.loads((path / "environment.json").read_text()) | {"engine_version": 1}
+    (path / "environment.json").write_text(json.dumps(environment))
+    see(app)
+    assert "Made by engine version 1" in texts(app)
+    assert "gives other bits" in texts(app)
+
+
 def test_exports_say_what_the_screen_says(runs):
     three_seeds(runs)
     records = folder_records(runs).records
