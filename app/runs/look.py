@@ -70,7 +70,7 @@ def _warnings(record: Record) -> None:
     engine = record.environment.get("engine_version")
     if engine is not None and engine != ENGINE_VERSION:
         st.caption(
-            f":material/history: Made by engine version {components.plain(str(engine)[:20])}; this is {ENGINE_VERSION}. "
+            f":material/history: Made by engine version {components.plain(str(engine)[:9])}; this is {ENGINE_VERSION}. "
             "The curves can be compared; making the run again gives other bits."
         )
     if record.status != "unfinished" or record.path is None:
