@@ -35,13 +35,13 @@ def experiment(
 
     Ctrl-C ends the runs in progress after their round and exits with status 1; the same command goes on.
     """
+    if again:
+        _make_again(name, profile, again, root, as_json)
+        return
     if listing and name is None:
         run_all = True
     if (name is None) == (not run_all):
         raise InvalidInputError(f"name one experiment ({_NAMES}) or give --all, not both")
-    if again:
-        _make_again(name, profile, again, root, as_json)
-        return
     chosen = [store.experiment_named(name)] if name is not None else list(EXPERIMENTS.values())
     done = None if listing else run_experiments([one.name for one in chosen], profile, workers=workers, root=root)
     rows = [_state(one, profile, root) for one in chosen]
