@@ -88,7 +88,7 @@ def toy_map(
             "title": {"text": "Λ (lower is better, logarithmic)"},
         },
     }
-    return styled(traces, palette, height=720, layout=layout)
+    return styled(traces, palette, height=860, layout=layout)
 
 
 @dataclass(frozen=True)
