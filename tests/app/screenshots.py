@@ -42,7 +42,7 @@ PICTURES = [
         "algorithm-1", "/allocation?view=steps&point=7&step=5", "[class*=st-key-greedy_plot] .main-svg", 1440, 1080
     ),
     Picture("cut", "/allocation?view=proof", "[class*=st-key-cut_plot] .main-svg", 1440, 1080, LIGHT),
-    Picture("toy", "/toy?claim=observation-3", "[class*=st-key-toy_map] .main-svg", 1440, 1360),
+    Picture("toy", "/toy?claim=observation-3", "[class*=st-key-toy_map] .main-svg", 1440, 1500),
     Picture("theory", "/theory", "[class*=st-key-rounds_plot] .main-svg", 1440, 1300),
     Picture("hidden", "/theory?part=hidden", "[class*=st-key-hidden_plot] .main-svg", 1440, 1250, LIGHT),
     Picture("train", "/train", "[class*=st-key-train_start]", 1440, 1120),
