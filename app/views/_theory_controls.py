@@ -6,8 +6,10 @@ Shapes: scalars only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+import numpy as np
+import pandas as pd
 import streamlit as st
 
 from app.links import keep, linked
@@ -65,6 +67,14 @@ class Setting:
 
     def total(self, bias_lambda: float) -> float:
         return self.bound.average_gradient(bias_lambda, self.gap, self.num_rounds)
+
+    def terms_csv(self, bias_lambda: float) -> bytes:
+        """The bound term by term, from one round to a hundred times those in view."""
+        rounds_T = np.geomspace(1, 100 * self.num_rounds, 121)
+        terms_T = [self.bound.terms(bias_lambda, self.gap, float(rounds)) for rounds in rounds_T]
+        table = pd.DataFrame([asdict(terms) | {"total": terms.total} for terms in terms_T])
+        table.insert(0, "rounds", rounds_T)
+        return table.to_csv(index=False).encode()
 
     @property
     def slope_formula(self) -> str:

@@ -10,7 +10,7 @@ import math
 import streamlit as st
 
 from app import components, selection, state
-from app.components import Number
+from app.components import Download, Number
 from app.glossary import glossary
 from app.infeasible import explain
 from app.links import linked
@@ -86,6 +86,18 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 alt=_rounds_alt(setting, bound, bias_lambda),
             )
             st.caption("Both axes are logarithmic: the start term falls as 1/T, the bias terms stay.")
+            components.downloads(
+                [
+                    Download(
+                        "Terms (CSV)",
+                        "zorba-bound.csv",
+                        "text/csv",
+                        lambda: setting.terms_csv(bias_lambda),
+                        "Every term of the bound against rounds.",
+                    )
+                ],
+                key="bound_files",
+            )
         with tabs[1]:
             marks = {
                 "full activation": 1.0 / allocation.num_clients,

@@ -182,6 +182,15 @@ def test_the_cut_names_how_many_blocks_are_missing(app):
     assert f"γ\\* rises to {certificate.gamma_star + 1}" in texts(app)
 
 
+def test_of_many_clients_sixty_are_shown_for_editing_and_all_in_groups(app):
+    visit(app, clients="150")
+    assert not app.exception
+    slider = app.slider(key="first_client")
+    assert (slider.min, slider.max) == (1, 91)
+    slider.set_value(91).run()
+    assert not app.exception
+
+
 def test_a_fleet_that_cannot_train_gets_the_ways_out_instead_of_a_matrix(app):
     visit(app, fleet="two-kinds", small="0.5", clients="20")
     assert not app.exception

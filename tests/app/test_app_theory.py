@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.scenario import Scenario, study
+from app.views._theory_controls import Setting
 from zorba_core.theory import Constants, largest_lr_theorem_1, theorem_1
 
 SCENARIO = Scenario(num_clients=12, num_epsilons=40)
@@ -69,6 +73,15 @@ def test_where_lambda_is_too_large_for_the_rate_the_bound_says_nothing_and_names
     assert metrics(app)["The bound"] == "∞"
     assert "The bound says nothing here" in texts(app)
     assert f"it needs Λ below {bound.largest_lambda:.3g}" in texts(app)
+
+
+def test_the_terms_come_as_a_table_whose_rows_add_up():
+    constants = Constants(largest_lr_theorem_1(12, 1000, 1.0), **DEFAULTS)
+    setting = Setting("1", constants, gap=1.0, num_rounds=1e4, largest_lr=constants.lr)
+    table = pd.read_csv(io.BytesIO(setting.terms_csv(0.5)))
+    parts = table[["start", "estimate", "dissimilarity", "variance"]].sum(axis=1)
+    np.testing.assert_allclose(parts, table["total"])
+    assert table["rounds"].iloc[[0, -1]].tolist() == pytest.approx([1, 1e6])
 
 
 def test_at_a_real_models_size_finite_differences_drown_the_rest(app):
