@@ -85,7 +85,7 @@ def arms_figure(
         if np.isfinite(curve["high"]).all():
             traces.append(go.Scatter(
                 x=[*curve["cost"], *curve["cost"][::-1]], y=[*curve["high"], *curve["low"][::-1]], fill="toself",
-                fillcolor=colour, opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
+                mode="lines", fillcolor=colour, opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
             ))  # fmt: skip
         traces.append(go.Scatter(
             x=curve["cost"], y=curve["mean"], name=title, mode="lines+markers",

@@ -19,7 +19,7 @@ WIDTH = 900
 MEASURE_NAMES: Mapping[str, str] = {
     "lambda": "Λ",
     "V": "V",
-    "E": "E, coupled noise",
+    "E": "E, coupled noise",  # up to the comma: above a panel
     "D": "D, direction coupling",
     "inverse_N_eff": "1 / N_eff",
     "inverse_T": "1 / T",
@@ -122,7 +122,9 @@ def predictors_figure(
     out. ``notes`` are written above the panels."""
     ended = table[np.isfinite(table[outcome])]
     rows = -(-len(measures) // columns)
-    titles = [f"{MEASURE_NAMES[measure]}   {(notes or {}).get(measure, '')}".strip() for measure in measures]
+    titles = [
+        f"{MEASURE_NAMES[measure].split(',')[0]}   {(notes or {}).get(measure, '')}".strip() for measure in measures
+    ]
     figure = make_subplots(
         rows, columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03,
         vertical_spacing=0.16 if rows > 1 else 0,
@@ -146,8 +148,8 @@ def predictors_figure(
                 col=place % columns + 1,
             )
     apply(figure, palette, height=90 + 270 * rows)
-    # A log axis without decades of its own would label every minor step.
-    figure.update_xaxes(type="log", nticks=5)
+    # Left to itself a log axis that spans less than a decade labels every minor step.
+    figure.update_xaxes(type="log", tickvals=[step * 10.0**decade for decade in range(-4, 4) for step in (1, 2, 5)])
     figure.update_yaxes(title=y, col=1)
     return figure.update_layout(
         width=width,

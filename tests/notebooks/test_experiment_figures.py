@@ -1,0 +1,64 @@
+"""What the experiments' figures draw is what their tables hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zorba_core.allocation import Allocation
+from zorba_core.plots.experiments import (
+    correlations_figure,
+    law_figure,
+    matrices_figure,
+    predictors_figure,
+    seeds_figure,
+)
+
+TABLE = pd.DataFrame(
+    {"lambda": [0.05, 0.26, 0.8, 3.0], "V": [0.05, 0.17, 0.17, 0.3], "loss": [0.5, 0.55, 0.53, np.inf]},
+    index=["full", "hub-pile", "hub-spread", "starved-3"],
+)
+
+
+def test_rows_end_with_their_popularity_scarcest_on_top():
+    figure = matrices_figure({"one": Allocation([[1, 1, 1], [1, 0, 0], [1, 1, 0]])})
+    assert list(figure.layout.yaxis.ticktext) == ["1", "2", "3"]
+    assert np.asarray(figure.data[0].z).sum(axis=1).tolist() == [1, 2, 3]
+    assert np.asarray(figure.data[0].z)[:, 0].tolist() == [1, 1, 1]  # the client with most blocks
+
+
+def test_each_seed_is_a_line_and_an_interval_that_one_seed_cannot_give_is_not_drawn():
+    table = pd.DataFrame({"SC1": [0.5, 0.6], "SC2": [0.4, 0.5]}, index=[0, 7])
+    figure = seeds_figure(table, {"SC1": (0.55, 0.5, 0.6), "SC2": (0.45, -np.inf, np.inf)}, y="loss")
+    assert [trace.name for trace in figure.data] == ["seed 0", "seed 7", "mean, 95 % interval"]
+    assert list(figure.data[1].y) == [0.6, 0.5]
+    assert list(figure.data[2].error_y.array) == pytest.approx([0.05, 0.0])
+    assert list(figure.data[2].error_y.arrayminus) == pytest.approx([0.05, 0.0])
+
+
+def test_every_allocation_that_did_not_diverge_is_in_every_panel_once():
+    figure = predictors_figure(TABLE, ["lambda", "V"], y="loss")
+    for axis, measure in (("x", "lambda"), ("x2", "V")):
+        drawn = {
+            name: (x, y)
+            for trace in figure.data
+            if trace.xaxis == axis
+            for name, x, y in zip(trace.text, trace.x, trace.y, strict=True)
+        }
+        ended = TABLE.drop(index="starved-3")
+        assert drawn == {name: (row[measure], row["loss"]) for name, row in ended.iterrows()}
+
+
+def test_a_measure_that_one_condition_lacks_keeps_its_line():
+    first = pd.DataFrame({"value": [0.5, 0.7], "low": [0.1, 0.6], "high": [0.8, 0.9]}, index=["lambda", "inverse_T"])
+    second = first.loc[["lambda"]]
+    figure = correlations_figure({"all": first, "equal totals": second}, x="correlation")
+    assert list(figure.layout.yaxis.ticktext) == ["Λ", "1 / T"]
+    assert len(figure.data[1].x) == 1
+    assert list(figure.data[0].error_x.array) == pytest.approx([0.3, 0.2])
+
+
+def test_the_law_leaves_out_what_diverged():
+    figure = law_figure(TABLE, pd.Series(0.5, index=TABLE.index), x="law", y="loss")
+    assert list(figure.data[1].text) == ["full", "hub-pile", "hub-spread"]
