@@ -130,7 +130,7 @@ def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
         1e-3,
         key="train_mu",
         format="%.3g",
-        step=1e-3,
+        step=1e-4,
         disabled=method.first_order,
         help="Length of a finite difference, in units of the direction. Too small drowns in rounding.",
     )

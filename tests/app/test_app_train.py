@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from dataclasses import asdict, replace
 
@@ -284,3 +286,19 @@ def test_the_copied_program_compiles_and_names_what_the_form_says():
     program = as_python(Request(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
     compile(program, "copied", "exec")
     assert "allocation, num_clients=4" in program
+
+
+def test_the_pages_about_runs_load_no_torch(root, runs):
+    code = (
+        "import sys; from streamlit.testing.v1 import AppTest; "
+        "app = AppTest.from_file(sys.argv[1], default_timeout=120).run(); "
+        "pages = [app.switch_page(f'views/{name}.py').run() for name in ('train', 'runs', 'paper')]; "
+        "failed = [page.exception for page in pages if page.exception]; "
+        "import zorba_core.experiments; print(failed, {'torch', 'transformers'} & set(sys.modules))"
+    )
+    environment = {**os.environ, "ZORBA_RUNS": str(runs)}
+    main = str(root / "app" / "main.py")
+    done = subprocess.run(
+        [sys.executable, "-c", code, main], capture_output=True, text=True, check=True, cwd=root, env=environment
+    )
+    assert done.stdout == "[] set()\n"
