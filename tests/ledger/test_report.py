@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -92,3 +93,20 @@ def test_evidence_that_is_code_can_be_imported(root):
             except ModuleNotFoundError:  # a method of a class
                 module, _, owner = module.rpartition(".")
                 assert hasattr(getattr(importlib.import_module(module), owner), attribute), name
+
+
+def test_the_commands_of_the_vram_cells_print_their_numbers(root):
+    app = build_app()
+    cells = [claim for claim in read_ledger(root / DEFAULT_LEDGER).claims if claim.id.startswith("table-2/vram/")]
+    for claim in cells:
+        result = CliRunner().invoke(app, [*claim.how.split()[1:], "--json"])
+        assert result.exit_code == 0, claim.how
+        assert json.loads(result.stdout)["total_gib"] == pytest.approx(claim.ours, abs=0.005)
+
+
+def test_every_command_that_a_row_names_exists(root):
+    commands = {command.name or command.callback.__name__ for command in build_app().registered_commands}
+    named = {
+        claim.how.split()[1] for claim in read_ledger(root / DEFAULT_LEDGER).claims if claim.how.startswith("zorba ")
+    }
+    assert named <= commands
