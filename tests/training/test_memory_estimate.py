@@ -67,13 +67,14 @@ def tiny_config():
     return lambda **changes: OPTConfig(**(sizes | changes))
 
 
+@pytest.mark.parametrize("precision", ["highest", "bf16"])
 @pytest.mark.parametrize("estimator", ["cohort", "reference", "jvp"])
-def test_what_the_estimators_really_hold_is_what_is_counted(tiny_config, estimator):
+def test_what_the_estimators_really_hold_is_what_is_counted(tiny_config, estimator, precision):
     """The same counter over the real computation, real tensors and real noise."""
     from transformers import OPTForCausalLM
 
-    config, settings = tiny_config(), TrainSettings(batch_size=16, seq_len=32, estimator=estimator)
-    network = BlockNetwork(OPTForCausalLM(config), [5, 6])
+    config, settings = tiny_config(), TrainSettings(batch_size=16, seq_len=32, estimator=estimator, precision=precision)
+    network = BlockNetwork(OPTForCausalLM(config), [5, 6], precision=precision)
     generator = torch.Generator().manual_seed(0)
     batches = [
         Encoded(

@@ -14,12 +14,11 @@ weights put aside while that block is perturbed. OPT-125M at B=8, L=128, float32
     counted here   477.8 + 27.0 for one block's weights + 21.0 for hidden states and one block's tensors = 525.8
 
 So of the 1476 MiB that psi gives to activations, forward passes need 21. Measured, for the same sizes, a process that
-plays one such client with 1, 6 and 12 active blocks grew by 49, 41 and 40 MiB above the loaded model in a round (36
-counted, since its rows go through a block a few at a time), where psi charges 123, 738 and 1476.
+plays one such client grew by 64 MiB above the loaded model in a round, with 1, 4, 8 or 12 active blocks alike
+(artifacts/benchmarks/memory.json), where psi charges 123 to 1476.
 
 The count runs the forward pass on fake tensors: shapes without data, each storage counted once, from its making to its
-freeing, in units of 512 bytes. What kernels allocate inside themselves is not seen; a process grows by some 10 to 20 %
-more.
+freeing, in units of 512 bytes. What kernels allocate inside themselves is not seen, and a process grows by more.
 
 Shapes: M blocks, N clients, B rows of a client, R rows of all, L positions, H hidden size.
 """
@@ -44,6 +43,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from zorba_core.training.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.training.families import Family, family_of
+from zorba_core.training.precision import products_in
 from zorba_core.training.settings import TrainSettings
 
 _GRAIN = 512  # bytes that storages are rounded up to
@@ -97,8 +97,10 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
     if settings.estimator == "cohort":
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
         at_once = min(rows_at_once, settings.max_rows or rows)
-        return shapes.peak(rows, L, at_once=at_once, kept_states=1, evaluation_rows=settings.eval_rows)
-    one = shapes.peak(B, L, evaluation_rows=settings.eval_rows)
+        return shapes.peak(
+            rows, L, at_once=at_once, kept_states=1, evaluation_rows=settings.eval_rows, precision=settings.precision
+        )
+    one = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision)
     block_M = np.array(shapes.block_bytes)
     if settings.estimator == "jvp":  # the directions of all blocks; each tensor, its derivative, and what makes it
         perturbation = int(block_M.sum())
@@ -138,29 +140,35 @@ class _Shapes:
         kept_states: int = 0,
         evaluation_rows: int | None = None,
         plain_attention: bool = False,
+        precision: str = "highest",
     ) -> PeakEstimate:
         largest = max(self.block_bytes)
         judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
         return PeakEstimate(
             parameters=self.parameter_bytes,
             perturbation=largest,
-            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention),
+            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
             update=2 * largest,
-            evaluation=self._forward(judged, seq_len, judged, 0, False),
+            evaluation=self._forward(judged, seq_len, judged, 0, False, "highest"),
         )
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which _shapes bounds
-    def _forward(self, rows: int, seq_len: int, at_once: int, kept_states: int, plain_attention: bool) -> int:
+    def _forward(
+        self, rows: int, seq_len: int, at_once: int, kept_states: int, plain_attention: bool, precision: str
+    ) -> int:
         """Peak bytes of a forward pass of R rows, of which some at a time go through a block."""
         kernels = [SDPBackend.MATH] if plain_attention else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
         with self._fake, TensorBytes() as count, torch.no_grad(), sdpa_kernel(kernels):
             hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
             kept = [torch.empty_like(hidden_RLH) for _ in range(kept_states)]
             for block in self._family.blocks():
+                with products_in(precision, hidden_RLH.device):
+                    passed_RLH = self._family.run(block, hidden_RLH[:at_once])
                 if at_once >= rows:
-                    hidden_RLH = self._family.run(block, hidden_RLH)
+                    hidden_RLH = passed_RLH
                 else:
-                    hidden_RLH[:at_once] = self._family.run(block, hidden_RLH[:at_once])
+                    hidden_RLH[:at_once] = passed_RLH
+                del passed_RLH
             last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
             logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
             F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long), reduction="none")
