@@ -61,6 +61,12 @@ def _heading(runs_folder: Path, job: Job, state: State) -> None:
                 icon=":material/show_chart:",
                 query_params={"runs": state.run.name},
             )
+    if state.name == "interrupted" and job.stop_asked is None and jobs.summary_of(state.run) is None:
+        st.info(
+            "The process ended without a word: it was killed, or the machine ran out of memory or power. Every whole "
+            "round is kept; Resume goes on from the last.",
+            icon=":material/power_off:",
+        )
     if state.reason:
         title = "The run was refused, before its first round" if state.name == "refused" else "The run failed"
         components.problem(title, f"{state.reason[:1].upper()}{state.reason[1:]}")
