@@ -67,14 +67,14 @@ def section(study: Study, point: int) -> None:
     if found.differing.empty:
         st.info("These two points are the same in every setting and every number.", icon=":material/equal:")
         return
-    st.dataframe(
-        found.differing,
-        hide_index=True,
-        width="stretch",
-        height="content",
-        key="comparison",
-        alt=f"What differs between {first} and {second}: settings first, then numbers with their ratio.",
-    )
+    with st.container(key="comparison"):
+        st.dataframe(
+            found.differing,
+            hide_index=True,
+            width="stretch",
+            height="content",
+            alt=f"What differs between {first} and {second}: settings first, then numbers with their ratio.",
+        )
     st.caption(
         f"{first}: {_name(left)}. {second}: {_name(right)}. The same in both: {', '.join(found.same) or 'nothing'}."
     )

@@ -135,7 +135,6 @@ def _parallel(view: View, point: int) -> None:
     front, rows = view.study.front, view.order_F
     columns = {
         "VRAM (GiB)": front.vram_ratio_E[rows] * view.study.capacity_gib,
-        "activated blocks": front.total_blocks_E[rows],
         "Λ": front.bias_lambda_E[rows],
         "V": front.mean_inverse_popularity_E[rows],
         "least trained": front.min_popularity_E[rows],

@@ -118,7 +118,7 @@ def test_a_click_on_the_front_shows_who_trains_what_there_and_again_after_a_relo
 def test_a_click_on_another_methods_front_goes_over_to_that_method(visit):
     page = visit("/?clients=12&vectors=60&show=two-level")
     knee = selected_blocks(page)
-    click_front_point(page, 5, trace=2)
+    click_front_point(page, 12, trace=2)  # a point apart from the other front
     wait_until_blocks_are_not(page, knee)
     settled(page, FRONT_POINT)
     page.wait_for_function("() => location.search.includes('solver=two-level')", timeout=PATIENCE_MS)

@@ -49,7 +49,7 @@ def parallel_figure(
     trace = go.Parcoords(
         line={
             "color": chosen_F[order_F],
-            "colorscale": [[0, palette.front], [1, palette.selected]],
+            "colorscale": [[0, palette.quiet], [1, palette.selected]],
             "cmin": 0,
             "cmax": 1,
         },
