@@ -143,6 +143,7 @@ def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
     from zorba_core.federation.privacy import PrivacySettings
     from zorba_core.federation.request import check_config
     from zorba_core.federation.robust import AggregationSettings
+    from zorba_core.training.model_source import resolve_model
     from zorba_core.training.settings import TrainSettings
     from zorba_core.training.tasks import get_task
 
@@ -154,6 +155,7 @@ def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
         eval_rows=options["eval_rows"],
     )  # fmt: skip
     model = options["model"]
+    resolve_model(model)
     if os.path.isdir(model):
         model = str(Path(model).resolve())
     config = RunConfig(task.name, model, task.label_words, options["clients"], options["alpha"], settings)

@@ -87,6 +87,8 @@ class Deployment:
         self._start("superlink", [
             _command("flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port),
             "--disable-runtime-dependency-installation",
+            # On disk, so that SuperNodes are still known to a SuperLink that was killed and started again.
+            "--database", str(self.folder / "superlink" / "state.db"),
         ])  # fmt: skip
         self._wait_for_port("superlink", port)
 

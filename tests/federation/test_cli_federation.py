@@ -1,0 +1,76 @@
+"""``zorba federation``: what is wrong is said before anything is started; Flower takes the app that it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from zorba_core.cli import build_app
+from zorba_core.errors import InvalidInputError, MissingDataError
+
+pytest.importorskip("flwr")
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(build_app(), ["federation", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_app_names_our_apps_and_holds_the_request(tmp_path):
+    out = run(
+        "up", "--app-only", "--folder", str(tmp_path), "--clients", "3", "--dataset", "toy-reviews", "--rounds", "7",
+        "--rule", "median", "--json",
+    )  # fmt: skip
+    folder = Path(json.loads(out)["app"])
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert project["project"]["dependencies"] == ["flwr"]  # nothing that an installer would fetch
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+    for side, kind in (("serverapp", ServerApp), ("clientapp", ClientApp)):
+        module, attribute = project["tool"]["flwr"]["app"]["components"][side].split(":")
+        spec = importlib.util.spec_from_file_location(module, folder / f"{module}.py")
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        assert isinstance(getattr(loaded, attribute), kind)
+    request = json.loads(Path(project["tool"]["flwr"]["app"]["config"]["request"]).read_text())
+    assert (request["config"]["rounds"], request["config"]["num_clients"], request["resume"]) == (7, 3, None)
+    assert request["config"]["federation"]["aggregation"]["rule"] == "median"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--clients", "3", "--blocks", "1,2"], "--blocks names 2 clients"),
+        (["--clients", "1", "--blocks", "many"], "--blocks is 'many'"),
+        (["--clients", "1", "--blocks", "0"], "above 0"),
+        (["--clients", "1", "--blocks", "1", "--vram-gib", "2"], "not both"),
+        (["--clients", "0"], "num_clients is 0"),
+        (["--min-clients", "9"], "min_clients is 9"),
+        (["--dataset", "imdb"], "imdb"),
+        (["--rule", "mode"], "mode"),
+        (["--noise", "1"], "needs a clip"),
+        (["--solver", "guess"], "guess"),
+        (["--app-only"], "needs --folder"),
+        (["--rounds", "0"], "rounds is 0"),
+    ],
+)
+def test_a_wrong_request_is_named_before_anything_is_started(arguments, named):
+    with pytest.raises(InvalidInputError, match=named):
+        run("up", "--dataset", "toy-reviews", *arguments)
+
+
+def test_a_model_that_is_not_there_is_named_before_anything_is_started():
+    with pytest.raises(InvalidInputError, match="unknown model"):
+        run("up", "--dataset", "toy-reviews", "--model", "no-such-model")
+
+
+def test_a_run_that_is_not_there_cannot_be_gone_on_with(tmp_path):
+    with pytest.raises((MissingDataError, InvalidInputError)):
+        run("up", "--resume", str(tmp_path / "none"))
