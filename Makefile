@@ -16,13 +16,16 @@ export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help install app lab test lint screenshots clean
+.PHONY: help install app lab federation test lint notebooks report screenshots clean
 
 help:
 	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
 	@echo "make lab          JupyterLab on the walkthroughs"
+	@echo "make federation   real client processes over Flower, on loopback: fine-tune and end"
 	@echo "make test         unit tests, notebooks, dashboard tests, browser tests"
 	@echo "make lint         ruff"
+	@echo "make notebooks    run every walkthrough and store its outputs"
+	@echo "make report       the ledger of claims and its page, from what is in artifacts"
 	@echo "make screenshots  pictures of every page in both themes, into artifacts/screenshots"
 	@echo "make clean        remove the environment"
 
@@ -33,15 +36,18 @@ $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 -e '.[app,notebooks,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 -e '.[app,notebooks,flower,privacy,dev]'
 	rm -f $(VENV)/.installed-*
 	touch $@
 
 app: $(STAMP)
-	$(BIN)/streamlit run app/main.py --server.address 127.0.0.1 --server.port $(PORT)
+	$(BIN)/python -m app --port $(PORT)
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab --ip 127.0.0.1 notebooks
+
+federation: $(STAMP)
+	$(BIN)/zorba federation up --clients 4
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadscope tests
@@ -51,6 +57,12 @@ test: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+notebooks: $(STAMP)
+	$(BIN)/python notebooks/_execute.py
+
+report: $(STAMP)
+	$(BIN)/zorba report --html
 
 screenshots: $(STAMP)
 	$(BIN)/python -m tests.app.screenshots
