@@ -105,8 +105,8 @@ def _caption(view: View) -> str:
     if view.decided_by == view.measure:
         return picture
     return (
-        f"{picture} VRAM does not buy this measure ({MEASURES[view.measure].label.lower()}), so there is nothing to trade: "
-        "the line follows the front of Λ, and shows what choosing by Λ does to it."
+        f"{picture} VRAM does not buy this measure ({MEASURES[view.measure].label.lower()}), so there is "
+        "nothing to trade: the line follows the front of Λ, and shows what choosing by Λ does to it."
     )
 
 

@@ -142,6 +142,7 @@ def test_other_methods_join_the_picture_and_their_points_take_over(app):
 
 
 def test_two_pinned_points_are_compared_by_their_differences_and_live_in_the_link(app):
+    app.query_params["clients"], app.query_params["vectors"] = "12", "60"
     app.run()
     button(app, "Pin as A").click().run()
     assert "A against selected" in texts(app)
@@ -149,7 +150,7 @@ def test_two_pinned_points_are_compared_by_their_differences_and_live_in_the_lin
     app.selectbox(key="solver").select("two-level").run()
     button(app, "Pin as B").click().run()
     table = app.dataframe[1].value.set_index("")
-    assert table.loc["Solver", ["A", "B"]].tolist() == ["balanced", "two-level"]
+    assert table.loc["Solver", ["A", "B"]].tolist() == ["Balanced", "Two-level"]
     assert "Model" not in table.index
     assert table.loc["Λ, convergence bias", "B against A"].startswith(("×", "+", "-"))
     pinned = dict(app.query_params)
