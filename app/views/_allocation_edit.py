@@ -179,7 +179,7 @@ def _matrix(study: Study, start: Solution, edits: Edits) -> None:
     base_MN, A_MN = edits.base_MN, edits.A_MN
     order_N = client_order(base_MN, capacity_N, st.session_state.get("order", "vram"), budget_N=start.problem.budget_N)
     if len(order_N) > SHOWN:
-        order_N = _close_up(study, Allocation(A_MN), order_N)
+        order_N = _close_up(study, Allocation(base_MN), order_N)
     parameters_gib, one_block_gib = block_gib(study.scenario)
     columns = [
         Column(int(n), study.fleet.names[n], float(capacity_N[n]), int(start.problem.budget_N[n]), int(most_N[n]))
@@ -201,19 +201,14 @@ def _matrix(study: Study, start: Solution, edits: Edits) -> None:
     )
 
 
-def _close_up(study: Study, allocation: Allocation, order_N: np.ndarray) -> np.ndarray:
-    """All clients as one picture in groups, and the few whose single cells are shown."""
-    drawn = allocation_figure(
-        allocation.A_MN,
-        names=study.fleet.names,
-        order_N=order_N,
-        palette=components.palette(),
-    )
+def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarray:
+    """All clients as one picture in groups, as they start (one cell would not show, and a picture that stays need not
+    be drawn again), and the few whose single cells are shown."""
     components.figure(
-        drawn,
+        allocation_figure(start.A_MN, names=study.fleet.names, order_N=order_N, palette=components.palette()),
         key="overview_plot",
         name="zorba-allocation",
-        alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block.",
+        alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
     )
     last = len(order_N) - SHOWN
     first = st.slider(
@@ -222,7 +217,7 @@ def _close_up(study: Study, allocation: Allocation, order_N: np.ndarray) -> np.n
         last + 1,
         1,
         key="first_client",
-        help="Position in the order chosen above. The picture shows all of them, a column for a group.",
+        help="Position in the order chosen above. The picture shows all of them at the start, a column for a group.",
     )
     return order_N[first - 1 : first - 1 + SHOWN]
 

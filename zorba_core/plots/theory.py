@@ -153,9 +153,15 @@ def bound_by_lambda_figure(
             "xaxis": {
                 "type": "log",
                 "range": [math.log10(low) - 0.05, math.log10(high) + 0.05],
+                "dtick": 1,
                 "title": {"text": "Λ, from full activation (1/N) to the worst (N)"},
             },
-            "yaxis": {"type": "log", "title": {"text": "bound on the mean of ‖∇f‖²"}, "exponentformat": "power"},
+            "yaxis": {
+                "type": "log",
+                "dtick": 1,
+                "title": {"text": "bound on the mean of ‖∇f‖²"},
+                "exponentformat": "power",
+            },
         },
     )
 
