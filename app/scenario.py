@@ -63,7 +63,7 @@ SCALED_KINDS = ("uniform", "normal", "lognormal")
 
 # A sweep over totals needs fewer points than one over random reductions; a proof of each takes up to EXACT_SECONDS.
 MAX_TOTALS, EXACT_TOTALS, EXACT_SECONDS = 200, 16, 1.5
-_BOUND_TOTALS = 100
+_BOUND_TOTALS = 60
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from app import components, files, selection
@@ -19,7 +20,7 @@ from zorba_core.plots import client_order, matrix_picture, parallel_figure
 _PREVIEW_CLIENTS = 400  # more columns than this are thinner than a pixel
 
 
-def front_table(view: View, point: int) -> None:
+def front_table(view: View, point: int, drawn: go.Figure) -> None:
     """The front, cheapest first; a row selects its point, by mouse or by keyboard."""
     study, rows = view.study, view.order_F
     st.markdown("##### The front, point by point")
@@ -58,6 +59,13 @@ def front_table(view: View, point: int) -> None:
                 "text/csv",
                 lambda: files.points_csv(study),
                 "Every swept point as CSV, the front marked.",
+            ),
+            Download(
+                "Plot (HTML)",
+                "zorba-trade-off.html",
+                "text/html",
+                lambda: files.figure_html(drawn),
+                "The plot as one file to open anywhere, with its hover texts; the camera above it saves a PNG.",
             ),
             Download(
                 "Fleet",

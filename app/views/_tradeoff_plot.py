@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
@@ -72,8 +73,8 @@ def controls(study: Study) -> Axes:
     return Axes(log and MEASURES[measure].log, tuple(shown))
 
 
-def figure(view: View, point: int, recommended: int, axes: Axes) -> None:
-    """Everything that is asked for, in one picture."""
+def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
+    """Everything that is asked for, in one picture, which is returned for who wants to keep it."""
     study, measure, cost = view.study, MEASURES[view.measure], COSTS[view.cost]
     others = [other for name in SOLVER_NAMES if name in axes.shown and (other := _other_method(view, name)) is not None]
     drawn = tradeoff_figure(
@@ -98,6 +99,7 @@ def figure(view: View, point: int, recommended: int, axes: Axes) -> None:
         f"{measure.label} {view.y_E[point]:{measure.format}}. The table below lists the front.",
     )
     st.caption(_caption(view))
+    return drawn
 
 
 def _caption(view: View) -> str:

@@ -42,7 +42,7 @@ def page() -> None:
     point = selection.selected_point(study, view.order_F)
     recommended = selection.recommended_point(study)
     with left:
-        plot.figure(view, point, recommended, axes)
+        drawn = plot.figure(view, point, recommended, axes)
         _let_it_be_drawn(scenario)
     solution = state.solution(scenario, point)
     with headline:
@@ -50,7 +50,7 @@ def page() -> None:
     with right:
         words.answers(view, point, recommended, solution)
         listing.preview(study, solution)
-    listing.front_table(view, point)
+    listing.front_table(view, point, drawn)
     compare.section(study, point)
     components.reproduce(scenario, point)
     glossary()
