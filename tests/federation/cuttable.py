@@ -41,9 +41,13 @@ class Cable:
         while True:
             try:
                 near, _ = listener.accept()
-                far = socket.create_connection((_HOST, self._to))
             except OSError:
-                return
+                return  # cut
+            try:
+                far = socket.create_connection((_HOST, self._to))
+            except OSError:  # nobody at the other end now
+                _drop(near)
+                continue
             with self._lock:
                 if listener is not self._listener:
                     _drop(near)
