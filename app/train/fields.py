@@ -164,6 +164,12 @@ def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
         )
         with six:
             stops = linked_switch("Stop when the target is reached", False, key="train_stops")
+            forced = linked_switch(
+                "Train even if found unable to learn",
+                False,
+                key="train_force",
+                help="Goes on although the check before the first round says that these settings cannot learn.",
+            )
     return {
         "rounds": rounds,
         "lr": lr,
@@ -175,6 +181,7 @@ def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
         "eval_every": every,
         "target": target,
         "stop_at_target": stops,
+        "force": forced,
     }
 
 

@@ -57,7 +57,7 @@ def as_python(request: Request) -> str:
     settings = {
         renamed.get(name, name): value
         for name, value in choices.command_options(request.options).items()
-        if name not in ("model", "dataset")
+        if name not in ("model", "dataset", "force")
     }
     settings.pop("clients", None)
     given = "\n".join(f"    {name}={value!r}," for name, value in settings.items())
@@ -65,13 +65,15 @@ def as_python(request: Request) -> str:
     if request.allocation is None:
         allocation = f"None  # {request.options['method']}: every client trains every block"
         who = f"allocation, num_clients={request.options['clients']}"
+    forced = ", force=True" if request.options.get("force") else ""
     return (
         "import zorba_core as zorba\n"
         + ("from zorba_core.allocation import allocation_from_file\n" if request.allocation is not None else "")
         + f"\nallocation = {allocation}\n"
         f"settings = zorba.TrainSettings(\n{given}\n)\n"
         "run = zorba.fine_tune(\n"
-        f"    {who}, model={request.options['model']!r}, dataset={request.options['dataset']!r}, settings=settings\n"
+        f"    {who}, model={request.options['model']!r}, dataset={request.options['dataset']!r}, "
+        f"settings=settings{forced}\n"
         ")\n"
         'print(run.summary["initial_accuracy"], "->", run.summary["final_accuracy"], run.path)\n'
     )

@@ -40,7 +40,7 @@ def ledger(tmp_path, monkeypatch, root):
 
 @pytest.fixture
 def app(ledger, root):
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).run()
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
 
 
 def see(app):

@@ -84,7 +84,7 @@ def test_picked_runs_stand_in_the_link_and_a_link_restores_them(app, runs, root)
     fresh.query_params["runs"] = [names[1], names[4]]
     fresh.query_params["baseline"] = names[4]
     fresh.query_params["cost"], fresh.query_params["measure"] = "bytes", "eval_loss"
-    see(fresh.run())
+    see(fresh)
     assert not fresh.exception
     assert fresh.session_state["chosen_runs"] == [names[1], names[4]]
     assert fresh.selectbox(key="baseline").value == names[4]

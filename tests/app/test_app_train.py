@@ -41,7 +41,7 @@ def app(root, runs, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).run()
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
 
 
 def train(app):
@@ -129,8 +129,8 @@ def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, 
 
 
 def test_an_allocation_for_another_number_of_blocks_says_so_and_one_click_repairs_it(app):
-    app.selectbox(key="model").select("opt-1.3b").run()
     train(app)
+    app.selectbox(key="model").select("opt-1.3b").run()
     assert "for a model of 24 blocks; opt-mini has 12" in texts(app)
     assert [button.label for button in app.button] == ["Plan with OPT-125M instead (12 blocks)"]
     app.button(key="train_other_model").click().run()
@@ -140,11 +140,9 @@ def test_an_allocation_for_another_number_of_blocks_says_so_and_one_click_repair
 
 def test_a_fleet_without_an_allocation_leads_to_its_repair(app):
     app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
-    fresh.query_params["fleet"], fresh.query_params["small"] = "two-kinds", "0.5"
-    train(fresh.run())
-    assert not fresh.exception
-    assert "There is no allocation to train yet" in texts(fresh)
+    train(app)
+    assert not app.exception
+    assert "There is no allocation to train yet" in texts(app)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +291,7 @@ def test_the_copied_program_compiles_and_names_what_the_form_says():
     program = as_python(Request(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
     compile(program, "copied", "exec")
     assert "allocation, num_clients=4" in program
+    assert "force=True" in as_python(Request(allocation, {**options, "force": True}, "t"))
 
 
 def test_the_pages_about_runs_load_no_torch(root, runs):
