@@ -36,6 +36,7 @@ def execute(path: Path) -> NotebookNode:
         resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
         store_widget_state=False,
+        coalesce_streams=True,  # when a kernel flushes what is printed is a matter of time
     )
     client.execute()
     notebook.metadata = {

@@ -26,13 +26,15 @@ def test_two_runs_store_the_same_bytes_and_no_widget(script, tmp_path):
         new_markdown_cell("# A slider"),
         new_code_cell("import ipywidgets\nipywidgets.IntSlider(value=3)"),
         new_code_cell("6 * 7"),
+        new_code_cell("import time\nprint('a', end='', flush=True)\ntime.sleep(0.5)\nprint('b')"),
     ]
     nbformat.write(new_notebook(cells=cells), path)
     first, second = script.execute(path), script.execute(path)
     assert nbformat.writes(first) == nbformat.writes(second)
     assert "widget-view" not in nbformat.writes(first)
     assert first.cells[2].outputs[0].data["text/plain"] == "42"
-    assert [cell.get("execution_count") for cell in first.cells] == [None, 1, 2]
+    assert [output.text for output in first.cells[3].outputs] == ["ab\n"]
+    assert [cell.get("execution_count") for cell in first.cells] == [None, 1, 2, 3]
 
 
 def test_a_failing_cell_leaves_the_file_as_it_was(script, tmp_path, monkeypatch, capsys):
