@@ -182,32 +182,41 @@ def test_groups_are_averaged_where_all_of_them_are():
     np.testing.assert_allclose(group.y_P, [2.0, 3.0])
 
 
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (lambda path: [file.unlink() for file in path.iterdir()], "no config.json"),
-        (lambda path: (path / "metrics.parquet").unlink(), "zorba resume"),
-        (lambda path: (path / "config.json").write_text('{"half": '), "not JSON"),
-        (lambda path: (path / "summary.json").write_bytes(b"\x89PNG\x00"), "not JSON"),
-        (lambda path: (path / "config.json").write_text("[1]"), "holds a list"),
-        (
-            lambda path: pd.DataFrame({"step": [1]}).to_parquet(path / "metrics.parquet"),
-            "made by another version",
-        ),
-        (lambda path: (path / "allocation.npz").write_bytes(b"PK\x03\x04rubbish"), "not an allocation"),
-    ],
-    ids=["empty", "no metrics", "torn json", "binary", "a list", "other version", "torn matrix"],
-)
-def test_a_damaged_folder_is_named_with_the_next_step_and_hides_no_other(app, runs, damage, says):
+DAMAGES = {
+    "empty": (lambda path: [file.unlink() for file in path.iterdir()], "no config.json"),
+    "without-metrics": (lambda path: (path / "metrics.parquet").unlink(), "zorba resume"),
+    "torn-json": (lambda path: (path / "config.json").write_text('{"half": '), "not JSON"),
+    "binary-summary": (lambda path: (path / "summary.json").write_bytes(b"\x89PNG\x00"), "not JSON"),
+    "a-list": (lambda path: (path / "config.json").write_text("[1]"), "holds a list"),
+    "other-version": (
+        lambda path: pd.DataFrame({"step": [1]}).to_parquet(path / "metrics.parquet"),
+        "made by another version",
+    ),
+    "torn-matrix": (lambda path: (path / "allocation.npz").write_bytes(b"PK\x03\x04rubbish"), "not an allocation"),
+}
+
+
+def test_a_damaged_folder_is_named_with_the_next_step_and_hides_no_other(app, runs):
     good = write_run(runs, [0.5, 0.6], seed=1)
-    damage(write_run(runs, [0.5, 0.6], seed=2, name="broken_one"))
+    for name, (damage, says) in DAMAGES.items():
+        broken = write_run(runs, [0.5, 0.6], seed=2, name=name)
+        damage(broken)
+        see(app)
+        assert not app.exception
+        assert len(app.warning) == 1, name
+        told = app.warning[0].value.replace("\\", "")
+        assert name in told
+        assert says in told, name
+        assert list(app.dataframe[0].value["run"]) == [good.name]
+        shutil.rmtree(broken)
+
+
+def test_many_damaged_folders_are_counted_and_the_first_named(app, runs):
+    for index in range(8):
+        (runs / f"stray-{index}").mkdir(parents=True)
     see(app)
-    assert not app.exception
-    assert len(app.warning) == 1
-    told = app.warning[0].value.replace("\\", "")
-    assert "broken_one" in told
-    assert says in told
-    assert list(app.dataframe[0].value["run"]) == [good.name]
+    assert "8 entries are no readable runs" in app.warning[0].value
+    assert "and 3 more" in app.warning[0].value
 
 
 def test_a_run_with_strange_settings_is_still_shown(app, runs):
