@@ -14,6 +14,7 @@ from zorba_core.training.evaluation import evaluate
 from zorba_core.training.jvp import estimate_jvp
 from zorba_core.training.network import BlockNetwork
 from zorba_core.training.perturbation import Directions
+from zorba_core.training.precision import check_capability
 from zorba_core.training.preflight import preflight
 from zorba_core.training.session import fine_tune
 from zorba_core.training.settings import TrainSettings
@@ -148,6 +149,13 @@ def test_a_run_says_at_which_precision_it_was_made(tiny_opt_folder, tmp_path):
 def test_a_precision_that_does_not_fit_is_refused(fields, words):
     with pytest.raises(InvalidInputError, match=words):
         TrainSettings(**fields)
+
+
+def test_a_gpu_that_can_only_imitate_a_precision_is_refused():
+    check_capability("tf32", (8, 0))
+    check_capability("bf16", (9, 0))
+    with pytest.raises(InvalidInputError, match=r"'bf16' and the GPU is of compute capability 7.5; it takes 8.0"):
+        check_capability("bf16", (7, 5))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -16,7 +16,23 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from zorba_core.errors import InvalidInputError
+
 PRECISIONS = ("highest", "bf16", "tf32")
+_AMPERE = (8, 0)
+
+
+def check_capability(precision: str, capability: tuple[int, int]) -> None:
+    """Refuse a precision that a GPU of this compute capability can only imitate.
+
+    Raises:
+        InvalidInputError: it is older than Ampere.
+    """
+    if capability < _AMPERE:
+        raise InvalidInputError(
+            f"precision is {precision!r} and the GPU is of compute capability {capability[0]}.{capability[1]}; "
+            f"it takes {_AMPERE[0]}.{_AMPERE[1]}, so use highest"
+        )
 
 
 def products_in(precision: str, device: torch.device) -> AbstractContextManager[None]:

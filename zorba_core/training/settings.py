@@ -11,7 +11,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.methods import method_facts
 from zorba_core.training.network import Inactive
 from zorba_core.training.perturbation import DIRECTION_KINDS, DirectionKind
-from zorba_core.training.precision import PRECISIONS
+from zorba_core.training.precision import PRECISIONS, check_capability
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INACTIVE = ("frozen", "dropped")
@@ -127,6 +127,8 @@ class TrainSettings:
             )
         if self.device not in ("cpu", "cuda"):
             raise InvalidInputError(f"device is {self.device!r}; choose cpu or cuda")
+        if self.device == "cuda" and self.precision != "highest":
+            check_capability(self.precision, torch.cuda.get_device_capability())
 
     def for_method(self, method: str, num_perturbations: int | None = None) -> TrainSettings:
         """The same settings for another method, with its own number of directions unless one is given."""
