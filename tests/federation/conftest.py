@@ -37,13 +37,13 @@ def make_config(tiny_opt_folder: Path, train_settings: TrainSettings) -> Callabl
 
 
 @pytest.fixture
-def make_clients() -> Callable[..., dict[int, Client]]:
+def make_clients(tiny_opt_folder: Path) -> Callable[..., dict[int, Client]]:  # noqa: F811
     """Clients of the given budgets, by the address 100 + seat."""
 
     def make(budgets: tuple[int, ...] = BUDGETS, stores: Path | None = None) -> dict[int, Client]:
         return {
             100 + seat: Client(
-                ClientSettings(seat=seat, blocks=blocks),
+                ClientSettings(seat=seat, blocks=blocks, model=str(tiny_opt_folder)),
                 None if stores is None else ReplicaStore(stores / f"seat-{seat}"),
             )
             for seat, blocks in enumerate(budgets)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.federation.client import Client
+from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import ServerSettings, read_config, with_local
-from zorba_core.federation.messages import MessageError
+from zorba_core.federation.messages import Hello, MessageError, Refusal, Task, decode, encode
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.request import check_config, configs_of, request_config
 from zorba_core.federation.robust import AggregationSettings
@@ -91,3 +94,17 @@ def test_only_zorba_is_federated(make_config, train_settings):
         check_config(make_config(train_settings.for_method("fedzo")), ServerSettings())
     with pytest.raises(InvalidInputError, match="seats"):
         check_config(make_config(), ServerSettings(min_clients=5))
+
+
+def test_a_servers_name_for_the_model_reads_no_folder_of_the_client(make_config):
+    client = Client(ClientSettings(seat=0, blocks=1))
+    config = make_config()
+    reply = decode(client.answer(encode(Hello(config.run, config.to_json()))), Refusal)
+    assert "operator" in reply.reason
+
+
+def test_a_task_without_a_greeting_is_declined(make_config):
+    client = Client(ClientSettings(seat=0, blocks=1))
+    task = Task("ab" * 32, 1, np.array([1], dtype=np.uint32), (0,), ())
+    reply = decode(client.answer(encode(task)), Refusal)
+    assert (reply.round, reply.reason) == (0, "this client was not greeted for the run")

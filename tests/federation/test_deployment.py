@@ -35,7 +35,7 @@ class PowerCut:
 def test_two_supernodes_train_through_a_power_cut_and_end_with_equal_weights(make_config, train_settings, tmp_path):
     config = make_config(replace(train_settings, rounds=4), num_clients=2)
     settings = ServerSettings(min_clients=2, start_timeout=300.0, deadline=25.0, patience=4)
-    nodes = [{"blocks": 2}, {"blocks": 3}]
+    nodes = [{"blocks": 2, "model": config.model}, {"blocks": 3, "model": config.model}]
     power_cut = PowerCut(tmp_path / "runs", 1, 1, nodes[1])
     lines: list[str] = []
     run = federate_on_loopback(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from zorba_core.errors import ZorbaError
+from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
@@ -27,6 +27,7 @@ from zorba_core.federation.messages import (
 )
 from zorba_core.federation.replica import Replica, open_replica
 from zorba_core.federation.replica_store import ReplicaStore
+from zorba_core.training.model_source import BUNDLED
 
 NO_RUN = "0" * 64
 
@@ -89,6 +90,9 @@ class Client:
     def _enter(self, config: RunConfig, run: str) -> None:
         self._replica, self._run, self._config = None, NO_RUN, config
         mine, store = self.settings, self._store
+        # A name from the server decides neither what folder is read here nor what is fetched from a hub.
+        if mine.model is None and config.model not in BUNDLED:
+            raise InvalidInputError("this client's operator has not said where the base model lies here (model)")
         local = with_local(config, mine.device, mine.threads)
         with self._timed("open_s"):
             kept_rows = store.rows(run, mine.seat) if store else None

@@ -154,8 +154,11 @@ def entry_of(server: Server, concluded: Concluded, so_far: RoundRecord, seconds:
 
 
 def bring_together(server: Server, transport: Transport) -> dict[int, Standing]:
-    """After the last round: every replica gets what it lacks and says how its weights hash, by seat."""
+    """After the last round: every replica, one that only just came included, gets what it lacks and says how its
+    weights hash; by seat."""
     standing: dict[int, Standing] = {}
+    server.keep_present(transport.present())
+    _greet(server, transport, server.settings.deadline)
     for _ in range(_MOST_CATCH_UPS):
         server.keep_present(transport.present())
         behind = [
