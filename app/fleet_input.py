@@ -50,8 +50,12 @@ def table_editor() -> None:
     if edits is None or edited_rows(_state()[_START], edits) != rows:
         turn += 1
         _state()[_TURN], _state()[_START] = turn, rows
+    start = pd.DataFrame(list(_state()[_START]), columns=["client", "vram_gib"])
+    # Rows that came by a link or a file may hold anything: what is no number is an empty cell to fill.
+    start["vram_gib"] = pd.to_numeric(start["vram_gib"], errors="coerce").astype(float)
+    start["client"] = start["client"].astype("string")
     st.data_editor(
-        pd.DataFrame(list(_state()[_START]), columns=["client", "vram_gib"]).astype({"vram_gib": float}),
+        start,
         num_rows="dynamic",
         hide_index=True,
         width="stretch",

@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.reproduce import as_json
 from app.scenario import FLEET_KINDS, Scenario
+from app.scenario_link import scenario_to_link
 from zorba_core.gpu_catalogue import MIXES
 
 
@@ -118,3 +119,11 @@ def test_shares_that_exceed_the_whole_get_one_sentence(fleet_page):
     assert "add up to more than all clients" in texts(app)
     app.slider(key="share").set_value(10).run()
     assert not app.warning
+
+
+def test_a_link_with_rows_that_are_no_numbers_shows_them_to_be_mended(fleet_page):
+    link = scenario_to_link(Scenario(fleet_kind="table", table=(("a", 1.9), ("b", "eight"), (None, None), ("d", -1.0))))
+    app = fleet_page(**link)
+    assert not app.exception
+    assert "'eight'" in texts(app).replace("\\", "")
+    assert "went wrong" not in texts(app)
