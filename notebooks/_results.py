@@ -56,6 +56,11 @@ def protocol_of(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.Series(shown).to_frame("these runs")
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 run``, ``3 runs``."""
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
 def said(*lines: str) -> Markdown:
     """Sentences made from numbers, as text among the text."""
     return Markdown("\n\n".join(lines))
