@@ -79,7 +79,7 @@ def allocation_figure(
             "domain": [0.845, 1],
             "anchor": "y",
             "range": [0, 1.35 * max(1, int(popularity_M.max()))],
-            "title": {"text": "popularity"},
+            "title": {"text": "popul."},
             "automargin": False,
             "showgrid": False,
             "showticklabels": False,
