@@ -13,11 +13,13 @@ import typer
 from zorba_core.allocation import SOLVERS
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
+from zorba_core.files import write_json
 from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
     from zorba_core.federation.config import RunConfig, ServerSettings
 
+_NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
 
 
@@ -62,7 +64,9 @@ def up(
     runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where the run's folder is made."),
     name: str | None = typer.Option(None, help="First part of its name."),
     folder: Path | None = typer.Option(None, help="For logs and replicas, kept; default: temporary."),
-    resume: Path | None = typer.Option(None, help="Go on with that federated run, under its own settings."),
+    resume: Path | None = typer.Option(
+        None, help="Go on with that federated run, under its own settings; --folder keeps its replicas."
+    ),
     app_only: bool = typer.Option(False, "--app-only", help="Write request and app to --folder, and start nothing."),
     force: bool = typer.Option(False, "--force", help="Run also with settings that are found unable to learn."),
     as_json: bool = JSON_OPTION,
@@ -97,10 +101,11 @@ def up(
         )
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
-    nodes = _nodes(clients, blocks, vram_gib)
-    for node in nodes:
-        node["model"] = config.model
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
+    nodes = _nodes_before(place) if resume is not None and not (blocks or vram_gib) else None
+    if nodes is None or len(nodes) != clients:
+        nodes = [{**node, "model": config.model} for node in _nodes(clients, blocks, vram_gib)]
+    write_json(place / _NODES, {"nodes": nodes})
     try:
         run = federate_on_loopback(
             place.resolve(), request_config(config, settings), nodes, runs_folder=runs_folder, name=name,
@@ -189,6 +194,14 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None) -> list[dict[
     if any(not value > 0 for value in values):
         raise InvalidInputError(f"--{key} must be above 0 for every client")
     return [{key: values[seat % len(values)]} for seat in range(clients)]
+
+
+def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
+    """What the clients of a run that is gone on with could hold, if it was started in the same folder."""
+    from zorba_core.federation.flower.deployment import read_json
+
+    kept = read_json(place / _NODES)
+    return None if kept is None else kept["nodes"]
 
 
 def _how_to_go_on(place: Path) -> str:

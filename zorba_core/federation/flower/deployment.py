@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import MissingDataError, RunError
+from zorba_core.federation.flower.resident import began
 from zorba_core.files import write_text
 
 _HOST = "127.0.0.1"
@@ -128,14 +129,14 @@ class Deployment:
     def kill(self, name: str) -> None:
         """End a process and all that it started, at once: as a power cut would."""
         process = self._processes.pop(name)
-        _kill_tree(process, signal.SIGKILL)
-        process.wait()
+        _kill(process, _descendants(process.pid))
 
     def stop(self) -> None:
         """End everything, nodes first, politely and then not."""
         names = sorted(self._processes, key=lambda name: name == "superlink")
         for group in ([name for name in names if name != "superlink"], ["superlink"]):
             group = [name for name in group if name in self._processes]
+            started = {name: _descendants(self._processes[name].pid) for name in group}
             for name in group:
                 with contextlib.suppress(ProcessLookupError):
                     self._processes[name].send_signal(signal.SIGINT)
@@ -143,9 +144,7 @@ class Deployment:
             for name in group:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._processes[name].wait(max(0.1, until - time.monotonic()))
-                _kill_tree(self._processes[name], signal.SIGKILL)
-                self._processes[name].wait()
-                del self._processes[name]
+                _kill(self._processes.pop(name), started[name])
 
     def port(self, name: str) -> int:
         if name not in self._ports:
@@ -192,10 +191,31 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _kill_tree(process: subprocess.Popen, number: int) -> None:
-    """The process's group: Flower's own children stay in it."""
+def _kill(process: subprocess.Popen, descendants: dict[int, str]) -> None:
+    """End a process and its descendants (found before: some are in sessions of their own, and orphans have no name)."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pid, born in descendants.items():
+        if began(pid) == born:  # else the number is another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> dict[int, str]:
+    """All that a process started and what those started, with the time that each began."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(stat.read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, left = {}, [pid]
+    while left:
+        for child in children.get(left.pop(), []):
+            if (born := began(child)) is not None:
+                found[child] = born
+            left.append(child)
+    return found
 
 
 def _command(name: str) -> Path:

@@ -131,16 +131,16 @@ def _short(folder: Path) -> Iterator[str]:
 
 
 def _end_with(owner: int) -> None:
-    born = _born(owner)
-    while born is not None and _born(owner) == born:
+    born = began(owner)
+    while born is not None and began(owner) == born:
         time.sleep(_LOOK_SECONDS)
     os._exit(0)
 
 
-def _born(pid: int) -> str | None:
-    """When a process began, so that a number used again is not taken for it; None when it is gone."""
+def began(pid: int) -> str | None:
+    """When a process began, in the kernel's ticks: a number that is used again is another's. None when it is gone."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
     except OSError:
         return None
     return None if state[0] == "Z" else state[19]

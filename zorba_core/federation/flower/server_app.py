@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from pathlib import Path
 
 from flwr.app import Context
@@ -16,6 +19,7 @@ from zorba_core.files import write_json
 from zorba_core.training.callbacks import Callback, Progress
 
 app = ServerApp()
+_GRACE = 5.0  # seconds
 
 
 class _NameFolder(Callback):
@@ -31,6 +35,7 @@ class _NameFolder(Callback):
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """One run, new or taken up again; ``result.json`` beside the request says how it ended."""
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     path = Path(str(context.run_config["request"]))
     request = json.loads(path.read_text(encoding="utf-8"))
     folder = path.parent
@@ -61,3 +66,12 @@ def main(grid: Grid, context: Context) -> None:
             raise
         finally:
             write_json(folder / "result.json", {**result, "wire": transport.meter.describe()})
+
+
+def _end_with_parent(parent: int) -> None:
+    """End when the SuperLink's executor is gone. Flower asks for that too, but a process that waits for a SuperLink to
+    come back may not hear it. Every round is on disk by the time that its average is told, so nothing is lost."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    time.sleep(_GRACE)
+    os._exit(1)
