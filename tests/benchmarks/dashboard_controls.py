@@ -30,7 +30,7 @@ _WATCH = """
       if (start !== null && now !== null && now !== before) {
         for (const kind of ['keydown', 'mousedown', 'click']) removeEventListener(kind, touched, {capture: true})
         requestAnimationFrame(() => resolve(performance.now() - start))
-      } else if (start !== null && performance.now() - start > 60000) resolve(null)
+      } else if (start !== null && performance.now() - start > 30000) resolve(null)
       else requestAnimationFrame(wait)
     }
     requestAnimationFrame(wait)
@@ -64,12 +64,12 @@ def time_a_change(page: Page, control: Control, turn: int, pause_ms: int = 400) 
     return taken
 
 
-def _number(label: str) -> Control:
-    """A number that goes up by one."""
+def _number(label: str, step: int = 1) -> Control:
+    """A number that goes up by ``step``."""
 
     def aim(page: Page, turn: int) -> None:
         box = page.locator(f"[data-testid=stSidebar] input[aria-label='{label}']")
-        box.fill(str(int(box.input_value()) + 1))
+        box.fill(str(int(box.input_value()) + step))
 
     return Control(aim=aim, touch=lambda page, turn: page.keyboard.press("Enter"))
 
@@ -78,10 +78,10 @@ def _choice(key: str, options: tuple[str, str]) -> Control:
     """A select box that goes back and forth between two of its options."""
 
     def aim(page: Page, turn: int) -> None:
-        page.locator(f".st-key-{key} [data-baseweb=select]").click()
+        page.locator(f".st-key-{key} input[role=combobox]").click()
         page.get_by_role("option", name=options[turn % 2], exact=False).first.hover()
 
-    return Control(aim=aim, touch=lambda page, turn: page.keyboard.press("Enter"))
+    return Control(aim=aim, touch=_press)
 
 
 def _click_a_point(page: Page, turn: int) -> None:
@@ -99,12 +99,12 @@ CONTROLS = {
     "seed": _number("Seed"),
     "clients": _number("Clients N"),
     "batch": _number("Batch B"),
-    "points": _number("Points E"),
+    "points": _number("Points E", step=150),
     "what it buys": _choice("y", ("V, mean", "Λ, convergence")),
     "what it costs": _choice("x", ("VRAM in GiB", "Share of all")),
     "log": Control(aim=lambda page, turn: page.locator(".st-key-log label").first.hover(), touch=_press),
     "preference": Control(
-        aim=lambda page, turn: page.locator(".st-key-weight [role=slider]").focus(),
+        aim=lambda page, turn: page.locator(".st-key-weight input[type=range]").focus(),
         touch=lambda page, turn: page.keyboard.press("Home" if turn % 2 else "End"),
     ),
     "a click on the front": Control(aim=_click_a_point, touch=_press),
