@@ -87,5 +87,5 @@ def _method(view: View) -> None:
             f":material/verified: {proven} of {len(view.order_F)} points of this front are proven: no matrix within "
             "their limits has a smaller Λ."
         )
-    else:
+    elif "exact" not in st.session_state.get("show", ()):
         st.caption("Could another method do better? Add **Exact** under *Also show* to see the proven optimum.")
