@@ -72,7 +72,7 @@ def _judged(study: Study, point: int, start: Solution, edits: Edits) -> Judgemen
     """Judge the matrix, and hand it to Train when it can run and differs from the point's own."""
     allocation = Allocation(edits.A_MN)
     budget_N, most_N = start.problem.budget_N, study.everything.problem.budget_N
-    solver, seed = study.scenario.solver, (study.scenario.seed, point)
+    solver, seed = study.scenario.solver, study.front.seed_of(point)
     judgement = judge(allocation, budget_N, most_N, solver=solver, seed=seed)
     if edits.is_changed and judgement.is_feasible:
         selection.set_edited(allocation)

@@ -39,11 +39,12 @@ ROWS = {
 
 @st.cache_resource(max_entries=128, show_spinner="Asking the other solvers …", show_time=True)
 def _rival(scenario: Scenario, point: int, matrix: bytes, solver: str) -> Solution | None:
-    problem = state.solved(scenario).front.problem(point)
+    front = state.solved(scenario).front
+    problem = front.problem(point)
     A_MN = np.unpackbits(np.frombuffer(matrix, np.uint8), count=problem.num_blocks * problem.num_clients)
     allocation = Allocation(A_MN.reshape(problem.num_blocks, problem.num_clients))
     return rival_solution(
-        allocation, problem.budget_N, solver=solver, seed=(scenario.seed, point), time_limit=PROOF_SECONDS
+        allocation, problem.budget_N, solver=solver, seed=front.seed_of(point), time_limit=PROOF_SECONDS
     )
 
 

@@ -26,7 +26,8 @@ SECONDS_A_STEP = 1.2
 
 @st.cache_resource(max_entries=32, show_spinner="Running Dinic and Algorithm 1 …", show_time=True)
 def _replay(scenario: Scenario, point: int) -> GreedyReplay:
-    return replay_greedy(state.solved(scenario).front.problem(point), seed=(scenario.seed, point))
+    front = state.solved(scenario).front
+    return replay_greedy(front.problem(point), seed=front.seed_of(point))
 
 
 def show(study: Study, point: int) -> None:

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from test_balanced import budgets_and_blocks
 
-from zorba_core.allocation import AllocationProblem, replay_greedy, solve
+from zorba_core.allocation import AllocationProblem, replay_greedy, solve, sweep
 from zorba_core.errors import InvalidInputError
+from zorba_core.fleets import uniform_fleet
+from zorba_core.memory import Workload
+from zorba_core.models import model_spec
 
 
 @given(budgets_and_blocks(most_clients=12, most_blocks=6))
@@ -62,3 +65,12 @@ def test_nothing_to_do_when_the_budgets_fill_every_block_alike():
 def test_a_step_that_was_not_taken_is_refused(after):
     with pytest.raises(InvalidInputError, match="took 0 here"):
         replay_greedy(AllocationProblem([2, 2, 2], 3)).state(after)
+
+
+def test_a_point_of_a_front_is_replayed_to_the_points_own_matrix():
+    model, workload = model_spec("opt-125m"), Workload(8, 128)
+    fleet = uniform_fleet(model, workload, 20, seed=5)
+    front = sweep(fleet.capacity_N_bytes, model, workload, num_epsilons=12, solver="lexicographic", seed=5)
+    for point in range(12):
+        replay = replay_greedy(front.problem(point), seed=front.seed_of(point))
+        np.testing.assert_array_equal(replay.state(len(replay.steps)).A_MN, front.allocation(point).A_MN)

@@ -67,8 +67,12 @@ class Front:
         Raises:
             InfeasibleError: the point's budgets do not cover every block.
         """
-        seed = point_seed(self.seed, i)
+        seed = self.seed_of(i)
         return solve(self.problem(i), self.solver, seed=seed, objective=self.objective, time_limit=time_limit)
+
+    def seed_of(self, i: int) -> tuple[int, int, int]:
+        """What point ``i`` was solved with: the same seed gives the same matrix."""
+        return point_seed(self.seed, i)
 
     def allocation(self, i: int) -> AllocationMetrics:
         """The matrix of point ``i``: that of :meth:`solution`."""
