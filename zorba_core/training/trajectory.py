@@ -48,6 +48,7 @@ from zorba_core.training.trajectory_records import (
 )
 
 _MAX_LINE_BYTES = 2**28
+_LOOKS = 5  # at a log that changes under the reader and makes no sense
 
 
 def fingerprint(value: Any) -> str:
@@ -80,7 +81,7 @@ class Trajectory:
 
 
 def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
-    """Read a log, also while a run writes it.
+    """Read a log, also while a run writes it or a resume cuts it back.
 
     Raises:
         MissingDataError: no such file.
@@ -91,6 +92,19 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
         raise MissingDataError(
             f"{path}: there is no such log; only runs that keep a trajectory can be resumed or replayed"
         )
+    for _ in range(_LOOKS):
+        before = path.stat()
+        try:
+            return _read(path, before.st_size)
+        except InvalidInputError:
+            after = path.stat()
+            if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
+                raise  # nobody was at work on it: it is damaged
+    return _read(path, path.stat().st_size)
+
+
+def _read(path: Path, size: int) -> Trajectory:
+    """The first ``size`` bytes of a log."""
     header: Header | None = None
     rounds: list[RoundEntry] = []
     evaluations: list[EvaluationEntry] = []
@@ -98,7 +112,6 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
     notes: list[Note] = []
     evaluation_ends: list[tuple[int, int]] = []
     end = checksum = 0
-    size = path.stat().st_size
     for number, (start, line) in enumerate(_lines(path, size), start=1):
         record = _checked(line, checksum)
         if record is None:
@@ -216,6 +229,8 @@ def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
         start = 0
         while start < size:
             line = file.readline(min(size - start, _MAX_LINE_BYTES))
+            if not line:  # cut back meanwhile
+                return
             yield start, line
             start += len(line)
 

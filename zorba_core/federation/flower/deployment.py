@@ -142,8 +142,10 @@ class Deployment:
                     self._processes[name].send_signal(signal.SIGINT)
             until = time.monotonic() + _SECONDS_TO_STOP
             for name in group:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._processes[name].wait(max(0.1, until - time.monotonic()))
+                process = self._processes[name]
+                while process.poll() is None and time.monotonic() < until:
+                    started[name] |= _descendants(process.pid)  # one may be born between the signal and the end
+                    time.sleep(0.05)
                 _kill(self._processes.pop(name), started[name])
 
     def port(self, name: str) -> int:
@@ -200,6 +202,9 @@ def _kill(process: subprocess.Popen, descendants: dict[int, str]) -> None:
         if began(pid) == born:  # else the number is another's by now
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + _SECONDS_TO_STOP
+    while any(began(pid) == born for pid, born in descendants.items()) and time.monotonic() < until:
+        time.sleep(0.02)  # a killed process holds its files and ports until the kernel has put it away
 
 
 def _descendants(pid: int) -> dict[int, str]:
