@@ -13,7 +13,7 @@ from zorba_core.experiments.specs import Experiment, RunSpec
 NAME = "ablations"
 _RATE = 2e-2
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2), "paper": (0, 1, 2)}
-_WAVES = (7, 8, 9)
+_WAVES = (8, 9, 10)
 _PRINTED = "as printed"
 
 

@@ -18,7 +18,8 @@ NAME = "cases"
 _NUM_CLIENTS = 50
 _RATES = {"ci": 2e-2, "standard": 2e-2, "paper": 5e-6}
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
-_WAVES = (0, 5, 6, 8, 9)
+_WAVES = (5, 5, 5, 10, 10)
+ROUNDS = 30  # of the standard profile, and of the experiment lambda: the same run serves both
 
 
 def scenario_recipes() -> dict[str, Recipe]:
@@ -38,7 +39,7 @@ def scenario_recipes() -> dict[str, Recipe]:
 
 def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     dataset = "toy-reviews" if profile == "ci" else "sst2"
-    changes = {"rounds": 1, "num_perturbations": 1} if profile == "ci" else {}
+    changes = {"ci": {"rounds": 1, "num_perturbations": 1}, "standard": {"rounds": ROUNDS}, "paper": {}}[profile]
     return [
         RunSpec(
             name,

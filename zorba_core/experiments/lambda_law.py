@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from zorba_core.experiments.cases import scenario_recipes
+from zorba_core.experiments.cases import ROUNDS, scenario_recipes
 from zorba_core.experiments.protocol import model_of, settings_of
 from zorba_core.experiments.recipes import Recipe
 from zorba_core.experiments.specs import Experiment, RunSpec
@@ -18,6 +18,7 @@ CORE = (
     "twos-pile", "hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "hub3-pile", "linear", "linear-pile",
     "hub-2-generalists", "nearly-full", "exact-100", "one-scarce", "eleven-scarce",
 )  # fmt: skip
+TUNED_SEEDS = (0, 1)  # of CORE at every rate: each seed's rate is chosen on the other
 # Also run with IID rows and with Dir(0.1).
 SUBSET = (
     "full", "balanced-8", "balanced-4", "balanced-2", "starved-3", "twos-pile", "hub-spread", "hub-pile",
@@ -27,9 +28,9 @@ IID = 1e6  # every client has the same mixture of labels, to a row
 # Of equal V and popularities, and of equal Lambda: what tells most in the fewest runs.
 _PAIRS = ("hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "twos", "twos-pile", "linear", "linear-pile")
 _SCARCE = ("one-scarce", "eleven-scarce")
-# Waves by seed at the first rate, the first name set that has the allocation; then waves by seed at the other rates.
-_FIRST_WAVES = ((_SCARCE, (0, 2, 2)), (_PAIRS, (0, 3, 4)), (CORE, (0, 5, 6)))
-_LATER_WAVES = {2e-2: (8, 9, 10), 1e-2: (8, 9, 10), 3e-2: (9, 10, 11)}
+# Waves by seed at the first rate, the first name set that has the allocation.
+_FIRST_WAVES = ((_SCARCE, (0, 2, 2)), (_PAIRS, (0, 3, 4)), (CORE, (0, 3, 4)))
+_REST_WAVES, _MIXTURE_WAVES, _FIFTY_WAVE, _LAST_WAVE = (8, 8, 9), (9, 9, 9), 10, 12
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2), "paper": (0, 1, 2)}
 
 
@@ -76,7 +77,7 @@ def recipes_50() -> dict[str, Recipe]:
     N = 50
     return {
         "full": Recipe("uniform", N, blocks=12),
-        **{f"balanced-{k}": Recipe("uniform", N, blocks=k) for k in (4, 2, 8, 1)},
+        **{f"balanced-{k}": Recipe("uniform", N, blocks=k) for k in (4, 1)},
         **scenario_recipes(),
         "lexicographic": Recipe("solver", N, solver="lexicographic"),
         "two-level-200": Recipe("solver", N, solver="two-level", total=200),
@@ -98,25 +99,22 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
             ]
             continue
         for name, recipe in recipes_20().items():
-            specs += [_spec(profile, name, recipe, rate, seed, wave=_wave(name, rate, seed)) for rate in RATES]
-        if seed < 2:
-            specs += [
-                _spec(profile, name, recipe, RATES[0], seed, wave=9 + seed) for name, recipe in recipes_50().items()
-            ]
+            specs.append(_spec(profile, name, recipe, RATES[0], seed, wave=_wave(name, seed)))
+            if name in CORE and seed in TUNED_SEEDS:
+                specs += [_spec(profile, name, recipe, rate, seed, wave=_LAST_WAVE) for rate in RATES[1:]]
         specs += [
-            _spec(profile, name, recipes_20()[name], RATES[0], seed, wave=9 + seed, alpha=alpha)
+            _spec(profile, name, recipe, RATES[0], seed, wave=_FIFTY_WAVE) for name, recipe in recipes_50().items()
+        ]
+        specs += [
+            _spec(profile, name, recipes_20()[name], RATES[0], seed, wave=_MIXTURE_WAVES[seed], alpha=alpha)
             for alpha in (0.1, IID)
             for name in SUBSET
         ]
     return specs
 
 
-def _wave(name: str, rate: float, seed: int) -> int:
-    if rate == RATES[0]:
-        for names, waves in _FIRST_WAVES:
-            if name in names:
-                return waves[seed]
-    return _LATER_WAVES[rate][seed]
+def _wave(name: str, seed: int) -> int:
+    return next((waves[seed] for names, waves in _FIRST_WAVES if name in names), _REST_WAVES[seed])
 
 
 def _spec(
@@ -132,7 +130,7 @@ def _spec(
 ) -> RunSpec:
     if recipe.kind not in ("uniform", "random"):
         recipe = replace(recipe, shuffle=seed)  # which blocks are scarce differs from seed to seed
-    changes = {"rounds": 30} if profile == "standard" else {}
+    changes = {"rounds": ROUNDS} if profile == "standard" else {}
     settings = settings_of(profile, dataset, lr=lr, seed=seed, **changes)
     return RunSpec(name, recipe, settings, dataset=dataset, alpha=alpha, model=model_of(profile), wave=wave)
 
