@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,10 @@ def up(
     resume: Path | None = typer.Option(
         None, help="Go on with that federated run, under its own settings; --folder keeps its replicas."
     ),
+    simulated: bool = typer.Option(
+        False, "--simulated", help="Virtual clients in Flower's simulation runtime (extra ray), for many of them."
+    ),
+    workers: int = typer.Option(1, help="With --simulated: processes that play the clients."),
     app_only: bool = typer.Option(False, "--app-only", help="Write request and app to --folder, and start nothing."),
     force: bool = typer.Option(False, "--force", help="Run also with settings that are found unable to learn."),
     as_json: bool = JSON_OPTION,
@@ -78,6 +83,7 @@ def up(
     """
     from zorba_core.federation.flower.app_folder import write_app
     from zorba_core.federation.flower.loopback import federate_on_loopback
+    from zorba_core.federation.flower.simulation import simulate
     from zorba_core.federation.request import configs_of, request_config
     from zorba_core.runs import read_request
 
@@ -106,8 +112,9 @@ def up(
     if nodes is None or len(nodes) != clients:
         nodes = [{**node, "model": config.model} for node in _nodes(clients, blocks, vram_gib)]
     write_json(place / _NODES, {"nodes": nodes})
+    start = partial(simulate, workers=workers) if simulated else federate_on_loopback
     try:
-        run = federate_on_loopback(
+        run = start(
             place.resolve(), request_config(config, settings), nodes, runs_folder=runs_folder, name=name,
             resume=resume, force=force, tell=lambda line: typer.echo(line, err=True),
         )  # fmt: skip

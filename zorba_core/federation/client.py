@@ -81,7 +81,7 @@ class Client:
 
     def _replica_of(self, run: str) -> Replica:
         """The replica of the run that this client was greeted for, by this process or by one before it."""
-        if self._replica is None and self._store is not None and self._store.state().get("run") == run:
+        if run != self._run and self._store is not None and self._store.state().get("run") == run:
             self._enter(read_config(self._store.state()["config"]), run)
         if self._replica is None or run != self._run:
             raise MessageError("this client was not greeted for the run")

@@ -9,11 +9,13 @@ Shapes: M blocks, Q directions, R rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig
@@ -35,9 +37,11 @@ _MAX_ROWS_BYTES = 2**31
 class Replica:
     """The model as a client holds it after ``round`` rounds, with the client's own rows and nobody else's."""
 
-    def __init__(self, network: BlockNetwork, rows: Encoded, settings: TrainSettings, base_sha256: str) -> None:
+    def __init__(
+        self, network: BlockNetwork, rows: Encoded, settings: TrainSettings, base_sha256: str, round_index: int = 0
+    ) -> None:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
-        self.round = 0
+        self.round = round_index
         self._directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
 
     @torch.no_grad()
@@ -87,6 +91,15 @@ class Replica:
         return self.network.weights_sha256()
 
 
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The model at round 0, which is the same for every client."""
+
+    network: BlockNetwork
+    tokenizer: PreTrainedTokenizerBase
+    sha256: str
+
+
 def open_replica(
     config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Encoded | None = None
 ) -> Replica:
@@ -101,14 +114,26 @@ def open_replica(
     Raises:
         InvalidInputError, MissingDataError: the model or the rows cannot be had or do not fit.
     """
-    task, settings = get_task(config.dataset), config.settings
+    base = open_base(config, model)
+    if encoded is None:
+        encoded = open_rows(config, seat, base, rows)
+    return Replica(base.network, encoded, config.settings, base.sha256)
+
+
+def open_base(config: RunConfig, model: str | None = None) -> Base:
+    """The base model, as :func:`open_replica` takes it."""
+    with use_threads(config.settings.threads):
+        network, tokenizer = open_network(
+            get_task(config.dataset), model or config.model, config.label_words, config.settings
+        )
+        return Base(network, tokenizer, network.weights_sha256())
+
+
+def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None) -> Encoded:
+    """A client's rows as tokens, as :func:`open_replica` takes them."""
     if not seat < config.num_clients:
         raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
-    with use_threads(settings.threads):
-        network, tokenizer = open_network(task, model or config.model, config.label_words, settings)
-        if encoded is None:
-            encoded = encode(task, _own_rows(config, seat, rows), tokenizer, settings.seq_len)
-        return Replica(network, encoded, settings, network.weights_sha256())
+    return encode(get_task(config.dataset), _own_rows(config, seat, rows), base.tokenizer, config.settings.seq_len)
 
 
 def _own_rows(config: RunConfig, seat: int, rows: str | None) -> pd.DataFrame:

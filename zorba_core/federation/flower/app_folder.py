@@ -59,6 +59,28 @@ def write_app(
     ``config`` is that of ``zorba_core.federation.request.request_config``; the request stays on the server's machine.
     """
     folder = Path(folder).resolve()
+    request = write_request(
+        folder, config, runs_folder=runs_folder, name=name, resume=resume, model=model, force=force
+    )  # fmt: skip
+    app = folder / "app"
+    write_text(app / "pyproject.toml", _PYPROJECT.format(request=json.dumps(str(request))))
+    for side in ("server", "client"):
+        write_text(app / f"zorba_{side}.py", _MODULE.format(side=side))
+    return app
+
+
+def write_request(
+    folder: Path,
+    config: dict[str, Any],
+    *,
+    runs_folder: str | os.PathLike[str],
+    name: str | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    model: str | None = None,
+    force: bool = False,
+) -> Path:
+    """What the server is to do, as a file; word of how an earlier one ended is taken away."""
+    (folder / "result.json").unlink(missing_ok=True)
     request = {
         "config": config,
         "runs_folder": str(Path(runs_folder).resolve()),
@@ -68,8 +90,4 @@ def write_app(
         "force": force,
     }
     write_json(folder / "request.json", request)
-    app = folder / "app"
-    write_text(app / "pyproject.toml", _PYPROJECT.format(request=json.dumps(str(folder / "request.json"))))
-    for side in ("server", "client"):
-        write_text(app / f"zorba_{side}.py", _MODULE.format(side=side))
-    return app
+    return folder / "request.json"

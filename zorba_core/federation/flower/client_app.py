@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from flwr.app import Context, Message
@@ -40,17 +40,21 @@ _KNOWN = (
 @app.train()
 def answer(message: Message, context: Context) -> Message:
     """Every kind of message goes the same way; the protocol's own reading tells them apart."""
-    started = time.monotonic()
     settings, folder = client_settings(context.node_config)
+    if context.node_config.get("resident", True):
+        # Our parent is the SuperNode's executor: it lives as long as the SuperNode does, this process for one message.
+        return answered(message, lambda payload: resident.ask(settings, folder, payload, owner=os.getppid()))
+    return answered(message, lambda payload: _answer_here(settings, folder, payload))
+
+
+def answered(message: Message, ask: Callable[[Payload], tuple[Payload, dict[str, float]]]) -> Message:
+    """The reply to a message, from whoever knows the answer and what it took."""
+    started = time.monotonic()
     try:
         payload = from_records(message.content)
     except MessageError as error:
         payload = Payload(str(error))
-    if context.node_config.get("resident", True):
-        # Our parent is the SuperNode's executor: it lives as long as the SuperNode does, this process for one message.
-        reply, seconds = resident.ask(settings, folder, payload, owner=os.getppid())
-    else:
-        reply, seconds = _answer_here(settings, folder, payload)
+    reply, seconds = ask(payload)
     meter = {"client_s": time.monotonic() - started, **seconds}
     return Message(to_records(reply, up=True, meter=meter), reply_to=message)
 

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class Deployment:
             self._home / "config.toml",
             f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\naddress = "{_HOST}:{port}"\ninsecure = true\n',
         )
-        self._start("superlink", [
+        self.start("superlink", [
             _command("flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port),
             "--disable-runtime-dependency-installation",
             # On disk, so that SuperNodes are still known to a SuperLink that was killed and started again.
@@ -100,12 +100,22 @@ class Deployment:
         """
         name = f"node-{seat}"
         config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
-        self._start(name, [
+        self.start(name, [
             _command("flower-supernode"), "--insecure",
             "--superlink", f"{_HOST}:{superlink_port or self.port('superlink')}",
             "--host", _HOST, "--port", str(self.port(name)),
             "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
         ])  # fmt: skip
+
+    def start(self, name: str, command: Sequence[str | os.PathLike[str]]) -> None:
+        """Start a process under Flower's environment, with a folder of its own for its log."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "log.txt").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [os.fspath(part) for part in command], env=environment(self._home), stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent,
+            )  # fmt: skip
 
     def submit(self, app: Path) -> None:
         """Hand the app to the SuperLink, which starts the ServerApp.
@@ -152,15 +162,6 @@ class Deployment:
         if name not in self._ports:
             self._ports[name] = _free_port()
         return self._ports[name]
-
-    def _start(self, name: str, command: list[str | os.PathLike[str]]) -> None:
-        folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "log.txt").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [os.fspath(part) for part in command], env=environment(self._home), stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent,
-            )  # fmt: skip
 
     def _wait_for_port(self, name: str, port: int) -> None:
         until = time.monotonic() + _SECONDS_TO_START

@@ -38,9 +38,8 @@ def federate_on_loopback(
         RunError: the server failed or died.
         MissingDataError: Flower is not installed.
     """
-    (folder / "result.json").unlink(missing_ok=True)
     app = write_app(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
-    lines = _Tail(folder / "server.log")
+    lines = Tail(folder / "server.log")
     with ended_by_signals(), Deployment(folder) as deployment:
         tell(f"SuperLink on 127.0.0.1:{deployment.port('superlink')}, logs in {folder}")
         deployment.start_superlink()
@@ -50,6 +49,15 @@ def federate_on_loopback(
         tell(f"{len(nodes)} SuperNodes started; the first messages take longest, each client loads its model")
         result = await_result(deployment, folder, lambda: lines.tell(tell), watch)
     lines.tell(tell)
+    return finished(result, folder)
+
+
+def finished(result: Mapping[str, Any], folder: Path) -> Run:
+    """The run that the server left word of.
+
+    Raises:
+        RunError: it failed.
+    """
     if result["state"] != "done":
         raise RunError(f"the server failed: {result['error']}; logs are in {folder}")
     return read_run(result["run"])
@@ -60,27 +68,28 @@ def await_result(
     folder: Path,
     each_look: Callable[[], None] = lambda: None,
     watch: Callable[[Deployment], None] = lambda deployment: None,
+    process: str = "superlink",
 ) -> dict[str, Any]:
-    """Wait until the server has left word.
+    """Wait until the server, which lives as long as ``process`` does, has left word.
 
     Raises:
-        RunError: the SuperLink ended without.
+        RunError: the process ended without.
     """
     dead_since = None
     while (result := read_json(folder / "result.json")) is None:
         each_look()
         watch(deployment)
-        if deployment.running("superlink"):
+        if deployment.running(process):
             dead_since = None
         elif dead_since is None:
             dead_since = time.monotonic()
         elif time.monotonic() - dead_since > _GRACE:
-            raise RunError(f"the SuperLink ended; see {folder / 'superlink' / 'log.txt'}")
+            raise RunError(f"the {process} process ended; see {folder / process / 'log.txt'}")
         time.sleep(_LOOK)
     return result
 
 
-class _Tail:
+class Tail:
     """The lines that a file gains."""
 
     def __init__(self, path: Path) -> None:

@@ -36,7 +36,11 @@ class _NameFolder(Callback):
 def main(grid: Grid, context: Context) -> None:
     """One run, new or taken up again; ``result.json`` beside the request says how it ended."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    path = Path(str(context.run_config["request"]))
+    serve_request(grid, Path(str(context.run_config["request"])))
+
+
+def serve_request(grid: Grid, path: Path) -> None:
+    """The run that a request asks for, with the clients of a grid."""
     request = json.loads(path.read_text(encoding="utf-8"))
     folder = path.parent
     transport = FlowerTransport(grid)

@@ -86,12 +86,16 @@ class BenchSettings:
 
 
 def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocation]:
-    """Full activation, and T blocks spread evenly or by two levels, as solved and in the order of least work."""
+    """Full activation, and T blocks spread evenly or by two levels, as solved and in the order of least work.
+
+    Clients have room for 1 to M blocks; the last one is two levels where each has room for all.
+    """
     budget_N = stream("bench-budgets", settings.seed).integers(1, num_blocks + 1, settings.num_clients)
     total = min(settings.total_blocks, int(budget_N.sum()))
     problem = AllocationProblem(budget_N, num_blocks, total=total)
+    roomy = AllocationProblem(np.full_like(budget_N, num_blocks), num_blocks, total=total)
 
-    def solved(solver: str, order: str) -> Allocation:
+    def solved(solver: str, order: str, problem: AllocationProblem = problem) -> Allocation:
         return Allocation(solve(problem, solver, block_order=order).allocation.A_MN)
 
     return {
@@ -99,6 +103,7 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
         "balanced": solved("balanced", "as-solved"),
         "balanced, least work": solved("balanced", "least-work"),
         "two-level, least work": solved("two-level", "least-work"),
+        "two-level, least work, room for all": solved("two-level", "least-work", roomy),
     }
 
 
