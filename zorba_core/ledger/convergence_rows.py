@@ -78,8 +78,8 @@ def _lambda_predicts(results: Results) -> Claim:
             f"{law.r2_left_out:.2f} on allocations left out. "
         )
         enough = int(table["seeds"].min()) >= FEWEST_SEEDS
-        strong = own["low"] > 0
-        verdict = "reproduced in shape" if enough and strong else UNTESTED
+        sign = 1 if own["low"] > 0 else -1 if own["high"] < 0 else 0
+        verdict = {1: "reproduced in shape", -1: "contradicted", 0: UNTESTED}[sign if enough else 0]
     except InvalidInputError as error:
         ours, partial, verdict = None, f"{error}. ", UNTESTED
     runs = len(results.runs)
@@ -95,6 +95,7 @@ def _lambda_predicts(results: Results) -> Claim:
         evidence=evidence_of("lambda"),
         note=f"{partial}Rests on {runs} runs of {len(table)} allocations, {int(table['seeds'].min())} to "
         f"{int(table['seeds'].max())} seeds each at the rate shown",
+        counter_example=f"the correlation is {ours}" if verdict == "contradicted" else "",
     )
 
 
