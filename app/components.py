@@ -20,9 +20,11 @@ _CSS = """
 [data-testid="stMetricLabel"] p { font-size: .85rem; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+.katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
   [data-testid="stMetric"] { min-width: 45%; }
+  .katex-display { font-size: .8em; }
 }
 </style>
 """

@@ -1,16 +1,19 @@
 """Four SuperNodes on this machine; two lose power at random rounds and one of them comes back. Run by hand::
 
-    python -m tests.federation.fault_drill [--seed 0] [--model opt-mini] [--dataset toy-reviews] [--server] [--cut]
+    python -m tests.federation.fault_drill [--seed 0] [--model opt-mini] [--dataset toy-reviews]
+        [--server] [--cut [--hosts]]
 
 ``--server`` also kills the SuperLink and everything it runs, once, and starts it again on the run's folder. ``--cut``
-also cuts the network of a client that is not killed, for two rounds. The result
-(who was killed when, every replica's hash, seconds and bytes) goes to artifacts/benchmarks/federation-faults.json, by
-drill. Exit status 1 where the run did not complete or a replica's weights differ.
+also cuts the network of a client that is not killed, for two rounds: its connections are dropped by a proxy, or with
+``--hosts`` (as root) its cable is pulled, each client being a network namespace. The result (who was killed when,
+every replica's hash, seconds and bytes) goes to artifacts/benchmarks/federation-faults.json, by drill. Exit status 1
+where the run did not complete or a replica's weights differ.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -20,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.federation.cuttable import Cable
+from tests.federation.namespaces import Host
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.app_folder import write_app
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
@@ -44,6 +48,7 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, default=40.0)
     parser.add_argument("--server", action="store_true")
     parser.add_argument("--cut", action="store_true")
+    parser.add_argument("--hosts", action="store_true")
     parser.add_argument("--target", type=Path, default=TARGET)
     asked = parser.parse_args()
     random = np.random.default_rng(asked.seed)
@@ -78,9 +83,17 @@ def main() -> int:
     if asked.server:
         pending.append((script["server"], "kill server", "superlink"))
 
-    cables: list[Cable] = []
+    cables: list[Cable | Host] = []
+    hosts = [Host(seat) for seat in range(4)] if asked.hosts else []
     if asked.cut:
         pending += [(first, "cut", spared), (first + 2, "restore", spared)]
+
+    def start_node(deployment: Deployment, seat: int, through: int | None = None) -> None:
+        port = through or deployment.port("superlink")
+        if hosts:
+            deployment.start_node(seat, nodes[seat], f"{hosts[seat].ours}:{port}", within=hosts[seat].inside)
+        else:
+            deployment.start_node(seat, nodes[seat], f"127.0.0.1:{port}")
 
     def watch(deployment: Deployment) -> None:
         named = read_json(folder / "run.json")
@@ -97,7 +110,7 @@ def main() -> int:
             elif item[1] in ("cut", "restore"):
                 getattr(cables[0], item[1])()
             elif item[1] == "start":
-                deployment.start_node(item[2], nodes[item[2]])
+                start_node(deployment, item[2])
             else:
                 deployment.kill("superlink")
                 deployment.start_superlink()
@@ -107,14 +120,19 @@ def main() -> int:
                 record("server started", done, "superlink")
 
     app = write_app(folder, request, runs_folder=folder / "runs", force=True)
-    with ended_by_signals(), Deployment(folder) as deployment:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ended_by_signals())
+        for host in hosts:
+            stack.enter_context(host)
+        # The namespaces reach us at their cables' ends, so the SuperLink listens there too.
+        deployment = stack.enter_context(Deployment(folder, listen="0.0.0.0" if hosts else "127.0.0.1"))
         deployment.start_superlink()
-        for seat, node in enumerate(nodes):
+        for seat in range(4):
             through = None
             if asked.cut and seat == spared:
-                cables.append(Cable(deployment.port("superlink")))
-                through = cables[0].port
-            deployment.start_node(seat, node, through)
+                cables.append(hosts[seat] if hosts else Cable(deployment.port("superlink")))
+                through = None if hosts else cables[0].port
+            start_node(deployment, seat, through)
         deployment.submit(app)
         result = await_result(deployment, folder, watch=watch)
     print((folder / "server.log").read_text(), flush=True)
@@ -132,6 +150,7 @@ def main() -> int:
         if note.what != "replicas"
     ]
     more = (", server killed" if asked.server else "") + (", network cut" if asked.cut else "")
+    more += ", each client a host" if asked.hosts else ""
     name = f"{asked.dataset}, {asked.model}, seed {asked.seed}{more}"
     kept = json.loads(asked.target.read_text()) if asked.target.is_file() else {}
     kept[name] = {

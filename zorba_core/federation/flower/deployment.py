@@ -1,9 +1,9 @@
 """A SuperLink and k SuperNodes on loopback, as child processes of this one.
 
 Every process gets a folder of its own below the deployment's and one ``FLWR_HOME``; telemetry and the look for updates
-are off, packages are never installed, and nothing listens beyond 127.0.0.1. All children die with their parent, however
-it dies: each starts with the kernel's promise to be killed when its parent is (Linux), and what they start themselves
-watches them.
+are off, packages are never installed, and nothing listens beyond 127.0.0.1 unless told to. All children die with their
+parent, however it dies: each starts with the kernel's promise to be killed when its parent is (Linux), and what they
+start themselves watches them.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Deployment:
 
     folder: Path
     ports: Mapping[str, int] = field(default_factory=dict)  # by process name; what is not given is found
+    listen: str = _HOST  # where the SuperLink does
 
     def __post_init__(self) -> None:
         if not _command("flower-superlink").is_file():
@@ -86,23 +87,26 @@ class Deployment:
             f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\naddress = "{_HOST}:{port}"\ninsecure = true\n',
         )
         self.start("superlink", [
-            _command("flower-superlink"), "--insecure", "--host", _HOST, "--port", str(port),
+            _command("flower-superlink"), "--insecure", "--host", self.listen, "--port", str(port),
             "--disable-runtime-dependency-installation",
             # On disk, so that SuperNodes are still known to a SuperLink that was killed and started again.
             "--database", str(self.folder / "superlink" / "state.db"),
         ])  # fmt: skip
         self._wait_for_port("superlink", port)
 
-    def start_node(self, seat: int, node_config: Mapping[str, Any], superlink_port: int | None = None) -> None:
+    def start_node(
+        self, seat: int, node_config: Mapping[str, Any], superlink: str | None = None, within: Sequence[str] = ()
+    ) -> None:
         """Start the SuperNode of a seat; its replica lies below the deployment unless ``node_config`` says else.
 
-        ``superlink_port`` leads to the SuperLink another way, such as through a proxy.
+        ``superlink`` (host:port) leads to the SuperLink another way, such as through a proxy; ``within`` is a command
+        that runs others somewhere else, such as in a network namespace.
         """
         name = f"node-{seat}"
         config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
         self.start(name, [
-            _command("flower-supernode"), "--insecure",
-            "--superlink", f"{_HOST}:{superlink_port or self.port('superlink')}",
+            *within, _command("flower-supernode"), "--insecure",
+            "--superlink", superlink or f"{_HOST}:{self.port('superlink')}",
             "--host", _HOST, "--port", str(self.port(name)),
             "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
         ])  # fmt: skip
