@@ -19,6 +19,11 @@ def results_of(name: str, profile: str = "standard") -> Results | None:
         print(str(error).replace("../", ""))
         return None
     runs = results.runs
+    if runs.empty:
+        print(f"experiment {name}, profile {profile}: none of its runs is there; zorba experiment {name} makes them")
+        for line in results.left_out:
+            print("left out:", line)
+        return None
     failed = int((runs["status"] != "finished").sum())
     machines = ", ".join(sorted(runs["machine"].dropna().unique()))
     print(f"experiment {name}, profile {profile}: {len(runs)} runs, {failed} of them diverged; {machines}")

@@ -37,18 +37,16 @@ def water_filled_bound(problem: AllocationProblem) -> float:
     held_K, count_K = _most_uneven(problem)
     low, high = 1.0 / N, 1.0 / problem.min_popularity
 
-    def covered(mu: float) -> float:
-        return float((count_K * held_K * np.clip(mu * held_K, low, high)).sum())
-
-    # Between two neighbouring clipping points ``covered`` is linear: find the piece, then solve it exactly.
+    # Between two neighbouring clipping points what is covered is linear in mu: find the piece, then solve it exactly.
     knots = np.unique(np.concatenate((low / held_K, high / held_K)))
-    if covered(float(knots[0])) >= M:
+    covered = np.clip(knots[:, None] * held_K, low, high) @ (count_K * held_K).astype(float)
+    if covered[0] >= M:
         return _ROUNDING * N * low**2
-    right = int(np.searchsorted([covered(float(knot)) for knot in knots], M))
+    right = int(np.searchsorted(covered, M))
     if right == len(knots):  # rounding only: with x = 1/c_min the budgets cover M exactly
         return _ROUNDING * N * high**2
     left_mu, right_mu = float(knots[right - 1]), float(knots[right])
-    left, reach = covered(left_mu), covered(right_mu)
+    left, reach = float(covered[right - 1]), float(covered[right])
     mu = left_mu + (right_mu - left_mu) * (M - left) / (reach - left)
     return _ROUNDING * float((count_K * np.clip(mu * held_K, low, high) ** 2).sum())
 
