@@ -3,6 +3,9 @@
 Streamlit forgets a widget of a page as soon as another page shows, and clears the address. What was chosen is therefore
 remembered for the session too, and written into the address whenever its widget is drawn. A link should read
 ``?solver=lexicographic``, whatever the label says today.
+
+A change is remembered before the page runs (the widget's callback), so a page may draw what follows from a choice
+before it draws the widget itself.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ def linked(widget: Callable[..., str], label: str, options: Sequence[str], *, ke
     address leaves out; a name the list does not have is ignored."""
     if st.session_state.get(key) not in options:
         st.session_state[key] = choice(key, options)
-    value = widget(label, options, key=key, **arguments)
+    value = widget(label, options, key=key, on_change=_take_over, args=(key,), **arguments)
     _remember(key, value)
     keep(key, None if value == options[0] else value)
     return value
@@ -43,17 +46,20 @@ def linked_many(
 ) -> list[str]:
     """As :func:`linked`, for a widget with several choices; in the address they are joined by commas."""
 
-    def parse(text: str) -> list[str]:
-        return [option for option in text.split(",") if option in options]
-
-    held = st.session_state[key] if key in st.session_state else remembered(key, list(default), parse)
+    held = st.session_state[key] if key in st.session_state else several(key, options, default)
     if key not in st.session_state or not set(held) <= set(options):
         st.session_state[key] = [option for option in held if option in options]
-    chosen = widget(label, options, key=key, **arguments)
+    chosen = widget(label, options, key=key, on_change=_take_over, args=(key,), **arguments)
     value = [option for option in options if option in chosen]
     _remember(key, value)
     keep(key, None if value == list(default) else ",".join(value))
     return value
+
+
+def several(key: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
+    """What was chosen last of ``options``, any number of them, in their order."""
+    held = remembered(key, list(default), lambda text: text.split(","))
+    return [option for option in options if option in held]
 
 
 def linked_number(
@@ -62,7 +68,7 @@ def linked_number(
     """As :func:`linked`, for a whole number from ``low`` to ``high``."""
     if key not in st.session_state:
         st.session_state[key] = number(key, low, high, default)
-    value = widget(label, low, high, key=key, **arguments)
+    value = widget(label, low, high, key=key, on_change=_take_over, args=(key,), **arguments)
     _remember(key, value)
     keep(key, None if value == default else str(value))
     return value
@@ -80,11 +86,16 @@ def number(key: str, low: int, high: int, default: int) -> int:
 def linked_switch(label: str, default: bool, *, key: str, **arguments: Any) -> bool:
     """A toggle that the address keeps as ``key=true`` or ``key=false``."""
     if key not in st.session_state:
-        st.session_state[key] = remembered(key, default, {"true": True, "false": False}.get)
-    value = st.toggle(label, key=key, **arguments)
+        st.session_state[key] = switched(key, default)
+    value = st.toggle(label, key=key, on_change=_take_over, args=(key,), **arguments)
     _remember(key, value)
     keep(key, None if value == default else str(value).lower())
     return value
+
+
+def switched(key: str, default: bool) -> bool:
+    """How the toggle stood last, here or by the link."""
+    return remembered(key, default, {"true": True, "false": False}.get)
 
 
 def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -> Value:
@@ -104,6 +115,11 @@ def keep(key: str, value: str | None) -> None:
             del st.query_params[key]
     elif st.query_params.get(key) != value:
         st.query_params[key] = value
+
+
+def _take_over(key: str) -> None:
+    """A widget's callback, before the page runs."""
+    _remember(key, st.session_state[key])
 
 
 def _remember(key: str, value: Any) -> None:

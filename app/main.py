@@ -17,6 +17,7 @@ from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
 WORDMARK = Path(__file__).with_name("wordmark.svg")
+ANSWERED_FIRST = ("Trade-off",)  # pages drawn before the sidebar's controls
 
 
 def main() -> None:
@@ -44,8 +45,11 @@ def main() -> None:
             ],
         }
     )
+    # A changed control is answered first where its answer is what people look at: the sidebar is there from before.
+    answer_first = not state.begin() and page.title in ANSWERED_FIRST
     try:
-        state.sidebar()
+        if not answer_first:
+            state.sidebar()
         page.run()
     except ZorbaError as error:
         components.problem("This cannot be shown", str(error))
@@ -55,6 +59,10 @@ def main() -> None:
             "Something went wrong on our side",
             "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to go on.",
         )
+    if answer_first:
+        answered = state.current()
+        if state.sidebar() != answered:  # a choice that asks for others: a table that is begun
+            st.rerun()
 
 
 main()

@@ -28,6 +28,7 @@ from zorba_core.models import PRESETS
 __all__ = [
     "apply",
     "apply_remedy",
+    "begin",
     "current",
     "kind_controls",
     "sidebar",
@@ -84,10 +85,16 @@ def apply_remedy(remedy: Remedy) -> None:
     apply(remedy.scenario)
 
 
+def begin() -> bool:
+    """Read the scenario from the address. False where the session has one already."""
+    if _SCENARIO in st.session_state:
+        return False
+    st.session_state[_SCENARIO], st.session_state[_IGNORED] = scenario_from_link(st.query_params.to_dict())
+    return True
+
+
 def sidebar() -> Scenario:
     """Draw the controls that every page shares and return what they say."""
-    if _SCENARIO not in st.session_state:
-        st.session_state[_SCENARIO], st.session_state[_IGNORED] = scenario_from_link(st.query_params.to_dict())
     with st.sidebar:
         st.subheader("Fleet", anchor=False)
         fields = _fleet_controls()
@@ -106,7 +113,7 @@ def control(widget: Callable[..., Any], label: str, name: str, **arguments: Any)
     if key not in st.session_state:
         value = getattr(current(), name)
         st.session_state[key] = round(100 * value) if name in PERCENT else value
-    arguments = {"key": key, "help": _HELP.get(name), **arguments}
+    arguments = {"key": key, "help": _HELP.get(name), "on_change": _take_over, "args": (name,), **arguments}
     if name in CHOICES:
         return widget(label, list(CHOICES[name]), **arguments)
     if name in LIMITS:
@@ -116,6 +123,16 @@ def control(widget: Callable[..., Any], label: str, name: str, **arguments: Any)
         arguments |= dict(zip(("min_value", "max_value", "step"), steps, strict=True))
     value = widget(label, **arguments)
     return value / 100 if name in PERCENT else value
+
+
+def _take_over(name: str) -> None:
+    """A control's callback: the scenario follows before any page runs, so that a page may be drawn before its controls.
+    What cannot be is left to the page, which says why."""
+    value = st.session_state[KEYS[name]]
+    if (name, value) == ("fleet_kind", "table"):
+        _start_table()
+    with contextlib.suppress(ZorbaError):
+        st.session_state[_SCENARIO] = replace(current(), **{name: value / 100 if name in PERCENT else value})
 
 
 def side_by_side(place: Any, names: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from app import components, pins, selection, state
-from app.links import linked, linked_many, linked_switch
+from app.links import choice, linked, linked_many, linked_switch, several, switched
 from app.scenario import Study
 from app.scenario_fields import CHOICES, SOLVER_NAMES
 from app.tradeoff import COSTS, MEASURES, View, baselines, bound, paper_scenarios
@@ -35,9 +35,18 @@ class Axes:
     shown: tuple[str, ...]  # methods and extras beside the sidebar's solver
 
 
+def chosen(study: Study) -> Axes:
+    """What :func:`controls` will say, before they are drawn."""
+    measure = MEASURES[choice("y", list(MEASURES))]
+    return Axes(switched("log", True) and measure.log, tuple(several("show", _extras(study), list(EXTRAS))))
+
+
+def _extras(study: Study) -> list[str]:
+    return [*EXTRAS, *(name for name in SOLVER_NAMES if name != study.scenario.solver)]
+
+
 def controls(study: Study) -> Axes:
     """What to draw. The axes themselves are remembered where every page finds them."""
-    solver = study.scenario.solver
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         measure = linked(
             st.selectbox,
@@ -56,11 +65,10 @@ def controls(study: Study) -> Axes:
             help="The horizontal axis.",
         )
         log = linked_switch("Log", True, key="log", help="Logarithmic vertical axis, for measures that it suits.")
-    options = [*EXTRAS, *(name for name in SOLVER_NAMES if name != solver)]
     shown = linked_many(
         st.pills,
         "Also show",
-        options,
+        _extras(study),
         list(EXTRAS),
         key="show",
         selection_mode="multi",

@@ -11,7 +11,7 @@ from app import components, pins, selection, state
 from app.components import Number
 from app.glossary import glossary
 from app.infeasible import explain
-from app.scenario import Scenario, Study
+from app.scenario import Study
 from app.scenario_fields import SOLVER_NAMES
 from app.views import _tradeoff_compare as compare
 from app.views import _tradeoff_list as listing
@@ -31,19 +31,22 @@ def page() -> None:
         components.reproduce(scenario)
         return
     _introduction(study)
-    # What the words and the numbers say depends on controls that stand below them, so places come first.
+    # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
     headline = st.container()
     left, right = st.columns([0.64, 0.36], gap="medium")
-    with left:
-        axes = plot.controls(study)
-    with right:
-        words.preference()
+    axes_place = left.container()
+    axes = plot.chosen(study)
     view = selection.chosen_view(study)
     point = selection.selected_point(study, view.order_F)
     recommended = selection.recommended_point(study)
     with left:
         drawn = plot.figure(view, point, recommended, axes)
-        _let_it_be_drawn(scenario)
+        _let_it_be_drawn((scenario, view.cost, view.measure, axes, point, recommended))
+    with axes_place:
+        if plot.controls(study) != axes:
+            st.rerun()
+    with right:
+        words.preference()
     solution = state.solution(scenario, point)
     with headline:
         _headline(study, point, recommended, solution)
@@ -150,11 +153,11 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
     ]
 
 
-def _let_it_be_drawn(scenario: Scenario) -> None:
-    """Give the browser the time to draw a new front before the rest of the page arrives, which it would otherwise draw
-    in one go: the answer to a changed control is on screen 100 ms sooner (`tests/benchmarks/bench_dashboard.py`)."""
-    if st.session_state.get("drawn") != scenario:
-        st.session_state["drawn"] = scenario
+def _let_it_be_drawn(picture: tuple) -> None:
+    """Give the browser the time to draw a new picture before the rest of the page arrives, which it would otherwise
+    draw in one go (`tests/benchmarks/bench_dashboard.py`)."""
+    if st.session_state.get("drawn") != picture:
+        st.session_state["drawn"] = picture
         time.sleep(HEAD_START_SECONDS)
 
 
