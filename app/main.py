@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
     sys.path.insert(0, str(ROOT))
 
-from app import components, state  # noqa: E402
+from app import components, housekeeping, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -63,6 +63,7 @@ def main() -> None:
         answered = state.current()
         if state.sidebar() != answered:  # a choice that asks for others: a table that is begun
             st.rerun()
+    housekeeping.settle(page.title)
 
 
 main()
