@@ -69,7 +69,7 @@ def up(
         None, help="Go on with that federated run, under its own settings; --folder keeps its replicas."
     ),
     simulated: bool = typer.Option(
-        False, "--simulated", help="Virtual clients in Flower's simulation runtime (extra ray), for many of them."
+        False, "--simulated", help="Virtual clients in Flower's simulation runtime (extra ray, whose ports are open)."
     ),
     workers: int = typer.Option(1, help="With --simulated: processes that play the clients."),
     app_only: bool = typer.Option(False, "--app-only", help="Write request and app to --folder, and start nothing."),

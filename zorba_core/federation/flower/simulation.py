@@ -1,8 +1,9 @@
 """Flower's simulation runtime: virtual clients in a few processes of Ray, for more clients than a machine has room for.
 
-One process serves the run and starts Ray, bound to 127.0.0.1; Ray's workers play the clients as households
+One process serves the run and starts Ray; Ray's workers play the clients as households
 (:mod:`zorba_core.federation.household`). Server, protocol and rounds are those of a deployment. Ray passes our apps to
-its workers by its own means (pickle), between processes of one user on one machine.
+its workers by its own means (pickle), and its processes listen on every interface of the machine, whatever address it
+is given: for a machine that others do not reach.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def simulate(
     write_json(folder / NODES, {"nodes": [dict(node) for node in nodes], "workers": workers})
     lines = Tail(folder / "server.log")
     with ended_by_signals(), Deployment(folder) as deployment:
-        tell(f"{len(nodes)} virtual clients on {workers} processes of Ray, logs in {folder}")
+        tell(f"{len(nodes)} virtual clients, {workers} of Ray's processes (its ports are open to the network)")
+        tell(f"logs in {folder}")
         deployment.start(_PROCESS, [sys.executable, "-m", __name__, folder])
         result = await_result(deployment, folder, lambda: lines.tell(tell), process=_PROCESS)
     lines.tell(tell)
