@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +11,7 @@ pytest.importorskip("flwr")
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.loopback import federate_on_loopback
+from zorba_core.federation.flower.warden import processes_under
 from zorba_core.federation.request import request_config
 from zorba_core.runs import TRAJECTORY
 from zorba_core.training.trajectory import read_trajectory
@@ -33,16 +32,6 @@ class PowerCut:
             self.done = True
 
 
-def still_running(folder: Path) -> list[str]:
-    """Command lines of processes that run under the deployment's FLWR_HOME: all of Flower's do, and our residents."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"FLWR_HOME={folder}/".encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_text())
-    return found
-
-
 @pytest.mark.slow
 def test_two_supernodes_train_through_a_power_cut_and_end_with_equal_weights(make_config, train_settings, tmp_path):
     config = make_config(replace(train_settings, rounds=3), num_clients=2)
@@ -61,4 +50,4 @@ def test_two_supernodes_train_through_a_power_cut_and_end_with_equal_weights(mak
     notes = read_trajectory(run.path / TRAJECTORY).notes
     assert [note.content["seat"] for note in notes if note.what == "joined"][:2] in ([0, 1], [1, 0])
     assert any(line.startswith("round 3/3") for line in lines)
-    assert not still_running(tmp_path / "deployment")
+    assert processes_under(str(tmp_path / "deployment" / "flwr-home")) == []

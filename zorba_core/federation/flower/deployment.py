@@ -2,8 +2,8 @@
 
 Every process gets a folder of its own below the deployment's and one ``FLWR_HOME``; telemetry and the look for updates
 are off, packages are never installed, and nothing listens beyond 127.0.0.1 unless told to. All children die with their
-parent, however it dies: each starts with the kernel's promise to be killed when its parent is (Linux), and what they
-start themselves watches them.
+parent, however it dies: each starts with the kernel's promise to be killed when its parent is (Linux), what they start
+themselves watches them, and a warden ends what is left.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import MissingDataError, RunError
+from zorba_core.federation.flower import warden
 from zorba_core.federation.flower.resident import began
 from zorba_core.files import write_text
 
@@ -68,6 +69,10 @@ class Deployment:
         self._home.mkdir(parents=True, exist_ok=True)
         self._processes: dict[str, subprocess.Popen] = {}
         self._ports = dict(self.ports)
+        self._warden = subprocess.Popen(
+            [sys.executable, warden.__file__, str(self._home)], stdin=subprocess.PIPE, start_new_session=True,
+            env={name: value for name, value in os.environ.items() if name != "FLWR_HOME"},
+        )  # fmt: skip
 
     def __enter__(self) -> Deployment:
         return self
@@ -161,6 +166,8 @@ class Deployment:
                     started[name] |= _descendants(process.pid)  # one may be born between the signal and the end
                     time.sleep(0.05)
                 _kill(self._processes.pop(name), started[name])
+        self._warden.stdin.close()
+        self._warden.wait()
 
     def port(self, name: str) -> int:
         if name not in self._ports:
