@@ -66,4 +66,5 @@ def main() -> None:
     housekeeping.settle(page.title)
 
 
-main()
+if __name__ == "__main__":  # not where a process that this one starts reads the file again
+    main()
