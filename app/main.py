@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
@@ -45,12 +46,8 @@ def main() -> None:
             ],
         }
     )
-    # A changed control is answered first where its answer is what people look at: the sidebar is there from before.
-    answer_first = not state.begin() and page.title in ANSWERED_FIRST
     try:
-        if not answer_first:
-            state.sidebar()
-        page.run()
+        _draw(page)
     except ZorbaError as error:
         components.problem("This cannot be shown", str(error))
     except Exception:
@@ -59,11 +56,22 @@ def main() -> None:
             "Something went wrong on our side",
             "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to go on.",
         )
-    if answer_first:
-        answered = state.current()
-        if state.sidebar() != answered:  # a choice that asks for others: a table that is begun
-            st.rerun()
     housekeeping.settle(page.title)
+
+
+def _draw(page: StreamlitPage) -> None:
+    """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
+    if state.begin() or page.title not in ANSWERED_FIRST:
+        state.sidebar()
+        page.run()
+        return
+    answered = state.current()
+    try:
+        page.run()
+    finally:
+        scenario = state.sidebar()
+    if scenario != answered:  # a choice that asks for others: a table that is begun
+        st.rerun()
 
 
 if __name__ == "__main__":  # not where a process that this one starts reads the file again

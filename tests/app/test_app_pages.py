@@ -247,6 +247,20 @@ def test_half_precision_by_one_click_changes_the_sidebar(app):
     assert metrics(app)
 
 
+@pytest.mark.parametrize("where", ["app.components.numbers", "app.state.update"])
+def test_a_bug_in_a_picture_drawn_before_the_sidebar_is_one_sentence_too(app, monkeypatch, caplog, where):
+    def broken(*_, **__):
+        raise RuntimeError("secret detail")
+
+    app.run()
+    monkeypatch.setattr(where, broken)
+    app.number_input(key="seed").set_value(3).run()
+    assert not app.exception
+    assert "Something went wrong on our side" in texts(app)
+    assert "secret detail" in caplog.text
+    assert app.number_input(key="seed").value == 3
+
+
 def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, caplog):
     def broken(*_, **__):
         raise RuntimeError("secret detail")

@@ -25,7 +25,7 @@ import numpy as np
 from tests.federation.cuttable import Cable
 from tests.federation.namespaces import Host
 from zorba_core.federation.config import RunConfig, ServerSettings
-from zorba_core.federation.flower.app_folder import write_app
+from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
 from zorba_core.federation.flower.loopback import await_result
 from zorba_core.federation.request import request_config
@@ -114,12 +114,11 @@ def main() -> int:
             else:
                 deployment.kill("superlink")
                 deployment.start_superlink()
-                app = write_app(folder, request, runs_folder=folder / "runs", resume=named["run"], force=True)
-                (folder / "result.json").unlink(missing_ok=True)
-                deployment.submit(app)
+                again = write_request(folder, request, runs_folder=folder / "runs", resume=named["run"], force=True)
+                deployment.submit(write_app(again))
                 record("server started", done, "superlink")
 
-    app = write_app(folder, request, runs_folder=folder / "runs", force=True)
+    app = write_app(write_request(folder, request, runs_folder=folder / "runs", force=True))
     with contextlib.ExitStack() as stack:
         stack.enter_context(ended_by_signals())
         for host in hosts:

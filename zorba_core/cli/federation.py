@@ -81,7 +81,7 @@ def up(
     Ctrl-C ends everything at once; the run so far is kept and goes on with --resume. For clients on other machines
     write the app with --app-only and follow zorba_core/federation/README.md.
     """
-    from zorba_core.federation.flower.app_folder import write_app
+    from zorba_core.federation.flower.app_folder import write_app, write_request
     from zorba_core.federation.flower.loopback import federate_on_loopback
     from zorba_core.federation.flower.simulation import simulate
     from zorba_core.federation.request import configs_of, request_config
@@ -102,9 +102,10 @@ def up(
     if app_only:
         if folder is None:
             raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
-        path = write_app(
+        request = write_request(
             folder, request_config(config, settings), runs_folder=runs_folder, name=name, resume=resume, force=force
         )
+        path = write_app(request)
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))

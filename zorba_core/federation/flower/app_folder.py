@@ -44,7 +44,7 @@ app = {side}_app.app
 """
 
 
-def write_app(
+def write_request(
     folder: str | os.PathLike[str],
     config: dict[str, Any],
     *,
@@ -54,32 +54,12 @@ def write_app(
     model: str | None = None,
     force: bool = False,
 ) -> Path:
-    """Write request and app below ``folder``; returns the app's folder, for ``flwr run``.
+    """What the server is to do, as a file below ``folder``, which stays on the server's machine. Word of how an earlier
+    one ended is taken away.
 
-    ``config`` is that of ``zorba_core.federation.request.request_config``; the request stays on the server's machine.
+    ``config`` is that of ``zorba_core.federation.request.request_config``.
     """
     folder = Path(folder).resolve()
-    request = write_request(
-        folder, config, runs_folder=runs_folder, name=name, resume=resume, model=model, force=force
-    )  # fmt: skip
-    app = folder / "app"
-    write_text(app / "pyproject.toml", _PYPROJECT.format(request=json.dumps(str(request))))
-    for side in ("server", "client"):
-        write_text(app / f"zorba_{side}.py", _MODULE.format(side=side))
-    return app
-
-
-def write_request(
-    folder: Path,
-    config: dict[str, Any],
-    *,
-    runs_folder: str | os.PathLike[str],
-    name: str | None = None,
-    resume: str | os.PathLike[str] | None = None,
-    model: str | None = None,
-    force: bool = False,
-) -> Path:
-    """What the server is to do, as a file; word of how an earlier one ended is taken away."""
     (folder / "result.json").unlink(missing_ok=True)
     request = {
         "config": config,
@@ -91,3 +71,12 @@ def write_request(
     }
     write_json(folder / "request.json", request)
     return folder / "request.json"
+
+
+def write_app(request: Path) -> Path:
+    """Write the app beside the request that it is to serve; returns the app's folder, for ``flwr run``."""
+    app = request.parent / "app"
+    write_text(app / "pyproject.toml", _PYPROJECT.format(request=json.dumps(str(request))))
+    for side in ("server", "client"):
+        write_text(app / f"zorba_{side}.py", _MODULE.format(side=side))
+    return app

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import RunError
-from zorba_core.federation.flower.app_folder import write_app
+from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
 from zorba_core.runs import Run, read_run
 
@@ -38,14 +38,14 @@ def federate_on_loopback(
         RunError: the server failed or died.
         MissingDataError: Flower is not installed.
     """
-    app = write_app(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
+    request = write_request(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
     lines = Tail(folder / "server.log")
     with ended_by_signals(), Deployment(folder) as deployment:
         tell(f"SuperLink on 127.0.0.1:{deployment.port('superlink')}, logs in {folder}")
         deployment.start_superlink()
         for seat, node in enumerate(nodes):
             deployment.start_node(seat, node)
-        deployment.submit(app)
+        deployment.submit(write_app(request))
         tell(f"{len(nodes)} SuperNodes started; the first messages take longest, each client loads its model")
         result = await_result(deployment, folder, lambda: lines.tell(tell), watch)
     lines.tell(tell)
