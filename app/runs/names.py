@@ -9,11 +9,20 @@ from app.runs.records import Record
 from zorba_core.files import to_json
 
 # Of a run's config: what differs between seeds of one setting, and what says nothing about the result.
-SEED_KEYS = ("seed", "allocation.budgets", "allocation.capacity_gib", "allocation.sha256", "allocation.total_blocks")
+SEED_KEYS = (
+    "seed",
+    "allocation.budgets",
+    "allocation.capacity_gib",
+    "allocation.sha256",
+    "allocation.total_blocks",
+    "recipe.shuffle",  # an experiment's recipe may draw its matrix anew for each seed
+)
 _UNTOLD = ("save_model", "force", "threads")
 _DERIVED = SEED_KEYS[1:]
 _SAID_FIRST = ("dataset", "model", "method", "allocation.solver")  # their values speak for themselves
+_BESIDE_AN_ARM = ("dataset", "alpha", "num_clients", "lr", "seed")
 _MOST_WORDS = 4
+_IID = 1e5  # a Dirichlet parameter from which clients' data are alike
 
 
 def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -56,8 +65,8 @@ def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, lis
     for config, of in zip(told, sets, strict=True):
         first = of[0]
         words = [_in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
-        if first.arm is not None:
-            words = [first.arm, *(word for word in words if "seed" in word)]
+        if first.arm is not None:  # it stands for the settings that its experiment varies, but for these
+            words = [first.arm, *(_in_words(key, config.get(key)) for key in _BESIDE_AN_ARM if key in keys)]
         name = " · ".join(words) or first.name
         if name in named:
             name += f" · {first.name[-8:]}"
@@ -69,6 +78,10 @@ def _in_words(key: str, value: Any) -> str:
     """``two-level`` needs no key; ``lr 0.02`` does."""
     if key in _SAID_FIRST and value is not None:
         return shown(value)
+    if key == "num_clients":
+        return f"N {shown(value)}"
+    if key == "alpha" and isinstance(value, float | int) and value >= _IID:
+        return "IID"
     return f"{key.split('.')[-1]} {'–' if value is None else shown(value)}"
 
 
@@ -81,6 +94,6 @@ def shown(value: Any) -> str:
 
 
 def _setting(record: Record) -> str:
-    if record.arm is not None:
-        return f"{record.config.get('dataset')} {record.arm}"
-    return to_json(sorted((k, v) for k, v in flat(record.config).items() if k not in (*SEED_KEYS, *_UNTOLD)))
+    config = flat(record.config)
+    told = [("arm", record.arm), *((k, v) for k, v in config.items() if k not in (*SEED_KEYS, *_UNTOLD))]
+    return to_json(sorted(told))

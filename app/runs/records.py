@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,7 +116,10 @@ def experiment_records(name: str, profile: str, root: Path) -> Listing:
     curves = {sha: rows for sha, rows in results.curves.groupby("sha256")}
     nothing = results.curves.iloc[:0]
     rows = results.runs[results.runs["role"] == "measure"].to_dict("records")
-    records = tuple(_of_row(row, curves.get(row["sha256"], nothing)) for row in rows)
+    names = _names(rows)
+    records = tuple(
+        _of_row(name, row, curves.get(row["sha256"], nothing)) for name, row in zip(names, rows, strict=True)
+    )
     notes = list(results.left_out)
     if results.missing:
         notes.append(
@@ -157,7 +161,18 @@ def _of_run(run: Run) -> Record:
     )
 
 
-def _of_row(row: dict[str, Any], curve: pd.DataFrame) -> Record:
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """``full-sst2-0``, and where runs would be called alike also what tells them apart, else a fingerprint."""
+    form = "{arm}-{dataset}"
+    for told in ("", "-alpha{alpha:g}", "-N{num_clients}", "-lr{lr:g}"):
+        form += told
+        names = [f"{form.format(**row)}-{row['seed']}" for row in rows]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name}-{row['sha256'][:6]}" for name, row in zip(names, rows, strict=True)]
+
+
+def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
     try:
         request = json.loads(row["config"])["request"]
     except (ValueError, KeyError, TypeError):
@@ -168,6 +183,7 @@ def _of_row(row: dict[str, Any], curve: pd.DataFrame) -> Record:
         "dataset": row["dataset"],
         "model": row["model"],
         "method": row["method"],
+        "num_clients": row["num_clients"],
         "seed": int(row["seed"]),
         "target": _number(row["target"]),
     }
@@ -183,7 +199,7 @@ def _of_row(row: dict[str, Any], curve: pd.DataFrame) -> Record:
         }
     )
     return Record(
-        name=f"{row['arm']}-{row['dataset']}-{row['seed']}",
+        name=name,
         config=config,
         environment={
             key: row[key] for key in ("engine_version", "git_commit", "git_dirty", "machine", "base_weights_sha256")
