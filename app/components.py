@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from app.scenario import Scenario
 from zorba_core.plots import Palette, palette_named
 
 _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
+HEAD_START_SECONDS = 0.08
 _CSS = """
 <style>
 [data-testid="stMainBlockContainer"] { padding-top: 2.6rem; padding-bottom: 3rem; max-width: 1500px; }
@@ -84,6 +86,15 @@ def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | C
         config=config,
         alt=alt,
     )
+
+
+def let_it_be_drawn(name: str, picture: object) -> None:
+    """Give the browser the time to draw a new picture before the rest of the page arrives, which it would otherwise
+    draw in one go (`tests/benchmarks/bench_dashboard.py`). ``picture`` is what it was drawn from."""
+    key = f"drawn_{name}"
+    if st.session_state.get(key) != picture:
+        st.session_state[key] = picture
+        time.sleep(HEAD_START_SECONDS)
 
 
 def problem(title: str, sentence: str) -> None:

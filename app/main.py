@@ -18,7 +18,7 @@ from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
 WORDMARK = Path(__file__).with_name("wordmark.svg")
-ANSWERED_FIRST = ("Trade-off",)  # pages drawn before the sidebar's controls
+ANSWERED_LAST = ("Fleet", "Train")  # pages that ask for more of the scenario are drawn after the sidebar's controls
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _draw(page: StreamlitPage) -> None:
     """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
-    if state.begin() or page.title not in ANSWERED_FIRST:
+    if state.begin() or page.title in ANSWERED_LAST:
         state.sidebar()
         page.run()
         return

@@ -68,6 +68,9 @@ def draw(chosen: Sequence[Record], baseline: Record | None) -> tuple[Shown, go.F
         alt=f"{MEASURES[measure]} against {COSTS[cost].lower()}: "
         + "; ".join(_in_words(name, runs) for name, runs in list(shown.behind.items())[:6]),
     )
+    components.let_it_be_drawn(
+        "curves", [(curve.name, curve.x_P.size, measure, cost, smoothing) for curve in shown.curves]
+    )
     dirty = sum(record.environment.get("git_dirty") is True for record in drawn)
     if dirty:
         st.caption(

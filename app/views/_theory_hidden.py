@@ -71,6 +71,7 @@ def show(study: Study, allocation: Allocation) -> None:
         name="zorba-what-lambda-hides",
         alt="Each number of each allocation as a multiple of full activation's. The table below has the numbers.",
     )
+    components.let_it_be_drawn("hidden", tuple(ratios))
     st.caption(
         "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere."
     )

@@ -50,6 +50,7 @@ def page() -> None:
         _problems(blocks_N, scenario)
     with figures:
         _pictures(fleet, blocks_N, scenario)
+    components.let_it_be_drawn("fleet", scenario)
     with listed:
         _clients(fleet, blocks_N, scenario)
     components.reproduce(scenario)

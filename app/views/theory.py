@@ -85,6 +85,7 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 name="zorba-bound-by-rounds",
                 alt=_rounds_alt(setting, bound, bias_lambda),
             )
+            components.let_it_be_drawn("bound", (setting, bias_lambda))
             st.caption("Both axes are logarithmic: the start term falls as 1/T, the bias terms stay.")
             components.downloads(
                 [

@@ -22,7 +22,7 @@ from zorba_core.plots.toy_map import toy_map
 
 MAP, CLASS = "toy_map", "class"
 ALL = "all"
-_SEEN = "toy_seen"
+_SEEN, _DRAWN = "toy_seen", "toy_claim_drawn"
 # On a phone the map keeps its width and is scrolled, so that no matrix covers another.
 _SCROLL = """<style>
 .st-key-toy_scroll { overflow-x: auto; }
@@ -70,11 +70,7 @@ def _claims() -> None:
         )
     else:
         _verdict(fact)
-    plot, words = st.columns([0.66, 0.34], gap="medium")
-    with plot:
-        _map(fact)
-    with words:
-        _one_class()
+    _pictures(fact)
     if fact is not None:
         _evidence(fact)
     _table()
@@ -86,6 +82,20 @@ def _verdict(fact: Fact) -> None:
         f"**{fact.title}: {fact.verdict}.** The paper: *{fact.claim}*\n\n{fact.finding}",
         icon=ICONS.get(fact.verdict, ":material/info:"),
     )
+
+
+def _pictures(fact: Fact | None) -> None:
+    """The one that was asked for goes first: another class's numbers, or another claim's classes."""
+    plot, words = st.columns([0.66, 0.34], gap="medium")
+    claim = None if fact is None else fact.key
+    answers = [(words, _one_class), (plot, lambda: _map(fact))]
+    if st.session_state.get(_DRAWN) != claim:
+        answers.reverse()
+    st.session_state[_DRAWN] = claim
+    for place, draw in answers:
+        with place:
+            draw()
+        components.let_it_be_drawn("toy", (claim, st.session_state[CLASS]))
 
 
 def _settle_class(fact: Fact | None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import streamlit as st
 
@@ -18,8 +16,6 @@ from app.views import _tradeoff_list as listing
 from app.views import _tradeoff_plot as plot
 from app.views import _tradeoff_words as words
 from zorba_core.allocation import Solution
-
-HEAD_START_SECONDS = 0.08
 
 
 def page() -> None:
@@ -41,7 +37,7 @@ def page() -> None:
     recommended = selection.recommended_point(study)
     with left:
         drawn = plot.figure(view, point, recommended, axes)
-        _let_it_be_drawn((scenario, view.cost, view.measure, axes, point, recommended))
+        components.let_it_be_drawn("front", (scenario, view.cost, view.measure, axes, point, recommended))
     with axes_place:
         if plot.controls(study) != axes:
             st.rerun()
@@ -151,14 +147,6 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
             f"of {num_clients}",
         ),
     ]
-
-
-def _let_it_be_drawn(picture: tuple) -> None:
-    """Give the browser the time to draw a new picture before the rest of the page arrives, which it would otherwise
-    draw in one go (`tests/benchmarks/bench_dashboard.py`)."""
-    if st.session_state.get("drawn") != picture:
-        st.session_state["drawn"] = picture
-        time.sleep(HEAD_START_SECONDS)
 
 
 page()

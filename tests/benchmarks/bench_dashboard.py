@@ -1,9 +1,10 @@
 """How fast the dashboard answers, and what it keeps: `python -m tests.benchmarks.bench_dashboard [FILE [SCALE]]`.
 
 At N=50, M=24 and at N=1000, M=48, both with E=1000 and the default solver: the study alone, the script that Streamlit
-reruns (AppTest), and in a real browser the time from a key press or click on each control to the first frame with
-another picture. Then the server's memory over many interactions in one session and over many sessions. Writes medians
-and 95th percentiles, with what they were measured on; asserts nothing. SCALE below 1 repeats everything less often.
+reruns (AppTest), and in a real browser, on every page, the time from a key press or click on each control to the first
+frame with another picture. Then the server's memory over many interactions in one session and over many sessions.
+Writes medians and 95th percentiles, with what they were measured on; asserts nothing. SCALE below 1 repeats everything
+less often.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from streamlit.testing.v1 import AppTest
 
 from app.scenario import Scenario, study
 from app.scenario_link import scenario_to_link
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
-from tests.benchmarks.dashboard_controls import CONTROLS, time_a_change
+from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
 from zorba_core.files import write_json
 
 SIZES = {
@@ -40,7 +41,7 @@ def main(target: Path, scale: float = 1.0) -> None:
     load_before = os.getloadavg()
     with server_process() as (address, pid), chromium() as browser:
         result = {
-            "what": "controls of the Trade-off page, from key press or click to the first frame with another picture",
+            "what": "the dashboard's controls, from key press or click to the first frame with another picture",
             "sizes": {
                 name: {
                     "study_ms": _spread(_studies(scenario, repeats)),
@@ -49,6 +50,9 @@ def main(target: Path, scale: float = 1.0) -> None:
                 }
                 for name, scenario in SIZES.items()
             },
+            "pages_without_a_fleet": _all_controls(
+                browser, address, "", repeats, [name for name, place in PLACES.items() if not place.sized]
+            ),
             "memory": _memory(browser, address, pid, scale),
         }
     result |= {
@@ -80,30 +84,53 @@ def _reruns(scenario: Scenario, repeats: int) -> list[float]:
     return [_timed(lambda seed=seed: app.number_input(key="seed").set_value(seed).run()) for seed in range(1, repeats)]
 
 
-def _in_browser(browser, address: str, scenario: Scenario, repeats: int) -> dict:
+def _in_browser(browser: Browser, address: str, scenario: Scenario, repeats: int) -> dict:
     link = "&".join(f"{key}={value}" for key, value in scenario_to_link(scenario).items())
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
     first = [_load(page, f"{address}/?{link}") for _ in range(1 + max(2, repeats // 2))]
-    controls = {}
-    for name, control in CONTROLS.items():
-        controls[name] = [time_a_change(page, control, turn) for turn in range(repeats)]
     context.close()
     return {
         "first_picture_cold_ms": round(first[0], 1),
         "first_picture_warm_ms": _spread(first[1:]),
-        "control_to_picture_ms": {name: _spread(values) for name, values in controls.items()},
-        "any_control_to_picture_ms": _spread([value for values in controls.values() for value in values]),
+        **_all_controls(browser, address, link, repeats, [name for name, place in PLACES.items() if place.sized]),
     }
 
 
-def _memory(browser, address: str, pid: int, scale: float) -> dict:
+def _all_controls(browser: Browser, address: str, link: str, repeats: int, names: Sequence[str]) -> dict:
+    """Every control of the pages ``names``. Each is tried once before it is measured: the first time shows something
+    that no cache has."""
+    taken = {name: _controls(browser, PLACES[name].address(address, link), PLACES[name], repeats) for name in names}
+    everything = [value for page in taken.values() for values in page.values() for value in values]
+    return {
+        "control_to_picture_ms": {
+            name: {control: _spread(values) for control, values in page.items()} for name, page in taken.items()
+        },
+        "any_control_to_picture_ms": _spread(everything),
+    }
+
+
+def _controls(browser: Browser, url: str, place: Place, repeats: int) -> dict[str, list[float]]:
+    context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(url, timeout=300_000)
+    settled(page, place.ready, timeout_s=300)
+    page.wait_for_timeout(1000)
+    taken = {}
+    for name, control in place.controls.items():
+        time_a_change(page, control, 0)
+        taken[name] = [time_a_change(page, control, turn) for turn in range(1, repeats + 1)]
+    context.close()
+    return taken
+
+
+def _memory(browser: Browser, address: str, pid: int, scale: float) -> dict:
     """Resident memory of the server, in MiB. Scenarios are never repeated, so that nothing comes from a cache."""
     link = f"{address}/?model=opt-350m"
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
     _load(page, link)
-    control, interactions = CONTROLS["seed"], max(20, round(INTERACTIONS * scale))
+    control, interactions = PLACES["trade-off"].controls["seed"], max(20, round(INTERACTIONS * scale))
     course = [_resident_mib(pid)]
     for turn in range(interactions):
         time_a_change(page, control, turn, pause_ms=60)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 import plotly.graph_objects as go
 
 from zorba_core.allocation.toy import MatrixClass
@@ -162,23 +163,27 @@ def _bands(columns: Mapping[int, _Column], palette: Palette) -> list[dict]:
 
 
 def _matrix(found: MatrixClass, x: float, y: float, strong: bool, palette: Palette) -> list[dict]:
+    """Two paths, of the active and of the other cells: a shape of its own for each cell takes ten times as long."""
     A_MN = found.representative.A_MN
-    blocks, clients = A_MN.shape
-    half_width, half_height = clients * CELL_PX / 2, blocks * CELL_PX / 2
     return [
         {
             **_pixels(x, y),
-            "x0": n * CELL_PX - half_width + 0.5,
-            "x1": (n + 1) * CELL_PX - half_width - 0.5,
-            "y0": half_height - m * CELL_PX - 0.5,
-            "y1": half_height - (m + 1) * CELL_PX + 0.5,
-            "fillcolor": (palette.front if A_MN[m, n] else palette.faint),
+            "type": "path",
+            "path": " ".join(_cell(m, n, A_MN.shape) for m, n in np.argwhere(active == A_MN).tolist()),
+            "fillcolor": color,
             "opacity": 1.0 if strong else 0.35,
             "line": {"width": 0},
         }
-        for m in range(blocks)
-        for n in range(clients)
+        for active, color in ((True, palette.front), (False, palette.faint))
+        if (active == A_MN).any()
     ]
+
+
+def _cell(m: int, n: int, shape: tuple[int, int]) -> str:
+    """A square, in pixels from the middle of its matrix: y grows upwards, and plotly knows absolute commands only."""
+    left, top = (n - shape[1] / 2) * CELL_PX + 0.5, (shape[0] / 2 - m) * CELL_PX - 0.5
+    right, bottom = left + CELL_PX - 1, top - CELL_PX + 1
+    return f"M{left},{top}H{right}V{bottom}H{left}Z"
 
 
 def _frame(x: float, y: float, is_selected: bool, palette: Palette) -> dict:
