@@ -13,19 +13,16 @@ from tests.app.serving import FRONT_POINT, settled
 # which what the selector names differs: lines, points, pictures and texts of a plot, cells of a matrix, words.
 _WATCH = """
 selector => {
+  const hosts = [...document.querySelectorAll(selector)].flatMap(root => [...root.querySelectorAll('*')])
+    .filter(part => part.shadowRoot)
   const look = () => {
     const parts = []
-    const walk = root => {
+    for (const root of [...document.querySelectorAll(selector), ...hosts.map(host => host.shadowRoot)]) {
       parts.push(root.textContent)
-      for (const part of root.querySelectorAll('*')) {
-        if (part.shadowRoot) walk(part.shadowRoot)
-        for (const name of ['d', 'transform', 'href', 'aria-selected']) {
-          const value = part.getAttribute(name)
-          if (value !== null) parts.push(value)
-        }
+      for (const part of root.querySelectorAll('path, image, [aria-selected]')) {
+        for (const name of ['d', 'transform', 'href', 'aria-selected']) parts.push(part.getAttribute(name))
       }
     }
-    document.querySelectorAll(selector).forEach(walk)
     return parts.length ? parts.join('|') : null
   }
   const before = look()
@@ -167,13 +164,13 @@ PLACES = {
             "clients": _number(FRONT, "Clients N"),
             "batch": _number(FRONT, "Batch B"),
             "points": _number(FRONT, "Points E", step=150),
+            "a click on the front": Control(
+                FRONT, _over_a_point("[class*=st-key-front_plot] .scatterlayer .trace >> nth=1 >> .point", 17), _press
+            ),
             "what it buys": _choice(FRONT, "y", ("V, mean", "Λ, convergence")),
             "what it costs": _choice(FRONT, "x", ("VRAM in GiB", "Share of all")),
             "log": Control(FRONT, _hover(".st-key-log label"), _press),
             "preference": _slider(FRONT, "weight", ("End", "Home")),
-            "a click on the front": Control(
-                FRONT, _over_a_point("[class*=st-key-front_plot] .scatterlayer .trace:nth-child(2) .point", 17), _press
-            ),
         },
     ),
     "fleet": Place(

@@ -25,7 +25,12 @@ def experiment(
     name: str | None = typer.Argument(None, help=f"One of {_NAMES}."),
     profile: str = typer.Option("standard", help=f"{', '.join(PROFILES)}: seconds, hours of one core, a GPU."),
     run_all: bool = typer.Option(False, "--all", help="Every experiment, interleaved: first answers first."),
-    workers: int = typer.Option(1, help="Runs at a time, each on one thread."),
+    workers: int | None = typer.Option(
+        None, help="Runs at a time, each on one thread; one by default, with Ray one for each of its processors."
+    ),
+    ray_address: str | None = typer.Option(
+        None, help="Do the runs on a Ray cluster (extra 'ray'): host:port, auto, or local to start one here."
+    ),
     listing: bool = typer.Option(False, "--list", help="Say what there is and what is missing; run nothing."),
     again: int = typer.Option(0, help="Instead: make that many finished runs again and compare their weights."),
     root: Path = typer.Option(store.DEFAULT_ROOT, help="Where the tables are kept."),
@@ -43,7 +48,10 @@ def experiment(
     if (name is None) == (not run_all):
         raise InvalidInputError(f"name one experiment ({_NAMES}) or give --all, not both")
     chosen = [store.experiment_named(name)] if name is not None else list(EXPERIMENTS.values())
-    done = None if listing else run_experiments([one.name for one in chosen], profile, workers=workers, root=root)
+    names = [one.name for one in chosen]
+    done = None
+    if not listing:
+        done = run_experiments(names, profile, workers=workers, ray_address=ray_address, root=root)
     rows = [_state(one, profile, root) for one in chosen]
     emit({"profile": profile, "experiments": rows}, as_json, [line for row in rows for line in _lines(row)])
     if done is not None:

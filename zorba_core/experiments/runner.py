@@ -1,4 +1,4 @@
-"""Running experiments: what is missing, in order, over a pool of processes, with the tables kept up to date.
+"""Running experiments: what is missing, in order, over a pool of workers, with the tables kept up to date.
 
 Every run is a function of its request, so the number of workers changes nothing but the time. Whatever ends a sweep
 early, what is finished stays, and what was in progress is resumed.
@@ -7,14 +7,12 @@ early, what is finished stays, and what was in progress is resumed.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ import pandas as pd
 
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.experiments import store
+from zorba_core.experiments.pools import Outcome, cluster, processes
 from zorba_core.experiments.specs import Experiment, RunSpec
 from zorba_core.experiments.worker import NotDone, Record, Refused, run_spec
 
@@ -48,17 +47,19 @@ def run_experiment(
     name: str,
     profile: str = "standard",
     *,
-    workers: int = 1,
+    workers: int | None = None,
+    ray_address: str | None = None,
     root: str | os.PathLike[str] = store.DEFAULT_ROOT,
     stream: TextIO | None = None,
 ) -> store.Results:
-    """Run what is missing of one experiment, and read its tables.
+    """Run what is missing of one experiment, and read its tables. Where and how many at a time:
+    :func:`run_experiments`.
 
     Raises:
         InvalidInputError: unknown names.
         RunError: stopped by Ctrl-C before it was complete, or a run was refused.
     """
-    check(run_experiments([name], profile, workers=workers, root=root, stream=stream))
+    check(run_experiments([name], profile, workers=workers, ray_address=ray_address, root=root, stream=stream))
     return store.read_results(name, profile, root)
 
 
@@ -77,16 +78,22 @@ def run_experiments(
     names: Sequence[str],
     profile: str = "standard",
     *,
-    workers: int = 1,
+    workers: int | None = None,
+    ray_address: str | None = None,
     root: str | os.PathLike[str] = store.DEFAULT_ROOT,
     stream: TextIO | None = None,
 ) -> Done:
     """Run what is missing of several experiments, lowest wave first whichever experiment it belongs to.
 
+    ``workers`` runs at a time, one by default; with ``ray_address`` on a cluster of Ray's
+    (:func:`~zorba_core.experiments.pools.cluster`), one for each of its processors by default.
+
     Raises:
         InvalidInputError: as :func:`run_experiment`.
+        MissingDataError: Ray is asked for and not installed.
+        RunError: no cluster answers, or it lost a run.
     """
-    if not 1 <= workers <= MAX_WORKERS:
+    if workers is not None and not 1 <= workers <= MAX_WORKERS:
         raise InvalidInputError(f"workers is {workers}; it must be between 1 and {MAX_WORKERS}")
     stream = stream or sys.stderr
     experiments = [store.experiment_named(name) for name in names]
@@ -97,8 +104,8 @@ def run_experiments(
         missing = _missing(tables, busy | set(refused))
         if not missing:
             break
-        pace = _Pace(missing, workers, stream)
-        for spec, outcome in _outcomes(missing, Path(root) / store.WORK, workers):
+        pace = _Pace(missing, f"{workers or 1} at a time" if ray_address is None else f"by Ray ({ray_address})", stream)
+        for spec, outcome in _outcomes(missing, Path(root).resolve() / store.WORK, workers, ray_address):
             if outcome is NotDone.BUSY:
                 busy.add(spec.sha256)
             if isinstance(outcome, Refused):
@@ -202,34 +209,31 @@ def _missing(tables: Sequence[_Table], busy: set[str]) -> list[RunSpec]:
 
 
 def _outcomes(
-    specs: Sequence[RunSpec], work: Path, workers: int
-) -> Iterator[tuple[RunSpec, Record | NotDone | Refused]]:  # fmt: skip
+    specs: Sequence[RunSpec], work: Path, workers: int | None, ray_address: str | None
+) -> Iterator[tuple[RunSpec, Outcome]]:
     """Each run's outcome as it comes; after an interruption, only of those that were in progress."""
-    if workers == 1:
+    if workers in (None, 1) and ray_address is None:
         for spec in specs:
             outcome = run_spec(spec, work)
             yield spec, outcome
             if outcome is NotDone.INTERRUPTED:
                 return
         return
-    context = multiprocessing.get_context("spawn")  # a forked torch is not safe to use
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker) as pool, _counting() as asked:
-        waiting, running = list(reversed(specs)), {}
+    opened = processes(workers, work) if ray_address is None else cluster(ray_address, workers, work)
+    with opened as pool, _counting() as asked:
+        waiting, running, told = list(reversed(specs)), 0, False
         while running or (waiting and not asked):
-            while waiting and not asked and len(running) < workers:
-                spec = waiting.pop()
-                running[pool.submit(run_spec, spec, work)] = spec
-            finished: set[Future] = wait(running, return_when=FIRST_COMPLETED).done
-            for future in finished:
-                yield running.pop(future), future.result()
+            while waiting and not asked and running < pool.places:
+                pool.start(waiting.pop())
+                running += 1
+            if asked and not told:
+                pool.stop()
+                told = True
+            for spec, outcome in pool.finished():
+                running -= 1
+                yield spec, outcome
         if waiting and asked:
             yield waiting[-1], NotDone.INTERRUPTED
-
-
-def _prepare_worker() -> None:
-    """Ctrl-C reaches every process of the terminal: a worker without a run is not to die of it."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -246,11 +250,11 @@ def _counting() -> Iterator[list[int]]:
 class _Pace:
     """One line a run on stderr, with the time that is left at the pace so far."""
 
-    def __init__(self, specs: Sequence[RunSpec], workers: int, stream: TextIO) -> None:
+    def __init__(self, specs: Sequence[RunSpec], where: str, stream: TextIO) -> None:
         self._left = {spec.sha256: _cost(spec) for spec in specs}
         self._total, self._count = len(specs), 0
         self._spent, self._started, self._stream = 0.0, time.monotonic(), stream
-        print(f"{len(specs)} runs to do, {workers} at a time", file=stream, flush=True)
+        print(f"{len(specs)} runs to do, {where}", file=stream, flush=True)
 
     def done(self, spec: RunSpec, record: Record) -> None:
         row = record[0]
