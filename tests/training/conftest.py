@@ -20,7 +20,12 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from tests.training.resumable import ALLOCATION, SETTINGS
+from zorba_core.runs import Run
+from zorba_core.training import resume as resuming
+from zorba_core.training import session
 from zorba_core.training.datasets import load_split
+from zorba_core.training.session import fine_tune
 from zorba_core.training.tasks import get_task
 
 torch.set_num_threads(1)
@@ -105,3 +110,27 @@ def tiny_opt_folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Pr
     tiny_model("opt").save_pretrained(folder)
     tiny_tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def rows_divided_once():
+    """Loading and dividing the rows takes longer than these runs: each division is made once."""
+    divide, made = session.divide_rows, {}
+
+    def remembered(task, tokenizer, *rest):
+        if (task, *rest) not in made:
+            made[task, *rest] = divide(task, tokenizer, *rest)
+        return made[task, *rest]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "divide_rows", remembered)
+        patch.setattr(resuming, "divide_rows", remembered)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
+    """The run that nothing interrupted."""
+    return fine_tune(
+        ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path_factory.mktemp("whole")
+    )  # fmt: skip
