@@ -1,0 +1,77 @@
+"""The Runs page on an experiment's tables."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.runs.names import groups
+from app.runs.records import experiment_records
+from zorba_core.experiments import EXPERIMENTS
+from zorba_core.experiments.store import CURVE_SCHEMA, ENGINE_VERSION, RUN_SCHEMA, empty_runs, frame_of, write_tables
+
+
+@pytest.fixture
+def app(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "experiments"))
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+
+
+def see(app):
+    return app.switch_page("views/runs.py").run()
+
+
+def write_experiment(folder, name, profile):
+    """Tables as `zorba experiment` leaves them, of the runs that it plans first; returns their specs."""
+    specs = [spec for spec in EXPERIMENTS[name].specs(profile, empty_runs()) if spec.role == "measure"]
+    rows = []
+    for spec in specs:
+        request = spec.request()
+        rows.append(
+            {
+                "sha256": spec.sha256, "engine_version": ENGINE_VERSION, "arm": spec.arm, "role": spec.role,
+                "status": "finished", "seed": spec.seed, "dataset": spec.dataset, "model": spec.model,
+                "method": spec.method, "alpha": spec.alpha, "num_clients": request["recipe"]["num_clients"],
+                "lr": request["settings"]["lr"], "target": 0.7, "git_dirty": False, "psi_gib": 1.0, "lambda": 0.5,
+                "config": json.dumps({"request": request}, default=str),
+            }
+        )  # fmt: skip
+    curves = [
+        {"sha256": spec.sha256, "round": t, "loss": 0.6, "accuracy": 0.5 + 0.1 * t, "forward_passes": t, "seconds": t}
+        for spec in specs
+        for t in range(3)
+    ]
+    write_tables(folder / name / profile, frame_of(rows, RUN_SCHEMA), frame_of(curves, CURVE_SCHEMA))
+    return specs
+
+
+def test_an_experiments_tables_are_runs_too(app, tmp_path):
+    specs = write_experiment(tmp_path / "experiments", "cases", "ci")
+    listing = experiment_records("cases", "ci", tmp_path / "experiments")
+    assert {record.arm for record in listing.records} == {spec.arm for spec in specs}
+    assert set(groups(listing.records)) == {spec.arm for spec in specs}
+    app.query_params["source"] = "cases.ci"
+    see(app)
+    assert not app.exception
+    assert len(app.dataframe[0].value) == len(specs)
+
+
+def test_an_experiments_runs_on_unlike_data_are_told_apart(app, tmp_path):
+    specs = write_experiment(tmp_path / "experiments", "lambda", "standard")
+    assert len({(spec.arm, spec.dataset, spec.seed) for spec in specs}) < len(specs)  # what this test is about
+    records = experiment_records("lambda", "standard", tmp_path / "experiments").records
+    assert len({record.name for record in records}) == len(specs)
+    for together in groups(records).values():
+        for setting in ("alpha", "num_clients", "lr"):
+            assert len({record.config[setting] for record in together}) == 1
+        assert len({record.config["seed"] for record in together}) == len(together)
+    alike = [record.name for record in records if record.arm == "full" and record.config["seed"] == 0]
+    app.query_params |= {"source": "lambda.standard", "runs": alike, "curves": "seeds"}
+    see(app)
+    assert not app.exception
+    assert not app.warning
+    assert "full · IID · N 20 · lr 0.02" in groups(records)
