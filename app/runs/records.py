@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from app.runs.sent import bytes_sent
+from app.runs.sent import bytes_of_total, bytes_sent
 from zorba_core.allocation import Allocation
 from zorba_core.plots import target_reached
 from zorba_core.runs import CONFIG, Run, list_runs
@@ -195,7 +195,13 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
             "eval_accuracy": curve["accuracy"].to_numpy(),
             "seconds": curve["seconds"].to_numpy(),
             "work": curve["forward_passes"].to_numpy(),
-            "bytes": np.nan,
+            "bytes": bytes_of_total(
+                row["method"],
+                int(row["num_blocks"]),
+                int(row["num_clients"]),
+                curve["round"].to_numpy(np.float64),
+                _number(row["sent_bytes"]),
+            ),
         }
     )
     return Record(

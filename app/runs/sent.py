@@ -54,4 +54,21 @@ def bytes_sent(
         )
     except (ZorbaError, KeyError, TypeError, ValueError):
         return np.full(len(rounds_P), np.nan)
+    return _shared_out(rounds_P, done, setup, total)
+
+
+def bytes_of_total(
+    method: str, num_blocks: int, num_clients: int, rounds_P: NDArray[np.float64], total: float | None
+) -> NDArray[np.float64]:
+    """As :func:`bytes_sent`, where only the sum over the whole run is known; NaN where it is not."""
+    if total is None or not len(rounds_P) or method not in METHODS:
+        return np.full(len(rounds_P), np.nan)
+    setup = 0
+    if METHODS[method].exchanges == "scalars":  # before the first round; who activates what does not change its size
+        all_blocks_MN = np.ones((num_blocks, num_clients), bool)
+        setup = run_communication(method, all_blocks_MN, rounds=0, reports=0, num_directions=1).total("wire_bytes")
+    return _shared_out(rounds_P, int(rounds_P[-1]), setup, total)
+
+
+def _shared_out(rounds_P: NDArray[np.float64], done: int, setup: float, total: float) -> NDArray[np.float64]:
     return setup + (total - setup) * rounds_P / max(1, done)

@@ -37,6 +37,7 @@ def write_experiment(folder, name, profile):
                 "status": "finished", "seed": spec.seed, "dataset": spec.dataset, "model": spec.model,
                 "method": spec.method, "alpha": spec.alpha, "num_clients": request["recipe"]["num_clients"],
                 "lr": request["settings"]["lr"], "target": 0.7, "git_dirty": False, "psi_gib": 1.0, "lambda": 0.5,
+                "num_blocks": 12, "sent_bytes": 9000,
                 "config": json.dumps({"request": request}, default=str),
             }
         )  # fmt: skip
@@ -54,10 +55,15 @@ def test_an_experiments_tables_are_runs_too(app, tmp_path):
     listing = experiment_records("cases", "ci", tmp_path / "experiments")
     assert {record.arm for record in listing.records} == {spec.arm for spec in specs}
     assert set(groups(listing.records)) == {spec.arm for spec in specs}
-    app.query_params["source"] = "cases.ci"
+    for record in listing.records:
+        sent = record.metrics["bytes"].tolist()
+        assert 0 < sent[0] < sent[1] < sent[2] == 9000  # the setup, then as much in every round
+        assert sent[2] - sent[1] == sent[1] - sent[0]
+    app.query_params |= {"source": "cases.ci", "cost": "bytes"}
     see(app)
     assert not app.exception
     assert len(app.dataframe[0].value) == len(specs)
+    assert app.get("plotly_chart")
 
 
 def test_an_experiments_runs_on_unlike_data_are_told_apart(app, tmp_path):
