@@ -9,6 +9,7 @@ import pytest
 from zorba_core.allocation import Allocation
 from zorba_core.plots.experiments import (
     correlations_figure,
+    differences_figure,
     law_figure,
     matrices_figure,
     predictors_figure,
@@ -62,3 +63,15 @@ def test_a_measure_that_one_condition_lacks_keeps_its_line():
 def test_the_law_leaves_out_what_diverged():
     figure = law_figure(TABLE, pd.Series(0.5, index=TABLE.index), x="law", y="loss")
     assert list(figure.data[1].text) == ["full", "hub-pile", "hub-spread"]
+
+
+def test_a_difference_is_filled_where_its_interval_leaves_out_zero():
+    table = pd.DataFrame(
+        {"value": [0.15, -0.01, -0.2], "low": [0.07, -0.05, -0.3], "high": [0.23, 0.03, -0.1]},
+        index=["dropped", "gaussian", "better"],
+    )
+    sure, unsure = differences_figure(table, x="difference").data
+    assert list(sure.y) == ["dropped", "better"]
+    assert list(unsure.y) == ["gaussian"]
+    assert list(sure.error_x.arrayminus) == pytest.approx([0.08, 0.1])
+    assert (sure.marker.symbol, unsure.marker.symbol) == ("circle", "circle-open")

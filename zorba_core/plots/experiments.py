@@ -197,6 +197,36 @@ def correlations_figure(
     return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
 
 
+def differences_figure(
+    table: pd.DataFrame, *, x: str, width: int = WIDTH, palette: Palette = LIGHT
+) -> go.Figure:  # fmt: skip
+    """Differences from something usual with their intervals, a line for each: columns ``value, low, high``, what was
+    changed as the index. Filled where the interval leaves out zero; an interval that is not finite is not drawn."""
+    figure = go.Figure()
+    sure = (table["low"] > 0) | (table["high"] < 0)
+    for found, name, symbol in ((sure, "interval leaves out zero", "circle"), (~sure, "contains zero", "circle-open")):
+        part = table[found]
+        figure.add_scatter(
+            x=part["value"],
+            y=list(part.index),
+            error_x={
+                "type": "data",
+                "array": (part["high"] - part["value"]).clip(lower=0),
+                "arrayminus": (part["value"] - part["low"]).clip(lower=0),
+                "thickness": 1.6,
+                "width": 4,
+            },
+            mode="markers",
+            name=name,
+            marker={"symbol": symbol, "size": 10, "color": palette.series[1 if found is sure else 0]},
+        )
+    apply(figure, palette, height=110 + 32 * len(table))
+    figure.add_vline(x=0, line={"color": palette.muted, "dash": "dot", "width": 1.5})
+    figure.update_xaxes(title=x)
+    figure.update_yaxes(categoryorder="array", categoryarray=list(table.index)[::-1], showgrid=False)
+    return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
+
+
 def law_figure(
     table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss", width: int = 620,
     palette: Palette = LIGHT,
