@@ -165,8 +165,9 @@ def correlations_figure(
     tables have columns ``value, low, high`` and the measures as index."""
     measures = list(dict.fromkeys(measure for table in by_condition.values() for measure in table.index))
     figure = go.Figure()
+    apart = min(0.16, 0.7 / len(by_condition))  # marks of one measure keep clear of the next one's
     for index, (condition, table) in enumerate(by_condition.items()):
-        offset = 0.16 * (index - (len(by_condition) - 1) / 2)
+        offset = apart * (index - (len(by_condition) - 1) / 2)
         figure.add_scatter(
             x=table["value"],
             y=[measures.index(measure) + offset for measure in table.index],
@@ -185,7 +186,9 @@ def correlations_figure(
                 "color": palette.series[index % len(palette.series)],
             },
         )
-    apply(figure, palette, height=110 + 62 * len(measures))
+    apply(figure, palette, height=110 + max(62, 15 * len(by_condition)) * len(measures))
+    for row in range(0, len(measures), 2):
+        figure.add_hrect(y0=row - 0.5, y1=row + 0.5, fillcolor=palette.faint, opacity=0.45, line_width=0, layer="below")
     figure.add_vline(x=0, line={"color": palette.muted, "dash": "dot", "width": 1.5})
     figure.update_xaxes(title=x, range=[-1.05, 1.05])
     figure.update_yaxes(
