@@ -10,6 +10,7 @@ from scipy import stats
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.experiments.statistics import (
+    count_to_decide,
     first_reached,
     linear_law,
     mean_interval,
@@ -111,3 +112,18 @@ def test_reaching_a_target_is_interpolated_between_evaluations():
 def test_too_little_to_say_anything_is_said(call, named):
     with pytest.raises(InvalidInputError, match=named):
         call()
+
+
+def test_the_count_that_decides_is_the_first_whose_interval_leaves_out_zero():
+    generator = np.random.default_rng(0)
+    found = mean_interval(0.3 + generator.standard_normal(5))
+    needed = count_to_decide(found)
+    deviation = (found.high - found.value) * np.sqrt(5) / stats.t.ppf(0.975, 4)
+
+    def decides(count):
+        return abs(found.value) > stats.t.ppf(0.975, count - 1) * deviation / np.sqrt(count)
+
+    assert decides(needed)
+    assert not decides(needed - 1)
+    assert count_to_decide(mean_interval([1.0])) is None
+    assert count_to_decide(mean_interval([-1.0, 1.0])) is None

@@ -61,6 +61,18 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Mean:
     return Mean(mean, mean - float(half), mean + float(half), values.size)
 
 
+def count_to_decide(found: Mean, level: float = 0.95, most: int = 1000) -> int | None:
+    """How many values an interval needs to leave out zero, if mean and deviation stay as they were found; None when
+    more than ``most``, or when a single value tells no deviation."""
+    if found.count < 2 or found.value == 0:
+        return None
+    deviation = (found.high - found.value) * np.sqrt(found.count) / stats.t.ppf((1 + level) / 2, found.count - 1)
+    count_C = np.arange(2, most + 1)
+    half_C = stats.t.ppf((1 + level) / 2, count_C - 1) * deviation / np.sqrt(count_C)
+    enough = np.flatnonzero(half_C < abs(found.value))
+    return int(count_C[enough[0]]) if enough.size else None
+
+
 def paired_difference(first: ArrayLike, second: ArrayLike) -> Mean:
     """Mean of first - second over seeds that both have run."""
     return mean_interval(np.asarray(first, float) - np.asarray(second, float))

@@ -13,7 +13,16 @@ from zorba_core.experiments.protocol import EASY_SHARE, target_of
 from zorba_core.experiments.statistics import mean_interval
 from zorba_core.experiments.store import Results
 from zorba_core.ledger.claims import Claim
-from zorba_core.ledger.verdicts import FEWEST_SEEDS, UNTESTED, command_of, evidence_of, interval_text, judge, paired
+from zorba_core.ledger.verdicts import (
+    FEWEST_SEEDS,
+    UNTESTED,
+    command_of,
+    evidence_of,
+    interval_text,
+    judge,
+    paired,
+    what_it_takes,
+)
 
 
 def rows(results: Mapping[str, Results]) -> list[Claim]:
@@ -57,7 +66,8 @@ def _cases(cases: Results) -> list[Claim]:
                 verdict=verdict,
                 how=command_of("cases"),
                 evidence=evidence_of("cases"),
-                note=f"rests on {len(runs)} runs; matrices built to the printed (ratio, Lambda)",
+                note=f"rests on {len(runs)} runs; matrices built to the printed (ratio, Lambda)"
+                + what_it_takes(found, verdict),
                 counter_example=counter,
             )
         )
@@ -82,7 +92,8 @@ def _lambda_predicts(results: Results) -> Claim:
         verdict = {1: "reproduced in shape", -1: "contradicted", 0: UNTESTED}[sign if enough else 0]
     except InvalidInputError as error:
         ours, partial, verdict = None, f"{error}. ", UNTESTED
-    runs = len(results.runs)
+    if verdict == UNTESTED and ours is not None:
+        partial += "Undecided, the interval contains zero: it takes more allocations. "
     return Claim(
         id="lambda/predicts",
         claim="what controls convergence is Lambda: allocations with a lower Lambda train faster",
@@ -93,8 +104,8 @@ def _lambda_predicts(results: Results) -> Claim:
         verdict=verdict,
         how=command_of("lambda"),
         evidence=evidence_of("lambda"),
-        note=f"{partial}Rests on {runs} runs of {len(table)} allocations, {int(table['seeds'].min())} to "
-        f"{int(table['seeds'].max())} seeds each at the rate shown",
+        note=f"{partial}Rests on {int(table['seeds'].sum())} runs: {len(table)} allocations of at least "
+        f"{int(table['seeds'].min())} seeds each",
         counter_example=f"the correlation is {ours}" if verdict == "contradicted" else "",
     )
 
@@ -130,7 +141,7 @@ def _same_v(results: Results) -> Claim:
         how=command_of("lambda"),
         evidence=evidence_of("lambda"),
         note=f"{len(pairs)} pairs of equal total, V and popularities; piling scarce blocks on the same clients lowers "
-        "Lambda and raises coupled noise E",
+        "Lambda and raises coupled noise E" + what_it_takes(found, verdict),
         counter_example=counter,
     )
 
@@ -156,7 +167,8 @@ def _same_lambda(results: Results) -> Claim:
         how=command_of("lambda"),
         evidence=evidence_of("lambda"),
         note="both matrices have one client at least popularity 1 and 19 at 20, so Lambda is 1.0475 in both; V is 0.13 "
-        f"and 0.92. Rests on {0 if found is None else found.count} pairs of runs",
+        f"and 0.92. Rests on {0 if found is None else found.count} pairs of runs"
+        + what_it_takes(found, "contradicted" if apart else UNTESTED),
         counter_example="popularities (1, 20 eleven times) and (20, 1 eleven times) have one Lambda and train apart"
         if apart
         else "",

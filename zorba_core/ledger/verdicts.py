@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from zorba_core.experiments.statistics import Mean, mean_interval
+from zorba_core.experiments.statistics import Mean, count_to_decide, mean_interval
 from zorba_core.experiments.store import results_folder
 
 FEWEST_SEEDS = 3
@@ -44,3 +44,14 @@ def interval_text(found: Mean) -> str:
     if found.count < 2:
         return f"{found.value:+.4f} (one seed)"
     return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f}, {found.count} pairs)"
+
+
+def what_it_takes(found: Mean | None, verdict: str) -> str:
+    """For a comparison of seeds that is not decided: how many would decide it, were the difference as found."""
+    if verdict != UNTESTED:
+        return ""
+    needed = None if found is None else count_to_decide(found)
+    if needed is None:
+        return ". Undecided: more seeds"
+    seeds = max(needed, FEWEST_SEEDS)
+    return f". Undecided, the interval contains zero: about {seeds} seeds would decide a difference as large"
