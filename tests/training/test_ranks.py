@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_ranks_whose_weights_differ_end_the_run(tmp_path):
 import sys
 import numpy as np, torch
 sys.path.insert(0, sys.argv[1])
-from conftest import tiny_model
+from tests.training.conftest import tiny_model
 from zorba_core.allocation import Allocation
 from zorba_core.errors import RunError
 from zorba_core.training.network import BlockNetwork
@@ -147,7 +148,7 @@ with joined() as ranks:
         print(error, flush=True)
 """
     )
-    here = os.path.dirname(__file__)
+    here = str(Path(__file__).resolve().parents[2])
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), here],
         capture_output=True, text=True, env=ENVIRONMENT, check=False,
