@@ -212,10 +212,11 @@ def type_vram_of_first_client(page, text, *, unlike):
         page.wait_for_timeout(600)
         box = page.locator("[class*=st-key-fleet_editor] canvas").first.bounding_box()
         page.mouse.dblclick(box["x"] + 0.8 * box["width"], box["y"] + 35 + 17)
-        page.keyboard.press("Control+A")
-        page.keyboard.type(text)
-        page.keyboard.press("Enter")
         try:
+            page.wait_for_selector("#portal input", timeout=10_000)  # what is typed before it is there is lost
+            page.keyboard.press("Control+A")
+            page.keyboard.type(text, delay=60)
+            page.keyboard.press("Enter")
             page.wait_for_function(
                 "before => document.querySelectorAll('[data-testid=stMetricValue]')[1]?.innerText.trim() !== before",
                 arg=unlike.strip(),
