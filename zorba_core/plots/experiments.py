@@ -171,13 +171,7 @@ def correlations_figure(
         figure.add_scatter(
             x=table["value"],
             y=[measures.index(measure) + offset for measure in table.index],
-            error_x={
-                "type": "data",
-                "array": (table["high"] - table["value"]).clip(lower=0),
-                "arrayminus": (table["value"] - table["low"]).clip(lower=0),
-                "thickness": 1.6,
-                "width": 4,
-            },
+            error_x=_interval_bars(table),
             mode="markers",
             name=condition,
             marker={
@@ -200,6 +194,16 @@ def correlations_figure(
     return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
 
 
+def _interval_bars(table: pd.DataFrame) -> dict:
+    return {
+        "type": "data",
+        "array": (table["high"] - table["value"]).clip(lower=0),
+        "arrayminus": (table["value"] - table["low"]).clip(lower=0),
+        "thickness": 1.6,
+        "width": 4,
+    }
+
+
 def differences_figure(
     table: pd.DataFrame, *, x: str, width: int = WIDTH, palette: Palette = LIGHT
 ) -> go.Figure:  # fmt: skip
@@ -212,13 +216,7 @@ def differences_figure(
         figure.add_scatter(
             x=part["value"],
             y=list(part.index),
-            error_x={
-                "type": "data",
-                "array": (part["high"] - part["value"]).clip(lower=0),
-                "arrayminus": (part["value"] - part["low"]).clip(lower=0),
-                "thickness": 1.6,
-                "width": 4,
-            },
+            error_x=_interval_bars(part),
             mode="markers",
             name=name,
             marker={"symbol": symbol, "size": 10, "color": palette.series[1 if found is sure else 0]},
