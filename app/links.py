@@ -32,7 +32,8 @@ def linked(widget: Callable[..., str], label: str, options: Sequence[str], *, ke
 
 def choice(key: str, options: Sequence[str]) -> str:
     """What was chosen last of ``options``, here or by the link; the first one otherwise."""
-    return remembered(key, options[0], lambda text: text if text in options else None)
+    held = remembered(key, options[0], lambda text: text if text in options else None)
+    return held if held in options else options[0]
 
 
 def linked_many(

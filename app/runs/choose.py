@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app import components
 from app.links import linked, linked_many
-from app.runs.records import Record
+from zorba_core.comparison import Record
 
 SHOWN_AT_FIRST = 3
 _CHOSEN = "chosen_runs"
 _LINK = "runs"
 _MOST_IN_A_LINK = 24
+_SMALL_POINTS = 40  # of a curve in a cell of the table
 # Filters that appear where runs differ in them: key, label, what to read.
 _FILTERS = (
     ("dataset", "Dataset", lambda record: str(record.config.get("dataset"))),
@@ -34,7 +36,7 @@ def filtered(records: Sequence[Record]) -> list[Record]:
         "Find",
         key="find",
         bind="query-params",
-        placeholder="part of a name, or a setting such as lr 0.01",
+        placeholder="name, or a setting such as lr 0.01",
         icon=":material/search:",
         max_chars=200,
     )
@@ -43,7 +45,7 @@ def filtered(records: Sequence[Record]) -> list[Record]:
         values = sorted({read(record) for record in records})
         if len(values) < 2:
             continue
-        wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=190)
+        wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=150)
         if wanted:
             kept = [record for record in kept if read(record) in wanted]
     return _since(records, kept)
@@ -67,31 +69,79 @@ def _has(record: Record, text: str) -> bool:
     return text.casefold().strip() in told or all(word in told for word in words)
 
 
-def pick(records: Sequence[Record], baseline: Record | None) -> list[Record]:
-    """The table, and what is picked in it."""
+def chosen_of(records: Sequence[Record]) -> list[Record]:
+    """What is picked of ``records``: in the table, else as this session or the link has it, else the newest few.
+
+    Call before the table is drawn: it also marks the rows there.
+    """
     names = [record.name for record in records]
-    chosen = _remembered(names)
+    event = st.session_state.get(table_key(names))
+    if event is None:
+        chosen = _remembered(names)
+        _mark(names, chosen)
+    else:
+        chosen = [names[row] for row in event["selection"]["rows"] if row < len(names)]
+    _remember(chosen)
+    return [record for record in records if record.name in chosen]
+
+
+def pick_by_name(names: Sequence[str], wanted: Collection[str]) -> None:
+    """Pick other rows of the table of ``names`` (a callback of something else)."""
+    _mark(names, wanted)
+
+
+def _mark(names: Sequence[str], wanted: Collection[str]) -> None:
+    rows = [row for row, name in enumerate(names) if name in wanted]
+    st.session_state[table_key(names)] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+
+
+def show_table(records: Sequence[Record], baseline: Record | None) -> None:
+    """The table to pick in."""
     frame = _frame(records, baseline)
     shared = in_common(frame)
     if shared:
         st.caption("All of them: " + ", ".join(f"{key} {components.plain(value)}" for key, value in shared.items()))
-    event = st.dataframe(
-        _worth_showing(frame),
+    shown = _worth_showing(frame)
+    st.dataframe(
+        shown.assign(learned=[_learned(record) for record in records])[_with_learned(shown)],
         # Other rows, another table: its selection is by row number.
-        key=table_key(names),
+        key=table_key([record.name for record in records]),
         on_select="rerun",
         selection_mode="multi-row",
-        selection_default={"selection": {"rows": [row for row, name in enumerate(names) if name in chosen]}},
         hide_index=True,
         width="stretch",
         height="auto" if len(records) <= 8 else 320,
         placeholder="–",
-        column_config=_COLUMNS,
+        column_config=_COLUMNS | {"learned": _learned_column(records)},
         alt=f"{len(records)} runs, newest first. Select rows to draw their curves.",
     )
-    picked = [records[row] for row in event["selection"]["rows"] if row < len(records)]
-    _remember([record.name for record in picked])
-    return picked
+
+
+def _learned(record: Record) -> list[float]:
+    """The run's accuracy at up to ``_SMALL_POINTS`` of its evaluations, the last one among them."""
+    accuracy_P = record.evaluations["eval_accuracy"].to_numpy()
+    kept = np.unique(np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int))
+    return accuracy_P[kept].round(4).tolist() if len(accuracy_P) else []
+
+
+def _learned_column(records: Sequence[Record]) -> Any:
+    """Small curves on one scale, so that rows can be compared."""
+    values = [value for record in records for value in _learned(record)]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    return st.column_config.LineChartColumn(
+        "accuracy",
+        y_min=low,
+        y_max=max(high, low + 1e-6),
+        width=110,
+        help=f"Validation accuracy over the run, from {low:.0%} at the bottom to {high:.0%} at the top of each cell.",
+    )
+
+
+def _with_learned(frame: pd.DataFrame) -> list[str]:
+    """The columns, with the small curve before the best accuracy."""
+    columns = list(frame)
+    columns.insert(columns.index("best"), "learned")
+    return columns
 
 
 def table_key(names: Sequence[str]) -> str:
@@ -130,7 +180,7 @@ def baseline_of(records: Sequence[Record]) -> Record | None:
         ["", *by_name],
         key="baseline",
         format_func=lambda name: name or "none pinned",
-        width=250,
+        width=190,
         help="Pin a run: the table then says how far each other run is from it, and its curve is drawn heavier.",
     )
     return by_name.get(name)
@@ -186,8 +236,8 @@ def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, A
     return {
         **row,
         "rounds": found["rounds"],
-        "blocks": None if record.allocation is None else record.allocation.total_blocks,
-        "Λ": found["lambda"] if found["lambda"] is not None else record.summary.get("lambda"),
+        "blocks": found["total_blocks"],
+        "Λ": found["lambda"],
         "VRAM (GiB)": found["vram"],
         "status": record.status,
         "began": None if record.began is None else time.strftime("%d %b %H:%M", time.localtime(record.began)),
@@ -208,6 +258,6 @@ _COLUMNS = {
     "Δ Λ": st.column_config.NumberColumn(format="%+.3g", help="Convergence bias less the baseline's"),
     "rounds": st.column_config.NumberColumn(format="%d", help="Rounds done"),
     "Λ": st.column_config.NumberColumn(format="%.3g", help="Convergence bias of the allocation"),
-    "blocks": st.column_config.NumberColumn(help="Activated blocks over all clients"),
+    "blocks": st.column_config.NumberColumn(format="%d", help="Activated blocks over all clients"),
     "VRAM (GiB)": st.column_config.NumberColumn(format="%.2f", help="All clients together, by the VRAM model"),
 }

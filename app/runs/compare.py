@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.runs.curves import Shown
-from app.runs.names import differing, flat, shown
-from app.runs.records import Record
+from app.runs.curves import Drawn
+from zorba_core.comparison import Record
+from zorba_core.comparison.names import differing, flat, shown
 
 _FEW = 8
 
@@ -49,11 +49,12 @@ def _side_by_side(configs: Sequence[dict], keys: Sequence[str], chosen: Sequence
     return pd.DataFrame(table, index=[record.name for record in chosen]).T
 
 
-def group_table(drawn: Shown, baseline: Record | None) -> None:
+def group_table(drawn: Drawn, baseline: Record | None) -> None:
     """Means over seeds, with their standard deviation, and how far each group is from the baseline's."""
-    if not drawn.grouped or not any(len(runs) > 1 for runs in drawn.behind.values()):
+    behind = drawn.panels[0].behind
+    if drawn.asked.band is None or not any(len(runs) > 1 for runs in behind.values()):
         return
-    frame = summary_of_groups(drawn.behind, baseline)
+    frame = summary_of_groups(behind, baseline)
     st.dataframe(
         frame,
         hide_index=True,

@@ -1,150 +1,93 @@
-"""Curves laid over each other: what is measured, against what, how smooth, and seeds as a mean with a band."""
+"""Learning curves of the picked runs laid over each other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from app import components
-from app.links import linked, linked_number
-from app.runs.names import groups, labels
-from app.runs.records import Record
-from zorba_core.errors import InvalidInputError
-from zorba_core.plots import BANDS, COSTS, MEASURES, Curve, curve_of, curves_figure, group_of, smoothed, target_reached
-
-MEASURE_LABELS = {"eval_accuracy": "Accuracy", "eval_loss": "Loss", "train_loss": "Training loss"}
-COST_LABELS = {
-    "round": "rounds",
-    "work": "forward passes",
-    "bytes": "bytes sent",
-    "seconds": "seconds of training",
-}
-_BAND_LABELS = {"deviation": "± deviation", "interval": "95 % interval", "range": "least to most"}
-_GROUPED = {"runs": "Every run", "seeds": "Seeds together"}
+from app.runs.toolbar import COST_LABELS, MEASURE_LABELS, CurvesAsked
+from zorba_core.comparison import BANDS, Panel, Record, panel_of, target_reached
+from zorba_core.plots import COSTS, MEASURES, curves_figure
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """What is on the screen: curves, and the runs behind each."""
+class Drawn:
+    """What is on the screen, for tables and files beside it."""
 
-    curves: list[Curve]
-    measure: str
-    cost: str
-    behind: dict[str, list[Record]]
-    grouped: bool
+    panels: tuple[Panel, ...]
+    asked: CurvesAsked
+    baseline: str | None  # name of its curve
+    figure: go.Figure
 
 
-def draw(chosen: Sequence[Record], baseline: Record | None) -> tuple[Shown, go.Figure] | None:
-    """The toolbar and the figure; None when there is nothing to draw."""
-    measure, cost, smoothing, grouped, band = _toolbar(chosen)
-    drawn = list(chosen)
-    if baseline is not None and baseline.name not in {record.name for record in drawn}:
-        drawn.append(baseline)
-    shown, untold = curves_to_show(drawn, measure, cost, smoothing, band if grouped else None)
-    if untold:
-        names = ", ".join(components.plain(name) for name in untold[:4])
-        st.caption(f":material/info: No {MEASURE_LABELS[measure].lower()} against {COST_LABELS[cost]} told by {names}.")
-    if not shown.curves:
+def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> Drawn | None:
+    """The figure; None when there is nothing to draw, after saying why."""
+    records = with_baseline(chosen, baseline)
+    panels = panels_of(asked, records)
+    for panel in panels:
+        _say_untold(panel)
+    shown = tuple(panel for panel in panels if panel.curves)
+    if not shown:
         st.info("None of the chosen runs tells this. Choose another measure or cost.", icon=":material/search_off:")
         return None
     pinned = None
     if baseline is not None:
-        pinned = next(name for name, runs in shown.behind.items() if baseline in runs)
+        pinned = next(name for name, runs in shown[0].behind.items() if baseline in runs)
     figure = curves_figure(
-        shown.curves,
-        measure=measure,
-        cost=cost,
-        targets=[target for record in drawn if isinstance(target := record.config.get("target"), float)],
-        baseline=pinned,
-        palette=components.palette(),
+        shown, baseline=pinned, log_cost=asked.log_cost, log_loss=asked.log_loss, palette=components.palette()
     )
+    measures = " and ".join(MEASURES[panel.measure] for panel in shown)
     components.figure(
         figure,
         key="curves_plot",
         name="zorba-runs",
-        alt=f"{MEASURES[measure]} against {COSTS[cost].lower()}: "
-        + "; ".join(_in_words(name, runs) for name, runs in list(shown.behind.items())[:6]),
+        alt=f"{measures} against {COSTS[asked.cost].lower()}: "
+        + "; ".join(_in_words(name, runs) for name, runs in list(shown[0].behind.items())[:6]),
     )
-    components.let_it_be_drawn(
-        "curves", [(curve.name, curve.x_P.size, measure, cost, smoothing) for curve in shown.curves]
-    )
-    dirty = sum(record.environment.get("git_dirty") is True for record in drawn)
+    components.let_it_be_drawn("curves", (asked, [(curve.name, curve.x_P.size) for curve in shown[0].curves]))
+    _notes(asked, records, shown)
+    return Drawn(shown, asked, pinned, figure)
+
+
+def with_baseline(chosen: Sequence[Record], baseline: Record | None) -> list[Record]:
+    """The picked runs, and the pinned one though it is not picked."""
+    if baseline is None or any(record.name == baseline.name for record in chosen):
+        return list(chosen)
+    return [*chosen, baseline]
+
+
+def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[Panel]:
+    return [
+        panel_of(records, measure=measure, cost=asked.cost, smoothing=asked.smoothing, band=asked.band)
+        for measure in asked.measures
+    ]
+
+
+def _say_untold(panel: Panel) -> None:
+    if panel.untold:
+        names = ", ".join(components.plain(name) for name in panel.untold[:4])
+        more = f" and {len(panel.untold) - 4} more" if len(panel.untold) > 4 else ""
+        st.caption(
+            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]} told by "
+            f"{names}{more}."
+        )
+
+
+def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[Panel]) -> None:
+    dirty = sum(record.environment.get("git_dirty") is True for record in records)
     if dirty:
         st.caption(
-            f":material/edit_note: {dirty} of {len(drawn)} from a checkout with uncommitted changes; see Provenance."
+            f":material/edit_note: {dirty} of {len(records)} from a checkout with uncommitted changes; see Provenance."
         )
-    if any(curve.runs > 1 for curve in shown.curves):
-        st.caption(f"A line is the {BANDS[band]}; runs of a group differ in their seed alone.")
-    return shown, figure
-
-
-def curves_to_show(
-    records: Sequence[Record], measure: str, cost: str, smoothing: float, band: str | None
-) -> tuple[Shown, list[str]]:
-    """Curves of single runs, or with ``band`` of groups of seeds; and who tells nothing to draw."""
-    behind = groups(records) if band else {name: [record] for name, record in labels(records).items()}
-    curves, untold = [], []
-    for name, runs in behind.items():
-        try:
-            single = [curve_of(run, measure=measure, cost=cost) for run in runs]
-            if not any(curve.x_P.size for curve in single):
-                raise InvalidInputError("nothing to draw")
-            one = group_of(name, single, band) if band else replace(single[0], name=name)
-            curves.append(smoothed(one, smoothing))
-        except InvalidInputError:
-            untold.append(name)
-    return Shown(curves, measure, cost, behind, band is not None), untold
-
-
-def _toolbar(chosen: Sequence[Record]) -> tuple[str, str, float, bool, str]:
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        measure = linked(
-            st.segmented_control,
-            "Measure",
-            list(MEASURE_LABELS),
-            required=True,
-            format_func=MEASURE_LABELS.get,
-            key="measure",
-            label_visibility="collapsed",
+    if any(curve.runs > 1 for panel in shown for curve in panel.curves):
+        st.caption(
+            f"A line is the {BANDS[asked.band]}; runs of a group differ in their seed alone, and its line ends where "
+            "the first of them does."
         )
-        cost = linked(
-            st.selectbox,
-            "Against",
-            list(COST_LABELS),
-            format_func=COST_LABELS.get,
-            key="cost",
-            width=165,
-            help="Rounds are not equally dear: forward passes, bytes and seconds say what they cost. A backward pass "
-            "counts as two forward passes.",
-        )
-        grouped = linked(
-            st.segmented_control,
-            "Curves",
-            list(_GROUPED),
-            required=True,
-            format_func=_GROUPED.get,
-            key="curves",
-            help="Seeds together: runs that differ in their seed alone become a mean with a band.",
-        )
-        band = "deviation"
-        if grouped == "seeds":
-            band = linked(st.selectbox, "Band", list(BANDS), format_func=_BAND_LABELS.get, key="band", width=160)
-        smoothing = linked_number(
-            st.slider,
-            "Smoothing",
-            0,
-            95,
-            0,
-            key="smoothing",
-            step=5,
-            format="%d%%",
-            width=130,
-            help="Weight of the past in an exponential moving average. The values as measured stay visible behind.",
-        )
-    return measure, cost, smoothing / 100, grouped == "seeds", band
 
 
 def _in_words(name: str, runs: Sequence[Record]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,29 +12,55 @@ import streamlit as st
 
 from app import components
 from app.components import Download
-from app.runs.curves import Shown
-from app.runs.records import Record
+from app.runs import curves, outcomes, programs
+from app.runs.reading import Source
+from zorba_core.comparison import Cloud, Panel, Record
 from zorba_core.files import to_json
 
 
-def draw(chosen: Sequence[Record], shown: Shown, figure: go.Figure) -> None:
-    """Buttons for what is on the screen."""
+def draw(
+    source: Source,
+    kept: Sequence[Record],
+    chosen: Sequence[Record],
+    baseline: Record | None,
+    drawn: curves.Drawn | outcomes.Drawn,
+) -> None:
+    """Buttons for what is on the screen, and the programs that make it again."""
+    if isinstance(drawn, curves.Drawn):
+        listed = curves.with_baseline(chosen, baseline)
+        first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
+        code = programs.of_curves(source, listed, drawn.asked, drawn.baseline)
+    else:
+        listed = list(kept)
+        first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
+        code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
+    told = Download(
+        "Runs (JSON)",
+        "zorba-runs.json",
+        "application/json",
+        lambda: runs_json(listed),
+        "Settings, provenance and outcome of each run in the picture.",
+    )
+    components.downloads([first, told, *_figures(drawn.figure)], key="export")
+    with st.expander("Take it with you: Python, command", icon=":material/code:"):
+        python, command = st.tabs(["Copy as Python", "Copy as command"])
+        python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")
+        command.code(programs.command(source, listed), language="bash", wrap_lines=True)
+
+
+def _csv(label: str, name: str, content: Callable[[], bytes], help: str) -> Download:
+    return Download(label, name, "text/csv", content, help)
+
+
+def _figures(figure: go.Figure) -> list[Download]:
     files = [
-        Download("Curves (CSV)", "zorba-curves.csv", "text/csv", lambda: curves_csv(shown), "The curves as drawn."),
-        Download(
-            "Runs (JSON)",
-            "zorba-runs.json",
-            "application/json",
-            lambda: runs_json(chosen),
-            "Settings, provenance and outcome of each chosen run.",
-        ),
         Download(
             "Figure (HTML)",
             "zorba-runs.html",
             "text/html",
             lambda: figure.to_html(include_plotlyjs=True).encode(),
             "One file that needs no network; it can be zoomed.",
-        ),
+        )
     ]
     if importlib.util.find_spec("kaleido") is not None and (shutil.which("chromium") or shutil.which("google-chrome")):
         files.append(
@@ -42,36 +68,52 @@ def draw(chosen: Sequence[Record], shown: Shown, figure: go.Figure) -> None:
                 "Figure (PNG)",
                 "zorba-runs.png",
                 "image/png",
-                lambda: figure.to_image(format="png", width=1100, height=560, scale=2),
+                lambda: figure.to_image(format="png", width=1100, height=max(560, figure.layout.height or 0), scale=2),
                 "Takes a few seconds. The camera above the figure does the same at once.",
             )
         )
-    components.downloads(files, key="export")
-    with st.expander("Take it with you: Python, command", icon=":material/code:"):
-        python, command = st.tabs(["Copy as Python", "Copy as command"])
-        python.code(as_python(chosen, shown), language="python")
-        command.code("zorba runs --json  # every run of artifacts/runs, with its outcome", language="bash")
+    return files
 
 
-def curves_csv(shown: Shown) -> bytes:
-    """One row a point: curve, cost, value, bounds of the band."""
+def curves_csv(panels: Sequence[Panel]) -> bytes:
+    """One row a point: curve, round, cost, measure, value, bounds of the band."""
     frames = [
         pd.DataFrame(
             {
                 "curve": curve.name,
                 "runs": curve.runs,
                 "round": curve.round_P,
-                shown.cost: curve.x_P,
-                shown.measure: curve.y_P,
+                panel.cost: curve.x_P,
+                "measure": panel.measure,
+                "value": curve.y_P,
                 "low": curve.low_P,
                 "high": curve.high_P,
                 "unsmoothed": curve.raw_P,
             }
         )
-        for curve in shown.curves
+        for panel in panels
+        for curve in panel.curves
     ]
-    table = pd.concat(frames, ignore_index=True)
-    return table.loc[:, ~table.columns.duplicated()].to_csv(index=False).encode()
+    return pd.concat(frames, ignore_index=True).to_csv(index=False).encode()
+
+
+def cloud_csv(cloud: Cloud) -> bytes:
+    """One row a dot: its name, kind, runs, coordinates and their bounds."""
+    rows = [
+        {
+            "name": dot.name,
+            "kind": dot.kind,
+            "runs": " ".join(dot.names),
+            cloud.x: dot.x,
+            f"{cloud.x}_low": dot.x_bounds and dot.x_bounds[0],
+            f"{cloud.x}_high": dot.x_bounds and dot.x_bounds[1],
+            cloud.y: dot.y,
+            f"{cloud.y}_low": dot.y_bounds and dot.y_bounds[0],
+            f"{cloud.y}_high": dot.y_bounds and dot.y_bounds[1],
+        }
+        for dot in cloud.dots
+    ]
+    return pd.DataFrame(rows).to_csv(index=False).encode()
 
 
 def runs_json(chosen: Sequence[Record]) -> bytes:
@@ -87,18 +129,3 @@ def runs_json(chosen: Sequence[Record]) -> bytes:
         for record in chosen
     ]
     return to_json({"runs": runs}, indent=1).encode()
-
-
-def as_python(chosen: Sequence[Record], shown: Shown) -> str:
-    """A program that draws the same runs."""
-    folders = [str(record.path) for record in chosen if record.path is not None]
-    if not folders:
-        return "from zorba_core.experiments import read_results\n\nresults = read_results(...)  # see the address\n"
-    listed = "".join(f"    zorba.read_run({folder!r}),\n" for folder in folders)
-    cost = {"work": "forward_passes", "bytes": "scalars_up"}.get(shown.cost, shown.cost)
-    return (
-        "import zorba_core as zorba\n"
-        "from zorba_core.plots import learning_curves_figure\n\n"
-        f"runs = [\n{listed}]\n"
-        f"learning_curves_figure(runs, measure={shown.measure!r}, cost={cost!r}).show()\n"
-    )

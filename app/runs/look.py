@@ -13,13 +13,13 @@ from app import components
 from app.components import Download, Number
 from app.folders import as_code, short
 from app.processes import being_written, train_command
-from app.runs.names import flat, shown
-from app.runs.records import Record
 from app.train.words import duration, size
 from zorba_core.allocation import allocation_to_bytes
+from zorba_core.comparison import Record, target_reached
+from zorba_core.comparison.names import flat, shown
 from zorba_core.files import to_json
 from zorba_core.methods import METHODS
-from zorba_core.plots import allocation_figure, client_order, target_reached
+from zorba_core.plots import allocation_figure, client_order
 from zorba_core.training import ENGINE_VERSION
 
 # Settings of a run by the names of `zorba train`'s options, where they differ.

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
-from app.folders import experiments_folder
-from app.runs.records import Listing, experiment_records, folder_records
+from app.folders import experiments_folder, short
+from zorba_core.comparison import Listing, experiment_records, folder_records
+from zorba_core.comparison.records import EXPERIMENTS_FOLDER
+from zorba_core.runs import DEFAULT_FOLDER
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where runs are read from, and how a program or the command would read them."""
+
+    python: str  # an expression
+    imported: str  # what it takes from zorba_core.comparison
+    command: str
+
+
+def folder_source(folder: Path) -> Source:
+    at = "" if short(folder) == str(DEFAULT_FOLDER) else short(folder)
+    return Source(
+        f"folder_records({at!r})" if at else "folder_records()",
+        "folder_records",
+        shlex.join(["zorba", "runs", *([at] if at else [])]),
+    )
+
+
+def experiment_source(name: str, profile: str) -> Source:
+    asked = [name, profile]
+    command = ["zorba", "runs", "--experiment", name, "--profile", profile]
+    root = short(experiments_folder())
+    if root != str(EXPERIMENTS_FOLDER):
+        asked.append(root)
+        command[2:2] = [root]
+    return Source(f"experiment_records({', '.join(map(repr, asked))})", "experiment_records", shlex.join(command))
 
 
 def folder_listing(folder: Path) -> Listing:

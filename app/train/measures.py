@@ -13,8 +13,8 @@ from app.components import Number
 from app.jobs import Job, State
 from app.process_identity import resident_bytes
 from app.run_log import LiveLog, Round
-from app.runs.sent import bytes_sent
 from app.train.words import mib, size
+from zorba_core.comparison.sent import bytes_sent
 from zorba_core.errors import ZorbaError
 from zorba_core.memory import GIB, Workload, psi_client_bytes
 from zorba_core.models import model_spec

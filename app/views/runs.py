@@ -11,9 +11,9 @@ from app import components
 from app.folders import experiments_folder, runs_folder, short
 from app.links import linked
 from app.processes import being_written
-from app.runs import choose, compare, curves, export, look
-from app.runs.reading import experiment_listing, folder_listing
-from app.runs.records import Listing, Record, experiments_there
+from app.runs import choose, compare, curves, export, look, outcomes, toolbar
+from app.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
+from zorba_core.comparison import Listing, Record, experiments_there
 from zorba_core.errors import ZorbaError
 
 FIRST_RUN = "zorba train --dataset toy-reviews --clients 20 --rounds 60 --seed 0"
@@ -24,12 +24,17 @@ _FOLDER = "folder"
 def page() -> None:
     st.title("Does it learn?", anchor=False)
     st.markdown(
-        "Fine-tuning runs side by side: forward passes only, each client training its own blocks. Pick runs in the "
-        "table to lay their curves over each other."
+        "Fine-tuning runs side by side. Pick some in the table to lay their curves over each other, or see the "
+        "outcomes of all of them."
     )
     folder = runs_folder()
-    listing = _read(folder)
-    if listing is None:
+    try:
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+            listing, source = _read(folder)
+            kept = choose.filtered(listing.records) if listing.records else []
+            baseline = choose.baseline_of(kept) if kept else None
+    except _Unreadable as error:
+        components.problem(error.title, error.sentence)
         return
     _problems(listing.problems)
     for note in listing.notes[:5]:
@@ -37,53 +42,62 @@ def page() -> None:
     if not listing.records:
         _nothing_yet(folder)
         return
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        kept = choose.filtered(listing.records)
-        baseline = choose.baseline_of(kept)
     if not kept:
         st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
-    chosen = choose.pick(kept, baseline)
-    _follow(folder, listing.records)
-    if not chosen:
+    chosen = choose.chosen_of(kept)
+    asked = toolbar.ask(kept)
+    drawn = None
+    if isinstance(asked, toolbar.OutcomesAsked):
+        drawn = outcomes.draw(asked, kept, chosen)
+    elif chosen or baseline is not None:
+        drawn = curves.draw(asked, chosen, baseline)
+    else:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
-        return
-    drawn = curves.draw(chosen, baseline)
+    choose.show_table(kept, baseline)
+    _follow(folder, listing.records)
+    if isinstance(drawn, curves.Drawn):
+        compare.group_table(drawn, baseline)
     if drawn is not None:
-        compare.group_table(drawn[0], baseline)
-        export.draw(chosen, *drawn)
+        export.draw(source, kept, chosen, baseline, drawn)
+    if not chosen:
+        return
     compare.differences(chosen)
     st.divider()
     look.draw(chosen)
 
 
-def _read(folder: Path) -> Listing | None:
-    """What there is to compare; None when it cannot be read, after saying why."""
+class _Unreadable(Exception):
+    def __init__(self, title: str, sentence: str) -> None:
+        super().__init__(title)
+        self.title, self.sentence = title, sentence
+
+
+def _read(folder: Path) -> tuple[Listing, Source]:
+    """What there is to compare, and where it comes from; asks where there is a choice."""
     tables = experiments_there(experiments_folder())
     source = _FOLDER
     if tables:
         labels = {_FOLDER: f"Run folders ({short(folder)})"} | {
             f"{name}.{profile}": f"Experiment {name}, {profile}" for name, profile in tables
         }
-        source = linked(st.selectbox, "Runs of", list(labels), format_func=labels.get, key="source", width=360)
+        source = linked(st.selectbox, "Runs of", list(labels), format_func=labels.get, key="source", width=255)
     if folder.exists() and not folder.is_dir():
-        components.problem(
+        raise _Unreadable(
             "The runs folder is no folder", f"{folder} is a file. Set ZORBA_RUNS to a folder, or unset it."
         )
-        return None
     try:
         if source != _FOLDER:
             name, profile = source.split(".", 1)
-            return experiment_listing(name, profile)
-        return folder_listing(folder)
+            return experiment_listing(name, profile), experiment_source(name, profile)
+        return folder_listing(folder), folder_source(folder)
     except ZorbaError as error:
-        components.problem("These runs cannot be read", f"{error}")
+        raise _Unreadable("These runs cannot be read", f"{error}") from None
     except OSError as error:
-        components.problem(
+        raise _Unreadable(
             "The runs folder cannot be read",
             f"{short(folder)}: {error.strerror}. Allow reading it, or set ZORBA_RUNS to another folder.",
-        )
-    return None
+        ) from None
 
 
 def _follow(folder: Path, records: Sequence[Record]) -> None:

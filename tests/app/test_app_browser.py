@@ -161,6 +161,22 @@ def test_a_row_of_the_table_selects_and_the_same_point_can_be_clicked_again(visi
     assert wait_until_blocks_are_not(page, picked) == clicked
 
 
+def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
+    plot = "[class*=st-key-outcomes_plot]"
+    page = visit("/runs?source=cases.standard&picture=outcomes&kind=one&runs=SC1-sst2-0", ready=f"{plot} .main-svg")
+    page.wait_for_timeout(800)  # the figure listens a moment after it is drawn
+    dot = page.locator(f"{plot} .scatterlayer .trace").first.locator(".point").last
+    place = dot.bounding_box()
+    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_function("() => !location.search.includes('runs=SC1-sst2-0')", timeout=PATIENCE_MS)
+    assert len(parse_qs(urlsplit(page.url).query)["runs"]) == 1
+    page.locator(".st-key-picture").get_by_text("Curves").click()
+    settled(page, "[class*=st-key-curves_plot] .main-svg")
+    assert page.locator("[class*=st-key-curves_plot] .scatterlayer .trace.scatter .lines .js-line").count() == 1
+
+
 def test_both_pages_follow_a_dark_theme(visit, browser):
     dark = browser.new_context(color_scheme="dark", viewport={"width": 1440, "height": 1500})
     page = visit("/runs", ready="[class*=st-key-curves_plot] .main-svg", context=dark)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 
+import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
 
-from app.runs.names import groups
-from app.runs.records import experiment_records
+from zorba_core.cli import build_app
+from zorba_core.comparison import experiment_records, groups
+from zorba_core.errors import ZorbaError
 from zorba_core.experiments import EXPERIMENTS
 from zorba_core.experiments.store import CURVE_SCHEMA, ENGINE_VERSION, RUN_SCHEMA, empty_runs, frame_of, write_tables
 
@@ -81,3 +85,45 @@ def test_an_experiments_runs_on_unlike_data_are_told_apart(app, tmp_path):
     assert not app.exception
     assert not app.warning
     assert "full · IID · N 20 · lr 0.02" in groups(records)
+
+
+def test_program_and_command_of_an_experiments_runs_work(app, tmp_path, monkeypatch):
+    write_experiment(tmp_path / "experiments", "cases", "ci")
+    app.query_params |= {"source": "cases.ci", "cost": "bytes"}
+    see(app)
+    codes = [code.value for code in app.code]
+    figures = []
+    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(figure.to_json())))
+    program = next(code for code in codes if code.startswith("from zorba_core.comparison"))
+    exec(compile(program, "copied", "exec"), {})
+    assert figures == [json.loads(app.get("plotly_chart")[0].proto.spec)]
+    words = next(shlex.split(code) for code in codes if code.startswith("zorba runs"))
+    done = CliRunner().invoke(build_app(), words[1:])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["runs"]
+    assert [row["run"] for row in rows] == app.session_state["chosen_runs"]
+    assert rows[0]["best_accuracy"] == pytest.approx(0.7)
+    assert rows[0]["sent_bytes"] == 9000
+
+
+def test_the_command_says_what_is_not_there(tmp_path):
+    write_experiment(tmp_path, "cases", "ci")
+    asked = ["runs", str(tmp_path), "--experiment", "cases", "--profile", "ci"]
+    table = CliRunner().invoke(build_app(), asked)
+    assert "SC1" in table.stdout
+    for wrong in ([*asked, "--only", "nobody"], [*asked[:-1], "standard"], [*asked[:3], "nope"]):
+        done = CliRunner().invoke(build_app(), wrong)
+        assert done.exit_code != 0
+        assert isinstance(done.exception, ZorbaError | SystemExit)
+
+
+@pytest.mark.parametrize("view", ["curves", "outcomes"])
+def test_choices_made_here_leave_other_pages_alone(app, root, tmp_path, view):
+    write_experiment(tmp_path / "experiments", "cases", "ci")
+    chosen = {"log_curves": "cost,loss", "log_outcomes": "x,y", "curves": "seeds", "measure": "eval_loss,eval_accuracy"}
+    app.query_params |= {"source": "cases.ci", "picture": view, "outcome": "final", "along": "lr", **chosen}
+    see(app)
+    for page in sorted((root / "app" / "views").glob("[a-z]*.py")):
+        app.switch_page(f"views/{page.name}").run()
+        assert not app.exception, page.name
+        assert not [warning.value for warning in app.warning if "went wrong" in warning.value], page.name

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import shutil
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
 
 from app.runs.choose import table, table_key
 from app.runs.compare import summary_of_groups
-from app.runs.curves import curves_to_show
-from app.runs.export import as_python, curves_csv, runs_json
+from app.runs.export import cloud_csv, curves_csv, runs_json
 from app.runs.look import repeat_command
-from app.runs.names import groups, labels
-from app.runs.records import folder_records
 from zorba_core.allocation import Allocation
 from zorba_core.cli import build_app
-from zorba_core.plots import COSTS, Curve, group_of, smoothed
+from zorba_core.comparison import cloud_of, folder_records, groups, labels, panel_of
+from zorba_core.plots import COSTS
 from zorba_core.training.callbacks import RoundRecord
 from zorba_core.training.run_writer import RunWriter
 from zorba_core.training.settings import TrainSettings
@@ -137,8 +138,8 @@ def test_seeds_become_one_group_with_mean_and_deviation(runs):
     assert frame.loc["lr 0.02", "± best"] == pytest.approx(0.01)
     assert frame.loc["lr 0.02", "Δ best"] == pytest.approx(0.15)
     assert frame.loc["lr 0.01", "reached"] == "0 of 3"
-    shown, _ = curves_to_show(records, "eval_accuracy", "round", 0.0, "range")
-    curve = next(curve for curve in shown.curves if curve.name == "lr 0.02")
+    panel = panel_of(records, measure="eval_accuracy", cost="round", band="range")
+    curve = next(curve for curve in panel.curves if curve.name == "lr 0.02")
     np.testing.assert_allclose(curve.y_P, [0.51, 0.71, 0.81])
     np.testing.assert_allclose(curve.high_P - curve.low_P, 0.02)
 
@@ -155,31 +156,6 @@ def test_every_cost_that_the_page_offers_rises_from_round_to_round(runs):
         assert cost in COSTS
         assert (np.diff(record.metrics[cost]) > 0).all()
     assert record.outcome["bytes"] == record.metrics["bytes"].iloc[-1]
-
-
-def test_smoothing_leaves_a_constant_curve_alone_and_keeps_the_raw_one():
-    rounds = np.arange(5.0)
-    flat = smoothed(Curve("a", rounds, np.full(5, 0.3), rounds), 0.9)
-    np.testing.assert_allclose(flat.y_P, 0.3)
-    jump = smoothed(Curve("a", rounds, np.array([0.0, 0, 1, 1, 1]), rounds), 0.5)
-    # Debiased: weights 1/2^k of the past, divided by their sum.
-    np.testing.assert_allclose(jump.y_P, [0, 0, 4 / 7, 12 / 15, 28 / 31])
-    np.testing.assert_array_equal(jump.raw_P, [0, 0, 1, 1, 1])
-
-
-def test_the_interval_of_a_mean_is_students():
-    rounds = np.arange(2.0)
-    group = group_of("g", [Curve("a", rounds, np.full(2, value), rounds) for value in (1.0, 2.0, 3.0)], "interval")
-    # t(0.975, 2) = 4.302653, standard error 1 / sqrt(3)
-    np.testing.assert_allclose(group.high_P - group.y_P, 4.302652729 / np.sqrt(3))
-
-
-def test_groups_are_averaged_where_all_of_them_are():
-    short = Curve("a", np.array([0.0, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 2.0]))
-    long = Curve("b", np.array([1.0, 4.0]), np.array([3.0, 6.0]), np.array([1.0, 4.0]))
-    group = group_of("g", [short, long], "range")
-    np.testing.assert_array_equal(group.x_P, [1.0, 2.0])
-    np.testing.assert_allclose(group.y_P, [2.0, 3.0])
 
 
 DAMAGES = {
@@ -239,7 +215,7 @@ def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypat
     def refuse(folder):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("app.runs.records.list_runs", refuse)
+    monkeypatch.setattr("zorba_core.comparison.records.list_runs", refuse)
     app.run()
     assert "The runs folder cannot be read" in texts(app)
     assert "Permission denied" in texts(app)
@@ -291,12 +267,126 @@ def test_a_run_of_another_engine_version_says_what_still_holds(app, runs):
 def test_exports_say_what_the_screen_says(runs):
     three_seeds(runs)
     records = folder_records(runs).records
-    shown, _ = curves_to_show(records, "eval_accuracy", "bytes", 0.5, "deviation")
-    csv = pd.read_csv(pd.io.common.BytesIO(curves_csv(shown)))
-    assert {"curve", "round", "bytes", "eval_accuracy", "low", "high", "unsmoothed"} <= set(csv)
+    panels = [
+        panel_of(records, measure=measure, cost="bytes", smoothing=0.5, band="deviation")
+        for measure in ("eval_accuracy", "eval_loss")
+    ]
+    csv = pd.read_csv(io.BytesIO(curves_csv(panels)))
+    assert {"curve", "round", "bytes", "measure", "value", "low", "high", "unsmoothed"} <= set(csv)
     assert csv["curve"].nunique() == 2
+    assert set(csv["measure"]) == {"eval_accuracy", "eval_loss"}
+    cloud = cloud_of(records, x="lr", y="best", kind="lr", band="range")
+    dots = pd.read_csv(io.BytesIO(cloud_csv(cloud))).set_index("kind")
+    assert dots.loc["lr 0.02", "best"] == pytest.approx(0.81)
+    assert dots.loc["lr 0.02", "best_high"] - dots.loc["lr 0.02", "best_low"] == pytest.approx(0.02)
+    assert len(dots.loc["lr 0.01", "runs"].split()) == 3
     assert len(json.loads(runs_json(records))["runs"]) == 6
-    compile(as_python(records, shown), "copied", "exec")
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Figures that programs show."""
+    figures = []
+    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(figure.to_json())))
+    return figures
+
+
+LINKS = {
+    "curves": {
+        "cost": "bytes",
+        "measure": "eval_accuracy,eval_loss",
+        "curves": "seeds",
+        "log_curves": "cost",
+        "smoothing": "50",
+    },
+    "outcomes": {
+        "picture": "outcomes",
+        "along": "lr",
+        "outcome": "final",
+        "kind": "lr",
+        "curves": "seeds",
+        "band": "range",
+    },
+}
+
+
+@pytest.mark.parametrize("view", LINKS)
+def test_the_copied_program_draws_the_figure_on_the_screen(app, runs, view, shown):
+    three_seeds(runs)
+    names = [record.name for record in folder_records(runs).records]
+    app.query_params |= {**LINKS[view], "runs": names[:5], "baseline": names[5]}
+    see(app)
+    assert not app.exception
+    program = next(code.value for code in app.code if code.value.startswith("from zorba_core.comparison"))
+    exec(compile(program, "copied", "exec"), {})
+    assert shown == [json.loads(app.get("plotly_chart")[0].proto.spec)]
+    assert names[5] in program
+
+
+def test_the_copied_command_lists_the_runs_of_the_picture(app, runs):
+    three_seeds(runs)
+    see(app)
+    words = next(shlex.split(code.value) for code in app.code if code.value.startswith("zorba runs"))
+    done = CliRunner().invoke(build_app(), words[1:])
+    assert done.exit_code == 0, done.output
+    assert [row["run"] for row in json.loads(done.stdout)["runs"]] == app.session_state["chosen_runs"]
+
+
+def test_several_measures_lie_over_each_other_and_none_means_accuracy(app, runs):
+    three_seeds(runs)
+    see(app)
+    control = next(group for group in app.get("button_group") if group.key == "measure")
+    control.set_value(["eval_accuracy", "eval_loss"]).run()
+    layout = json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]
+    assert (layout["yaxis"]["title"]["text"], layout["yaxis2"]["title"]["text"]) == (
+        "Validation accuracy",
+        "Validation cross-entropy",
+    )
+    assert app.query_params["measure"] == "eval_accuracy,eval_loss"
+    next(group for group in app.get("button_group") if group.key == "measure").set_value([]).run()
+    assert not app.exception
+    assert "yaxis2" not in json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]
+
+
+def test_runs_picked_in_the_table_are_ringed_among_the_outcomes(app, runs):
+    three_seeds(runs)
+    app.query_params |= {"picture": "outcomes", "along": "lr", "curves": "seeds"}
+    see(app)
+    names = list(app.dataframe[0].value["run"])
+    wanted = [record.name for record in groups(folder_records(runs).records)["lr 0.02"]]
+    pick(app, *(names.index(name) for name in wanted))
+    ring = json.loads(app.get("plotly_chart")[0].proto.spec)["data"][-1]
+    assert ring["name"] == "picked in the table"
+    assert ring["x"] == [0.02]
+
+
+def test_runs_that_never_reached_their_target_are_counted_not_drawn(app, runs):
+    three_seeds(runs)
+    app.query_params |= {"picture": "outcomes", "along": "lr", "outcome": "to_target"}
+    see(app)
+    assert "3 of 6 never reached their target and are not drawn" in texts(app)
+
+
+def test_an_axis_that_runs_do_not_have_falls_back_to_the_first(app, runs):
+    three_seeds(runs)
+    app.query_params |= {
+        "picture": "outcomes",
+        "along": "<script>",
+        "outcome": "money",
+        "kind": "..",
+        "log_outcomes": "x,zz",
+    }
+    see(app)
+    assert not app.exception
+    assert app.selectbox(key="outcome").value == "best"
+
+
+def test_one_run_alone_has_curves_and_no_outcomes(app, runs):
+    write_run(runs, [0.5, 0.6])
+    app.query_params["picture"] = "outcomes"
+    see(app)
+    assert not app.exception
+    assert not [group for group in app.get("button_group") if group.key == "picture"]
 
 
 def test_what_all_runs_share_is_said_once(runs):

@@ -239,11 +239,25 @@ PLACES = {
         _plot("curves_plot"),
         {
             "against": _choice(_plot("curves_plot"), "cost", ("forward passes", "rounds")),
-            "measure": _segment(_plot("curves_plot"), "measure", ("Loss", "Accuracy")),
+            "a measure more or less": _segment(_plot("curves_plot"), "measure", ("Loss",)),
+            "logarithmic": _segment(_plot("curves_plot"), "log_curves", ("cost",)),
             "smoothing": _slider(_plot("curves_plot"), "smoothing"),
             "a run more or less": Control(_plot("curves_plot"), _over_a_row, _press),
         },
         query="source=lambda.standard",
+        sized=False,
+    ),
+    "outcomes": Place(
+        "/runs",
+        _plot("outcomes_plot"),
+        {
+            "what came out": _choice(
+                _plot("outcomes_plot"), "outcome", ("Last validation accuracy", "Best validation")
+            ),
+            "against": _choice(_plot("outcomes_plot"), "along", ("V, mean of", "Λ, convergence")),
+            "seeds": _segment(_plot("outcomes_plot"), "curves", ("Seeds together", "Each")),
+        },
+        query="source=lambda.standard&picture=outcomes",
         sized=False,
     ),
     "paper": Place(

@@ -1,4 +1,4 @@
-"""``zorba runs``: the runs of a folder, newest first."""
+"""``zorba runs``: the runs of a folder, newest first, or of an experiment's tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.errors import MissingDataError
 from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
@@ -18,27 +19,77 @@ def register(app: typer.Typer) -> None:
 
 
 def runs(
-    folder: Path = typer.Argument(DEFAULT_FOLDER, help="The runs folder."),
+    folder: Path | None = typer.Argument(
+        None, help=f"The runs folder, or with --experiment that of experiments.  [default: {DEFAULT_FOLDER}]"
+    ),
+    experiment: str | None = typer.Option(None, help="Runs of this experiment's tables instead of a folder's."),
+    profile: str = typer.Option("standard", help="Of the experiment."),
+    only: list[str] = typer.Option([], help="Only the run of this name; may be given several times."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """List fine-tuning runs: how far each came, its accuracy and its allocation. Unreadable entries go to stderr."""
-    listing = list_runs(folder)
-    for problem in listing.problems:
+    if experiment is None:
+        folder = DEFAULT_FOLDER if folder is None else folder
+        listing = list_runs(folder)
+        rows, problems = [_row(run) for run in listing.runs], list(listing.problems)
+        nothing = f"no runs in {folder}; make one with: zorba train"
+    else:
+        rows, problems = _of_experiment(experiment, profile, folder)
+        nothing = f"no runs of {experiment} yet; make them with: zorba experiment {experiment} --profile {profile}"
+    for problem in problems:
         typer.echo(f"skipped: {problem}", err=True)
-    rows = [_row(run) for run in listing.runs]
+    rows = _named(rows, only)
+    width = max([44, *(len(row["run"]) for row in rows)])
     lines = [
-        f"{'run':<44} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "
+        f"{'run':<{width}} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "
         f"{'MB sent':>10}"
     ]
     lines += [
-        f"{row['run']:<44} {row['method']:<8} {row['status']:<11} {row['rounds_done']:>6} "
-        f"{_number(row['best_accuracy'], '.3f'):>6} {_number(row['rounds_to_target'], 'd'):>9} {row['lambda']:>8.3f} "
-        f"{_number(_megabytes(row), ',.3f'):>10}"
+        f"{row['run']:<{width}} {row['method']:<8} {row['status']:<11} {row['rounds_done']:>6} "
+        f"{_number(row['best_accuracy'], '.3f'):>6} {_number(row['rounds_to_target'], 'd'):>9} "
+        f"{_number(row['lambda'], '.3f'):>8} {_number(_megabytes(row), ',.3f'):>10}"
         for row in rows
     ]
-    if not rows:
-        lines = [f"no runs in {folder}; make one with: zorba train"]
-    emit({"runs": rows, "problems": list(listing.problems)}, as_json, lines)
+    emit({"runs": rows, "problems": problems}, as_json, lines if rows else [nothing])
+
+
+def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:
+    """The rows asked for, in the order asked for; all without ``only``."""
+    if not only:
+        return rows
+    found = {row["run"]: row for row in rows}
+    for name in only:
+        if name not in found:
+            raise MissingDataError(f"there is no run {name!r} here; without --only the command names all of them")
+    return [found[name] for name in only]
+
+
+def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
+    from zorba_core.comparison.records import EXPERIMENTS_FOLDER, experiment_records
+
+    listing = experiment_records(name, profile, EXPERIMENTS_FOLDER if root is None else root)
+    rows = []
+    for record in listing.records:
+        found = record.outcome
+        rows.append(
+            {
+                "run": record.name,
+                "status": record.status,
+                "method": record.method,
+                "dataset": record.config["dataset"],
+                "model": record.config["model"],
+                "seed": record.config["seed"],
+                "rounds_done": int(found["rounds"] or 0),
+                "best_accuracy": found["best"],
+                "rounds_to_target": None if found["to_target"] is None else int(found["to_target"]),
+                "lambda": found["lambda"],
+                "total_blocks": found["total_blocks"],
+                "work": found["work"],
+                "sent_bytes": found["bytes"],
+                "config": record.config,
+            }
+        )
+    return rows, list(listing.problems)
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -61,6 +112,8 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _megabytes(row: dict[str, Any]) -> float | None:
+    if "sent_bytes" in row:
+        return None if row["sent_bytes"] is None else row["sent_bytes"] / 1e6
     sent = row["communication"]
     return None if sent is None else (sent["up"]["wire_bytes"] + sent["down"]["wire_bytes"]) / 1e6
 

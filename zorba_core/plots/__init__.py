@@ -1,24 +1,22 @@
 """Data to plotly figures, shared by the notebooks and the dashboard. Nothing here knows about either."""
 
 from zorba_core.plots.allocation import allocation_figure, client_order
-from zorba_core.plots.curves import BANDS, Curve, curve_of, group_of, smoothed, target_reached
 from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
 from zorba_core.plots.live import progress_figure
+from zorba_core.plots.outcomes import outcomes_figure
 from zorba_core.plots.overview import matrix_picture, parallel_figure
 from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
 from zorba_core.plots.tradeoff import Axis, Mark, Points, tradeoff_figure
 
 __all__ = [
-    "BANDS",
     "COSTS",
     "DARK",
     "LIGHT",
     "MEASURES",
     "PAPER_SCENARIOS",
     "Axis",
-    "Curve",
     "Mark",
     "Palette",
     "Points",
@@ -26,18 +24,15 @@ __all__ = [
     "allocation_figure",
     "client_order",
     "compare_fronts_figure",
-    "curve_of",
     "curves_figure",
     "front_figure",
     "front_order",
-    "group_of",
     "learning_curves_figure",
     "matrix_picture",
+    "outcomes_figure",
     "palette_named",
     "parallel_figure",
     "progress_figure",
-    "smoothed",
-    "target_reached",
     "tradeoff_figure",
     "vram_figure",
 ]

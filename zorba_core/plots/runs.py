@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
+from zorba_core.comparison.curves import Curve, curve_of, has_target, smoothed
+from zorba_core.comparison.panel import Panel
 from zorba_core.errors import InvalidInputError
-from zorba_core.plots.curves import Curve, curve_of, has_target, smoothed
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
 
 if TYPE_CHECKING:
@@ -29,7 +32,9 @@ COSTS = {
     "work": "Forward passes of one client's batch; a backward pass counts as two",
 }
 _MARKED_UP_TO = 60  # points; more markers would hide the line
-_LEGEND_ROWS = 12
+_LEGEND_ROWS = 6  # at most; the legend then scrolls
+_LINE = 115  # characters of a legend's row
+_GAP = 0.09  # between panels, as a share of the height
 
 
 def learning_curves_figure(
@@ -48,63 +53,129 @@ def learning_curves_figure(
         InvalidInputError: an unknown measure or cost.
     """
     _check(measure, cost)
-    return curves_figure(
-        [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs],
-        measure=measure,
-        cost=cost,
-        targets=[run.config["target"] for run in runs if has_target(run)],
-        palette=palette,
-        height=height,
-    )
+    targets = sorted({float(run.config["target"]) for run in runs if has_target(run)})
+    curves = [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs]
+    panel = Panel(tuple(curves), measure, cost, {}, (), tuple(targets), grouped=False)
+    return curves_figure([panel], palette=palette, height=height)
 
 
 def curves_figure(
-    curves: Sequence[Curve],
+    panels: Sequence[Panel],
     *,
-    measure: str,
-    cost: str,
-    targets: Sequence[float] = (),
     baseline: str | None = None,
+    log_cost: bool = False,
+    log_loss: bool = False,
     palette: Palette = LIGHT,
-    height: int = 440,
+    height: int | None = None,
 ) -> go.Figure:
-    """Curves that are ready, single runs or groups; ``baseline`` names the one that the others are held against, which
-    is drawn heavier and in the colour of text.
+    """Panels over each other with one axis of cost; a curve looks the same in all of them.
+
+    Args:
+        panels: of one cost; one at least.
+        baseline: the curve that the others are held against: drawn heavier and in the colour of text.
+        log_cost: logarithmic axis of cost, which leaves out what cost nothing yet; log_loss: of losses.
+        height: of the figure without its legend, in pixels; 440 for one panel, 300 each for several.
 
     Raises:
-        InvalidInputError: an unknown measure or cost.
+        InvalidInputError: no panel, an unknown measure or cost, or unlike costs.
     """
-    _check(measure, cost)
+    for panel in panels:
+        _check(panel.measure, panel.cost)
+    if len({panel.cost for panel in panels}) != 1:
+        raise InvalidInputError("curves are drawn against one cost; give panels of the same, one at least")
+    looks = _looks([curve.name for panel in panels for curve in panel.curves], baseline, palette)
     traces: list[go.Scatter] = []
-    stars: list[go.Scatter] = []
-    index = 0
-    for curve in curves:
-        pinned = curve.name == baseline
-        color = palette.text if pinned else palette.series[index % len(palette.series)]
-        dash = "solid" if pinned else DASHES[index % len(DASHES)]
-        symbol = "diamond" if pinned else SYMBOLS[index % len(SYMBOLS)]
-        index += not pinned
-        traces += _drawn(curve, color, dash, symbol, 3.2 if pinned else 2.2)
-        if measure == "eval_accuracy" and curve.reached is not None:
-            stars.append(_star(curve, color, palette))
-    if len(stars) > 1:  # their labels would lie over each other; hovering tells the round
-        for star in stars:
-            star.update(mode="markers", text=None)
-    shown = sorted(set(targets)) if measure == "eval_accuracy" else []
+    shapes: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    axes: dict[str, Any] = {}
+    told: set[str] = set()
+    share = (1 - _GAP * (len(panels) - 1)) / len(panels)
+    for row, panel in enumerate(panels):
+        axis = "y" if row == 0 else f"y{row + 1}"
+        top = 1 - row * (share + _GAP)
+        of_accuracy = panel.measure == "eval_accuracy"
+        axes[axis.replace("y", "yaxis")] = {
+            "title": {"text": MEASURES[panel.measure]},
+            "tickformat": ".0%" if of_accuracy else None,
+            "domain": [max(0.0, top - share), top],
+            "anchor": "x",
+            "type": "log" if log_loss and not of_accuracy else "linear",
+        }
+        stars = [curve for curve in panel.curves if of_accuracy and curve.reached is not None]
+        for curve in panel.curves:
+            if log_cost:
+                curve = _from_first_cost(curve)
+            traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in told)
+            told.add(curve.name)
+        # Labels of several stars would lie over each other; hovering tells the round.
+        traces += [_star(curve, looks[curve.name], axis, palette, labelled=len(stars) == 1) for curve in stars]
+        for target in panel.targets if of_accuracy else ():
+            line, label = target_line(target, palette)
+            shapes.append({**line, "yref": axis})
+            annotations.append({**label, "yref": axis})
+    names = [trace.name for trace in traces if trace.showlegend is not False]
     layout: dict[str, Any] = {
         "showlegend": True,
         "hovermode": "closest",
         "dragmode": "pan",
-        "uirevision": f"{measure} {cost}",
-        "legend": {"y": 1.02, "yanchor": "bottom", "x": 0, "itemdoubleclick": False},
-        "xaxis": {"title": {"text": COSTS[cost]}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": MEASURES[measure]}, "tickformat": ".0%" if measure == "eval_accuracy" else None},
-        "shapes": [target_line(target, palette)[0] for target in shown],
-        "annotations": [target_line(target, palette)[1] for target in shown],
+        "uirevision": " ".join([*(panel.measure for panel in panels), panels[0].cost, str(log_cost), str(log_loss)]),
+        "legend": {
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "itemdoubleclick": False,
+            "maxheight": 22 * _LEGEND_ROWS,
+        },
+        "xaxis": {
+            "title": {"text": COSTS[panels[0].cost]},
+            "anchor": "y" if len(panels) == 1 else f"y{len(panels)}",
+            "exponentformat": "SI",
+            **({"type": "log"} if log_cost else {"rangemode": "tozero"}),
+        },
+        **axes,
+        "shapes": shapes,
+        "annotations": annotations,
     }
-    return styled(
-        [*traces, *stars], palette, height=height + 22 * min(len(curves), _LEGEND_ROWS), layout=layout
-    )  # fmt: skip
+    if height is None:
+        height = 440 if len(panels) == 1 else 300 * len(panels)
+    return styled(traces, palette, height=height + 22 * min(_legend_rows(names), _LEGEND_ROWS), layout=layout)
+
+
+class _Look(NamedTuple):
+    color: str
+    dash: str
+    symbol: str
+    width: float
+
+
+def _looks(names: Sequence[str], baseline: str | None, palette: Palette) -> dict[str, _Look]:
+    looks: dict[str, _Look] = {}
+    index = 0
+    for name in dict.fromkeys(names):
+        if name == baseline:
+            looks[name] = _Look(palette.text, "solid", "diamond", 3.2)
+            continue
+        color = palette.series[index % len(palette.series)]
+        looks[name] = _Look(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
+        index += 1
+    return looks
+
+
+def _legend_rows(names: Sequence[str]) -> int:
+    """Rows that plotly needs for a legend of equally wide entries on a screen of common width."""
+    in_a_row = max(1, _LINE // (max(map(len, names), default=0) + 8))
+    return math.ceil(len(names) / in_a_row)
+
+
+def _from_first_cost(curve: Curve) -> Curve:
+    """Without points that cost nothing, which have no place on a logarithmic axis."""
+    kept_P = curve.x_P > 0
+    parts = {
+        part: None if (values := getattr(curve, part)) is None else values[kept_P]
+        for part in ("x_P", "y_P", "round_P", "low_P", "high_P", "raw_P")
+    }
+    return replace(curve, **parts)
 
 
 def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -130,11 +201,13 @@ def _check(measure: str, cost: str) -> None:
             raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
 
 
-def _drawn(curve: Curve, color: str, dash: str, symbol: str, width: float) -> list[go.Scatter]:
+def _drawn(curve: Curve, look: _Look, axis: str, *, in_legend: bool) -> list[go.Scatter]:
     """The line, with what lies behind it: the band of a group, the unsmoothed values."""
     # Plotly reads some HTML in names, and names are those of folders.
     name = curve.name.replace("&", "&amp;").replace("<", "&lt;")
     name += f" · {curve.runs} runs" if curve.runs > 1 else ""
+    together = {"legendgroup": name, "yaxis": axis}
+    unnamed = {**together, "hoverinfo": "skip", "showlegend": False, "mode": "lines"}
     behind: list[go.Scatter] = []
     if curve.low_P is not None and curve.high_P is not None:
         behind.append(
@@ -142,26 +215,14 @@ def _drawn(curve: Curve, color: str, dash: str, symbol: str, width: float) -> li
                 x=np.concatenate([curve.x_P, curve.x_P[::-1]]),
                 y=np.concatenate([curve.high_P, curve.low_P[::-1]]),
                 fill="toself",
-                fillcolor=_faded(color, 0.16),
+                fillcolor=_faded(look.color, 0.16),
                 line={"width": 0},
-                mode="lines",
-                hoverinfo="skip",
-                showlegend=False,
-                legendgroup=name,
+                **unnamed,
             )
         )
     if curve.raw_P is not None:
-        behind.append(
-            go.Scatter(
-                x=curve.x_P,
-                y=curve.raw_P,
-                mode="lines",
-                line={"color": _faded(color, 0.3), "width": 1.2},
-                hoverinfo="skip",
-                showlegend=False,
-                legendgroup=name,
-            )
-        )
+        faint = {"color": _faded(look.color, 0.3), "width": 1.2}
+        behind.append(go.Scatter(x=curve.x_P, y=curve.raw_P, line=faint, **unnamed))
     line = go.Scatter(
         x=curve.x_P,
         y=curve.y_P,
@@ -169,10 +230,11 @@ def _drawn(curve: Curve, color: str, dash: str, symbol: str, width: float) -> li
         mode="lines+markers" if curve.x_P.size <= _MARKED_UP_TO else "lines",
         cliponaxis=False,
         name=name,
-        legendgroup=name,
-        line={"color": color, "width": width, "dash": dash},
-        marker={"symbol": symbol, "size": 6 if width < 3 else 7, "color": color},
+        showlegend=in_legend,
+        line={"color": look.color, "width": look.width, "dash": look.dash},
+        marker={"symbol": look.symbol, "size": 6 if look.width < 3 else 7, "color": look.color},
         hovertemplate="<b>%{y:.4f}</b> after %{customdata:.0f} rounds<extra>" + name + "</extra>",
+        **together,
     )
     return [*behind, line]
 
@@ -182,16 +244,17 @@ def _faded(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def _star(curve: Curve, color: str, palette: Palette) -> go.Scatter:
+def _star(curve: Curve, look: _Look, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
     x, y, done = curve.reached
     return go.Scatter(
         x=[x],
         y=[y],
-        mode="markers+text",
-        text=[f"round {done}"],
+        mode="markers+text" if labelled else "markers",
+        text=[f"round {done}"] if labelled else None,
         textposition="bottom right",
         textfont={"size": 12, "color": palette.text},
-        marker={"symbol": "star", "size": 16, "color": color, "line": {"width": 1.5, "color": palette.paper}},
+        marker={"symbol": "star", "size": 16, "color": look.color, "line": {"width": 1.5, "color": palette.paper}},
         hovertemplate=f"target reached in round {done}<extra></extra>",
         showlegend=False,
+        yaxis=axis,
     )

@@ -1,9 +1,10 @@
-"""Runs to compare, whether they are folders or rows of an experiment's tables. No Streamlit and no torch in here."""
+"""Runs to compare, whether they are folders or rows of an experiment's tables."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from app.runs.sent import bytes_of_total, bytes_sent
 from zorba_core.allocation import Allocation
-from zorba_core.plots import target_reached
-from zorba_core.runs import CONFIG, Run, list_runs
+from zorba_core.comparison.curves import target_reached
+from zorba_core.comparison.sent import bytes_of_total, bytes_sent
+from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
 
+EXPERIMENTS_FOLDER = Path("artifacts/experiments")
+# Measures of an allocation: here, and in the columns of an experiment's table.
+_ALLOCATED = {
+    "lambda": "lambda",
+    "V": "V",
+    "effective_clients": "N_eff",
+    "min_popularity": "min_c",
+    "total_blocks": "T",
+}
 _STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
 
 
@@ -79,8 +89,22 @@ class Record:
             "work": None if last is None else _number(last["work"]),
             "bytes": None if last is None else _number(last["bytes"]),
             "vram": self.vram_gib,
-            "lambda": None if self.allocation is None else self.allocation.bias_lambda,
+            **self._allocated,
         }
+
+    @property
+    def _allocated(self) -> dict[str, float | None]:
+        """Measures of the allocation: of the matrix, or as far as an experiment's table tells them."""
+        if self.allocation is not None:
+            return {
+                "lambda": self.allocation.bias_lambda,
+                "V": self.allocation.mean_inverse_popularity,
+                "effective_clients": self.allocation.effective_clients,
+                "min_popularity": float(self.allocation.min_popularity),
+                "total_blocks": float(self.allocation.total_blocks),
+            }
+        told = self.summary.get("allocation", {})
+        return {key: told.get(key) for key in _ALLOCATED}
 
 
 class Listing(NamedTuple):
@@ -92,7 +116,7 @@ class Listing(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def folder_records(folder: Path) -> Listing:
+def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
     """The runs of a folder.
 
     Raises:
@@ -104,7 +128,9 @@ def folder_records(folder: Path) -> Listing:
     )
 
 
-def experiment_records(name: str, profile: str, root: Path) -> Listing:
+def experiment_records(
+    name: str, profile: str = "standard", root: str | os.PathLike[str] = EXPERIMENTS_FOLDER
+) -> Listing:
     """The runs of an experiment's tables (artifacts/experiments/<name>/<profile>), without trials of learning rates.
 
     Raises:
@@ -128,7 +154,7 @@ def experiment_records(name: str, profile: str, root: Path) -> Listing:
     return Listing(records, (), tuple(notes))
 
 
-def experiments_there(root: Path) -> list[tuple[str, str]]:
+def experiments_there(root: Path = EXPERIMENTS_FOLDER) -> list[tuple[str, str]]:
     """(experiment, profile) of each pair of tables below ``root``."""
     return sorted((file.parent.parent.name, file.parent.name) for file in root.glob("*/*/runs.parquet"))
 
@@ -211,7 +237,10 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
             key: row[key] for key in ("engine_version", "git_commit", "git_dirty", "machine", "base_weights_sha256")
         },
         metrics=metrics,
-        summary={"vram_gib": {"total": _number(row["psi_gib"])}, "lambda": _number(row["lambda"])},
+        summary={
+            "vram_gib": {"total": _number(row["psi_gib"])},
+            "allocation": {key: _number(row[column]) for key, column in _ALLOCATED.items()},
+        },
         status=str(row["status"]),
         arm=str(row["arm"]),
     )

@@ -100,8 +100,7 @@ def group_of(name: str, curves: Sequence[Curve], band: str = "deviation") -> Cur
     Raises:
         InvalidInputError: no curves, or an unknown band.
     """
-    if band not in BANDS:
-        raise InvalidInputError(f"unknown band {band!r}; choose one of {', '.join(BANDS)}")
+    _check_band(band)
     curves = [curve for curve in curves if curve.x_P.size]
     if not curves:
         raise InvalidInputError(f"group {name!r} has no curve to draw")
@@ -113,18 +112,32 @@ def group_of(name: str, curves: Sequence[Curve], band: str = "deviation") -> Cur
     if not x_P.size:
         raise InvalidInputError(f"the runs of group {name!r} have no stretch in common")
     y_RP = np.stack([np.interp(x_P, curve.x_P, curve.y_P) for curve in curves])
-    mean_P = y_RP.mean(axis=0)
-    if band == "range":
-        low_P, high_P = y_RP.min(axis=0), y_RP.max(axis=0)
-    else:
-        width_P = y_RP.std(axis=0, ddof=1)
-        if band == "interval":
-            from scipy.stats import t
-
-            width_P = width_P * t.ppf(0.975, len(curves) - 1) / np.sqrt(len(curves))
-        low_P, high_P = mean_P - width_P, mean_P + width_P
+    mean_P, low_P, high_P = spread_of(y_RP, band)
     round_P = np.interp(x_P, curves[0].x_P, curves[0].round_P)
     return Curve(name, x_P, mean_P, round_P, runs=len(curves), low_P=low_P, high_P=high_P)
+
+
+def spread_of(values_RP: NDArray[np.float64], band: str) -> tuple[NDArray, NDArray, NDArray]:
+    """(mean, low, high) over the runs, the first axis; of at least two.
+
+    Raises:
+        InvalidInputError: an unknown band.
+    """
+    _check_band(band)
+    mean_P = values_RP.mean(axis=0)
+    if band == "range":
+        return mean_P, values_RP.min(axis=0), values_RP.max(axis=0)
+    width_P = values_RP.std(axis=0, ddof=1)
+    if band == "interval":
+        from scipy.stats import t
+
+        width_P = width_P * t.ppf(0.975, len(values_RP) - 1) / np.sqrt(len(values_RP))
+    return mean_P, mean_P - width_P, mean_P + width_P
+
+
+def _check_band(band: str) -> None:
+    if band not in BANDS:
+        raise InvalidInputError(f"unknown band {band!r}; choose one of {', '.join(BANDS)}")
 
 
 def target_reached(run: Run) -> pd.Series | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.runs.records import Record
+from zorba_core.comparison.records import Record
 from zorba_core.files import to_json
 
 # Of a run's config: what differs between seeds of one setting, and what says nothing about the result.
@@ -17,7 +17,7 @@ SEED_KEYS = (
     "allocation.total_blocks",
     "recipe.shuffle",  # an experiment's recipe may draw its matrix anew for each seed
 )
-_UNTOLD = ("save_model", "force", "threads")
+UNTOLD = ("save_model", "force", "threads")
 _DERIVED = SEED_KEYS[1:]
 _SAID_FIRST = ("dataset", "model", "method", "allocation.solver")  # their values speak for themselves
 _BESIDE_AN_ARM = ("dataset", "alpha", "num_clients", "lr", "seed")
@@ -59,14 +59,14 @@ def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, list[Record]]:
     told = [{key: v for key, v in flat(of[0].config).items() if key not in unsaid} for of in sets]
-    keys = [key for key in differing(told) if key not in (*_UNTOLD, *_DERIVED)]
+    keys = [key for key in differing(told) if key not in (*UNTOLD, *_DERIVED)]
     keys.sort(key=lambda key: (key not in _SAID_FIRST, key == "seed"))
     named: dict[str, list[Record]] = {}
     for config, of in zip(told, sets, strict=True):
         first = of[0]
-        words = [_in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
+        words = [in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
         if first.arm is not None:  # it stands for the settings that its experiment varies, but for these
-            words = [first.arm, *(_in_words(key, config.get(key)) for key in _BESIDE_AN_ARM if key in keys)]
+            words = [first.arm, *(in_words(key, config.get(key)) for key in _BESIDE_AN_ARM if key in keys)]
         name = " · ".join(words) or first.name
         if name in named:
             name += f" · {first.name[-8:]}"
@@ -74,7 +74,7 @@ def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, lis
     return named
 
 
-def _in_words(key: str, value: Any) -> str:
+def in_words(key: str, value: Any) -> str:
     """``two-level`` needs no key; ``lr 0.02`` does."""
     if key in _SAID_FIRST and value is not None:
         return shown(value)
@@ -95,5 +95,5 @@ def shown(value: Any) -> str:
 
 def _setting(record: Record) -> str:
     config = flat(record.config)
-    told = [("arm", record.arm), *((k, v) for k, v in config.items() if k not in (*SEED_KEYS, *_UNTOLD))]
+    told = [("arm", record.arm), *((k, v) for k, v in config.items() if k not in (*SEED_KEYS, *UNTOLD))]
     return to_json(sorted(told))
