@@ -54,15 +54,14 @@ def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record])
 
 
 def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
-    of = "group of seeds" if asked.band else "run"
-    words = f"A dot a {of}, of all that pass the filters"
+    words = "Each dot is a group of seeds" if asked.band else "Each dot is a run"
     if any(dot.y_bounds for dot in cloud.dots):
-        words += f", at its mean, with bars for {BAND_LABELS[asked.band]}"
-    words += ". Click one to pick it in the table."
+        words += f", at its mean with bars for {BAND_LABELS[asked.band]}"
+    words += "; all that pass the filters are drawn. Click one to pick it in the table."
     if cloud.untold:
         count = len(cloud.untold)
         what = "never reached their target" if asked.y == "to_target" else "do not tell both"
-        words += f" {count} of {count + len(cloud.dots)} {what} and are not drawn."
+        words += f" {count} of {count + len(cloud.dots)} {what}: not drawn."
     return words
 
 

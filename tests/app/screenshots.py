@@ -1,6 +1,7 @@
 """Pictures of every page in both themes, for the README: `python -m tests.app.screenshots [FOLDER [NAME ...]]`.
 
-The Runs page shows what is in artifacts/runs. Streamlit scrolls inside the page, so a picture is as tall as its window.
+The Runs page shows what is in artifacts/runs and artifacts/experiments. Streamlit scrolls inside the page, so a picture
+is as tall as its window.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from tests.app.serving import FRONT_POINT, ROOT, chromium, serve, settled
 
-PLOT_OR_CODE = "[class*=st-key-curves_plot] .main-svg, [data-testid=stCode]"
+CURVES = "[class*=st-key-curves_plot] .main-svg"
+METHODS = [f"{method}-sst2-{seed}" for method in ("zorba", "fedit", "decomfl", "fedzo") for seed in range(5)]
+METHODS_BY_BYTES = (
+    "/runs?source=tables.standard&only_dataset=sst2&curves=seeds&cost=bytes&log_curves=cost"
+    "&measure=eval_accuracy,eval_loss&" + "&".join(f"runs={name}" for name in METHODS)
+)
+OUTCOMES = "/runs?source=lambda.standard&picture=outcomes&log_outcomes=x&curves=seeds"
 COMPARED = "/?show=bound,two-level&a=point%3D525&b=solver%3Dtwo-level%26tau%3Dtotal%26point%3D40"
 BOTH, LIGHT = ("light", "dark"), ("light",)
 
@@ -46,12 +54,15 @@ PICTURES = [
     Picture("theory", "/theory", "[class*=st-key-rounds_plot] .main-svg", 1440, 1300),
     Picture("hidden", "/theory?part=hidden", "[class*=st-key-hidden_plot] .main-svg", 1440, 1250, LIGHT),
     Picture("train", "/train", "[class*=st-key-train_allocation] .main-svg", 1440, 1080),
-    Picture("runs", "/runs", PLOT_OR_CODE, 1440, 1840),
+    Picture("runs", METHODS_BY_BYTES, CURVES, 1440, 1500),
+    Picture("outcomes", OUTCOMES, "[class*=st-key-outcomes_plot] .main-svg", 1440, 1240),
+    Picture("one-run", "/runs", f"{CURVES}, [data-testid=stCode]", 1440, 1840, LIGHT),
     Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1440, 1200),
     Picture("infeasible", "/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860, LIGHT),
     Picture("phone", "/", FRONT_POINT, 390, 1500, LIGHT),
 ]
 SETTLE_MS = 2_500
+_FLAT_COLORS = 32
 
 
 def main(folder: Path, names: Sequence[str] = ()) -> None:
@@ -74,9 +85,18 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """256 colours: flat areas and thin lines lose nothing that one sees, and the file is a third of its size."""
+    """256 colours, those of flat areas exactly: nothing that one sees is lost, and the file is a third of its size."""
     with Image.open(path) as image:
-        small = image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        rgb = image.convert("RGB")
+    colors_C3, index_P, count_C = np.unique(
+        np.asarray(rgb).reshape(-1, 3), axis=0, return_inverse=True, return_counts=True
+    )
+    flat = colors_C3[np.argsort(-count_C)[:_FLAT_COLORS]]
+    rest = rgb.quantize(256 - _FLAT_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette("RGB")
+    palette_K3 = np.vstack([flat, np.array(rest, np.uint8).reshape(-1, 3)])[:256]
+    apart_CK = np.square(colors_C3[:, None].astype(int) - palette_K3[None]).sum(-1)
+    small = Image.fromarray(apart_CK.argmin(1).astype(np.uint8)[index_P.ravel()].reshape(rgb.height, rgb.width), "P")
+    small.putpalette(palette_K3.tobytes())
     small.save(path, optimize=True)
 
 

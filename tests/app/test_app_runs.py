@@ -364,7 +364,7 @@ def test_runs_that_never_reached_their_target_are_counted_not_drawn(app, runs):
     three_seeds(runs)
     app.query_params |= {"picture": "outcomes", "along": "lr", "outcome": "to_target"}
     see(app)
-    assert "3 of 6 never reached their target and are not drawn" in texts(app)
+    assert "3 of 6 never reached their target: not drawn" in texts(app)
 
 
 def test_an_axis_that_runs_do_not_have_falls_back_to_the_first(app, runs):
