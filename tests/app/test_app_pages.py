@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.scenario import Scenario, study
+from app.scenario_link import scenario_to_link
 from zorba_core.allocation import Allocation
 from zorba_core.plots import front_order
 from zorba_core.training.callbacks import RoundRecord
@@ -57,6 +58,18 @@ def test_the_first_page_shows_the_knee_of_the_papers_fleet(app):
     assert shown["VRAM in use"] == f"{result.front.vram_ratio_E[knee]:.1%}"
     assert shown["Activated blocks"] == str(result.front.total_blocks_E[knee])
     assert "Selected: the knee" in texts(app)
+
+
+def test_a_saving_that_whole_blocks_leave_free_anyway_costs_nothing(app):
+    # Each holds all 12 blocks of OPT-125M, about 1.9 GiB, and has much left.
+    scenario = Scenario(fleet_kind="table", table=tuple((f"c{n}", 2.4) for n in range(6)), num_epsilons=60)
+    everything = study(scenario).everything_ratio
+    assert 0.7 < everything < 0.9
+    app.query_params |= scenario_to_link(scenario)
+    app.run()
+    lines = [line for line in texts(app).splitlines() if line.startswith("- Saving")]
+    assert lines[0] == "- Saving **10%** costs nothing: that much stays free anyway."
+    assert "× the bias**" in lines[2]
 
 
 def test_a_click_selects_a_point_and_a_row_of_the_table_another(app):

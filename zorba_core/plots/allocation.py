@@ -19,6 +19,7 @@ from zorba_core.plots.theme import LIGHT, Palette, styled
 
 _VRAM_HEIGHT, _LEAST_HEIGHT = 190.0, 74.0
 _ROOM = 110
+_NARROW = 60  # columns; in more, outlines and gaps hide what they are around
 
 
 def allocation_figure(
@@ -137,7 +138,7 @@ def client_order(
 def _cells(A_MN: NDArray[np.bool_], edge: NDArray[np.int64], label_G: Sequence[str], palette: Palette) -> go.Heatmap:
     num_blocks, num_columns = A_MN.shape[0], len(label_G)
     grouped = num_columns < A_MN.shape[1]
-    gap = 0 if grouped else 2 if num_columns <= 60 else 1
+    gap = 0 if grouped else 2 if num_columns <= _NARROW else 1
     trains_MG = column_counts(A_MN, edge) if grouped else A_MN
     size_G = np.diff(edge)
     if grouped:
@@ -198,7 +199,7 @@ def _least_bars(
         customdata=np.array(label_G, dtype=object),
         marker={
             "color": np.where(scarce_G, palette.selected, palette.quiet),
-            "line": {"color": palette.text, "width": np.where(scarce_G, 1, 0)},
+            "line": {"color": palette.text, "width": np.where(scarce_G, 1 if len(least_G) <= _NARROW else 0, 0)},
         },
         hovertemplate="%{customdata}: least popularity %{y}<extra></extra>",
         showlegend=False,
