@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import reproduce as programs
+from app.figure_files import figure_bytes, formats
 from app.scenario import Scenario
 from zorba_core.plots import Palette, palette_named
 
@@ -118,8 +119,16 @@ class Download:
     help: str
 
 
-def downloads(files: Sequence[Download], *, key: str) -> None:
-    """Buttons in a row; a file is made on the click."""
+@dataclass(frozen=True)
+class Picture:
+    """A figure to hand out; ``name`` is its files' name without the ending."""
+
+    figure: Callable[[], go.Figure]
+    name: str
+
+
+def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = None) -> None:
+    """Buttons in a row, with one more that opens the formats of ``picture``; a file is made on the click."""
     with st.container(horizontal=True, gap="small"):
         for index, file in enumerate(files):
             st.download_button(
@@ -132,6 +141,30 @@ def downloads(files: Sequence[Download], *, key: str) -> None:
                 icon=":material/download:",
                 help=file.help,
             )
+        if picture is not None:
+            _picture(picture, key)
+
+
+def _picture(picture: Picture, key: str) -> None:
+    with st.popover("Figure", icon=":material/image:", help="For a paper, a slide, or to send to somebody."):
+        offered = formats()
+        for one in offered:
+            st.download_button(
+                one.label,
+                lambda one=one: figure_bytes(picture.figure(), one.suffix),
+                f"{picture.name}.{one.suffix}",
+                one.mime,
+                key=f"{key}_{one.suffix}",
+                on_click="ignore",
+                icon=":material/download:",
+                help=one.help,
+                width="stretch",
+            )
+        st.caption(
+            "In the colours of the screen: choose the light theme for print."
+            if len(offered) > 1
+            else "PDF, SVG and PNG need the kaleido package and Chromium; the camera above the figure saves a PNG."
+        )
 
 
 def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str = "", command_tail: str = "") -> None:

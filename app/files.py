@@ -9,7 +9,6 @@ import io
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from app.scenario import Study
 from zorba_core.allocation import Solution
@@ -59,8 +58,3 @@ def allocation_npz(study: Study, solution: Solution) -> bytes:
         capacity_N_bytes=study.fleet.capacity_N_bytes,
     )
     return buffer.getvalue()
-
-
-def figure_html(figure: go.Figure) -> bytes:
-    """A page of its own that needs nothing else: plotly's script is inside."""
-    return figure.to_html(include_plotlyjs=True, full_html=True).encode()

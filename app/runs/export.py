@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections.abc import Callable, Sequence
 
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from app import components
-from app.components import Download
+from app.components import Download, Picture
 from app.runs import curves, outcomes, programs
 from app.runs.reading import Source
 from zorba_core.comparison import Cloud, Panel, Record
@@ -29,10 +26,12 @@ def draw(
     if isinstance(drawn, curves.Drawn):
         listed = curves.with_baseline(chosen, baseline)
         first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
+        name = "zorba-runs"
         code = programs.of_curves(source, listed, drawn.asked, drawn.baseline)
     else:
         listed = list(kept)
         first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
+        name = "zorba-outcomes"
         code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
     told = Download(
         "Runs (JSON)",
@@ -41,7 +40,7 @@ def draw(
         lambda: runs_json(listed),
         "Settings, provenance and outcome of each run in the picture.",
     )
-    components.downloads([first, told, *_figures(drawn.figure)], key="export")
+    components.downloads([first, told], key="export", picture=Picture(lambda: drawn.figure, name))
     with st.expander("Take it with you: Python, command", icon=":material/code:"):
         python, command = st.tabs(["Copy as Python", "Copy as command"])
         python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")
@@ -50,29 +49,6 @@ def draw(
 
 def _csv(label: str, name: str, content: Callable[[], bytes], help: str) -> Download:
     return Download(label, name, "text/csv", content, help)
-
-
-def _figures(figure: go.Figure) -> list[Download]:
-    files = [
-        Download(
-            "Figure (HTML)",
-            "zorba-runs.html",
-            "text/html",
-            lambda: figure.to_html(include_plotlyjs=True).encode(),
-            "One file that needs no network; it can be zoomed.",
-        )
-    ]
-    if importlib.util.find_spec("kaleido") is not None and (shutil.which("chromium") or shutil.which("google-chrome")):
-        files.append(
-            Download(
-                "Figure (PNG)",
-                "zorba-runs.png",
-                "image/png",
-                lambda: figure.to_image(format="png", width=1100, height=max(560, figure.layout.height or 0), scale=2),
-                "Takes a few seconds. The camera above the figure does the same at once.",
-            )
-        )
-    return files
 
 
 def curves_csv(panels: Sequence[Panel]) -> bytes:

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from app import components, selection, state
-from app.components import Download, Number
+from app.components import Download, Number, Picture
 from app.links import keep, linked
 from app.scenario import Study, block_gib
 from app.views import _allocation_files as files
@@ -224,6 +224,7 @@ def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarra
 
 def _files(study: Study, start: Solution, allocation: Allocation, point: int) -> None:
     name = f"zorba-allocation-{study.scenario.model}-{point}"
+    palette = components.palette()
     components.downloads(
         [
             Download(
@@ -241,13 +242,9 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
                 lambda: files.clients_csv(study, start, allocation),
                 "A row per client: VRAM, budget, blocks held, least popularity, influence.",
             ),
-            Download(
-                "Picture (HTML)", f"{name}.html", "text/html",
-                lambda: files.picture_html(study, allocation),
-                "The matrix with its margins as a page of its own, which needs no network; its toolbar saves a PNG.",
-            ),
         ],
         key="allocation_files",
+        picture=Picture(lambda: files.picture(study, allocation, palette), name),
     )  # fmt: skip
 
 

@@ -9,11 +9,12 @@ import io
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
 from app.scenario import Study
 from zorba_core.allocation import Allocation, Solution, coupled_noise, direction_coupling
 from zorba_core.files import to_json
-from zorba_core.plots import allocation_figure, client_order
+from zorba_core.plots import Palette, allocation_figure, client_order
 
 
 def matrix_json(study: Study, allocation: Allocation) -> bytes:
@@ -64,17 +65,17 @@ def matrix_npz(study: Study, start: Solution, allocation: Allocation) -> bytes:
     return buffer.getvalue()
 
 
-def picture_html(study: Study, allocation: Allocation) -> bytes:
-    """The matrix with its margins as a page that needs no network, on light paper; clients by VRAM."""
-    drawn = allocation_figure(
+def picture(study: Study, allocation: Allocation, palette: Palette) -> go.Figure:
+    """The matrix with its margins, clients by VRAM."""
+    return allocation_figure(
         allocation.A_MN,
         names=study.fleet.names,
         used_N_gib=study.used_N_gib(allocation.blocks_held_N),
         capacity_N_gib=study.fleet.capacity_N_gib,
         parameters_gib=study.parameters_gib,
         order_N=client_order(allocation.A_MN, study.fleet.capacity_N_gib, "vram"),
+        palette=palette,
     )
-    return drawn.to_html(include_plotlyjs=True, config={"displaylogo": False}).encode()
 
 
 def clients_csv(study: Study, start: Solution, allocation: Allocation) -> bytes:

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import components, selection
+from app.components import Picture
 from app.scenario import Study
 from app.views._allocation_files import numbers
 from app.views._allocation_solvers import rival
@@ -65,8 +66,9 @@ def show(study: Study, allocation: Allocation) -> None:
         for name, values in found.items()
         if name != "full activation"
     }
+    drawn = hidden_figure(ratios, palette=components.palette())
     components.figure(
-        hidden_figure(ratios, palette=components.palette()),
+        drawn,
         key="hidden_plot",
         name="zorba-what-lambda-hides",
         alt="Each number of each allocation as a multiple of full activation's. The table below has the numbers.",
@@ -75,6 +77,7 @@ def show(study: Study, allocation: Allocation) -> None:
     st.caption(
         "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere."
     )
+    components.downloads([], key="hidden_files", picture=Picture(lambda: drawn, "zorba-what-lambda-hides"))
     _table(found, rows)
     _lesson(found)
     with st.expander("What each number says", icon=":material/function:"):

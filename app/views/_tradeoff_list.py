@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import components, files, selection
-from app.components import Download
+from app.components import Download, Picture
 from app.scenario import Study
 from app.tradeoff import MEASURES, View
 from zorba_core.allocation import Solution
@@ -61,13 +61,6 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
                 "Every swept point as CSV, the front marked.",
             ),
             Download(
-                "Plot (HTML)",
-                "zorba-trade-off.html",
-                "text/html",
-                lambda: files.figure_html(drawn),
-                "The plot as one file to open anywhere, with its hover texts; the camera above it saves a PNG.",
-            ),
-            Download(
                 "Fleet",
                 "fleet.csv",
                 "text/csv",
@@ -76,6 +69,7 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
             ),
         ],
         key="front_files",
+        picture=Picture(lambda: drawn, "zorba-trade-off"),
     )
     if st.toggle("All measures at once", key="parallel", help="A line for each point of the front."):
         _parallel(view, point)

@@ -10,7 +10,7 @@ import math
 import streamlit as st
 
 from app import components, selection, state
-from app.components import Download, Number
+from app.components import Download, Number, Picture
 from app.glossary import glossary
 from app.infeasible import explain
 from app.links import linked
@@ -77,10 +77,11 @@ def _bounds(study: Study, allocation: Allocation) -> None:
         _warnings(setting, bound, bias_lambda)
         tabs = st.tabs(["As rounds go on", "Against Λ", "The formula with these numbers"])
         with tabs[0]:
+            by_rounds = bound_by_rounds_figure(
+                bound, bias_lambda, setting.gap, setting.num_rounds, palette=components.palette()
+            )
             components.figure(
-                bound_by_rounds_figure(
-                    bound, bias_lambda, setting.gap, setting.num_rounds, palette=components.palette()
-                ),
+                by_rounds,
                 key="rounds_plot",
                 name="zorba-bound-by-rounds",
                 alt=_rounds_alt(setting, bound, bias_lambda),
@@ -98,6 +99,7 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                     )
                 ],
                 key="bound_files",
+                picture=Picture(lambda: by_rounds, "zorba-bound-by-rounds"),
             )
         with tabs[1]:
             marks = {
@@ -105,20 +107,17 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 "this allocation": bias_lambda,
                 "all VRAM used": study.everything.allocation.bias_lambda,
             }
+            by_lambda = bound_by_lambda_figure(
+                bound, setting.gap, setting.num_rounds, allocation.num_clients, marks, palette=components.palette()
+            )
             components.figure(
-                bound_by_lambda_figure(
-                    bound,
-                    setting.gap,
-                    setting.num_rounds,
-                    allocation.num_clients,
-                    marks,
-                    palette=components.palette(),
-                ),
+                by_lambda,
                 key="lambda_plot",
                 name="zorba-bound-by-lambda",
                 alt=f"The bound rises with Λ, Lemma 4. At this allocation it is {setting.total(bias_lambda):.3g}.",
             )
             st.caption("Lemma 4: less Λ is always better, whatever the constants. How much better is what they decide.")
+            components.downloads([], key="lambda_files", picture=Picture(lambda: by_lambda, "zorba-bound-by-lambda"))
         with tabs[2]:
             st.latex(_with_numbers(setting, bound, bias_lambda))
             st.caption("Numbers rounded to three digits; `zorba_core.theory` computes them.")

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from app import components
-from app.components import Download
+from app.components import Download, Picture
 from app.glossary import glossary
 from app.links import keep, linked
 from app.views._guard import fragment
@@ -123,16 +123,18 @@ def _map(fact: Fact | None) -> None:
         selected=st.session_state[CLASS],
         palette=components.palette(),
     )
+    name = f"zorba-toy-{fact.key if fact else ALL}"
     st.html(_SCROLL)
     with st.container(key="toy_scroll"):
         components.figure(
             drawn,
             key=MAP,
             select=True,
-            name=f"zorba-toy-{fact.key if fact else ALL}",
+            name=name,
             alt="Seventeen small matrices placed by their total of activated blocks, 3 to 9, and their Λ, 1/3 to 3. "
             + (f"Framed: {', '.join(fact.shows)}. {fact.finding}" if fact else "The table below lists them."),
         )
+    components.downloads([], key="map_files", picture=Picture(lambda: drawn, name))
 
 
 def _one_class() -> None:

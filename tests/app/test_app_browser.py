@@ -177,6 +177,15 @@ def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
     assert page.locator("[class*=st-key-curves_plot] .scatterlayer .trace.scatter .lines .js-line").count() == 1
 
 
+def test_the_front_is_handed_out_as_a_pdf(visit):
+    page = visit()
+    page.get_by_role("button", name="Figure").click()
+    with page.expect_download(timeout=PATIENCE_MS) as download:
+        page.get_by_role("button", name="For papers (PDF)").click()
+    assert download.value.suggested_filename == "zorba-trade-off.pdf"
+    assert download.value.path().read_bytes().startswith(b"%PDF-")
+
+
 def test_both_pages_follow_a_dark_theme(visit, browser):
     dark = browser.new_context(color_scheme="dark", viewport={"width": 1440, "height": 1500})
     page = visit("/runs", ready="[class*=st-key-curves_plot] .main-svg", context=dark)

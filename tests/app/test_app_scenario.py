@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.files import allocation_json, allocation_npz, figure_html, points_csv
+from app.figure_files import figure_bytes
+from app.files import allocation_json, allocation_npz, points_csv
 from app.remedies import remedies
 from app.scenario import EXACT_TOTALS, FLEET_KINDS, Scenario, study
 from app.state import SOLVER_LABELS
@@ -154,7 +155,7 @@ def test_downloads_read_back_as_what_was_shown():
 
 
 def test_a_plot_on_its_own_asks_no_other_machine():
-    page = figure_html(vram_figure(np.array([1.0, 2.0]), one_block_gib=0.5, all_blocks_gib=2.0)).decode()
+    page = figure_bytes(vram_figure(np.array([1.0, 2.0]), one_block_gib=0.5, all_blocks_gib=2.0), "html").decode()
     assert page.startswith("<!doctype html>")
     assert page.count("<script") >= 2
     assert not re.search(r"<(script|link)[^>]+(src|href)=", page)  # plotly's script is in the file

@@ -1,0 +1,56 @@
+"""Figures as files: a page of its own, or a picture for a paper or a slide. Made on this machine, from no network."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import threading
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+_WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure that leaves them to the screen
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Kaleido's page would fetch MathJax, and its browser what browsers fetch: nothing is listening at this address.
+_OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
+_ONE_AT_A_TIME = threading.Lock()  # each starts a browser
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file that a figure is handed out as."""
+
+    label: str
+    suffix: str
+    mime: str
+    help: str
+
+
+PAGE = Format("Page (HTML)", "html", "text/html", "One file to open anywhere, with its hover texts; it can be zoomed.")
+PICTURES = (
+    Format("For papers (PDF)", "pdf", "application/pdf", "Lines and letters, sharp at any size."),
+    Format("For editing (SVG)", "svg", "image/svg+xml", "Lines and letters, for a drawing program or a web page."),
+    Format("For slides (PNG)", "png", "image/png", "Twice the pixels of the screen."),
+)
+
+
+def formats() -> tuple[Format, ...]:
+    """What can be made here: pictures need kaleido and a Chromium."""
+    there = importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
+    return (PAGE, *PICTURES) if there else (PAGE,)
+
+
+def figure_bytes(figure: go.Figure, suffix: str) -> bytes:
+    """The figure as ``html``, ``pdf``, ``svg`` or ``png``. A picture takes about two seconds."""
+    if suffix == PAGE.suffix:
+        return figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False}).encode()
+    import kaleido
+
+    wanted = {
+        "format": suffix,
+        "width": figure.layout.width or _WIDTH,
+        "height": figure.layout.height or _HEIGHT,
+        "scale": 2 if suffix == "png" else 1,
+    }
+    with _ONE_AT_A_TIME:
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=wanted, kopts=dict(_OFFLINE))
