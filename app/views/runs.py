@@ -11,7 +11,7 @@ from app import components
 from app.folders import experiments_folder, runs_folder, short
 from app.links import linked
 from app.processes import being_written
-from app.runs import choose, compare, curves, export, look, outcomes, toolbar
+from app.runs import choose, compare, curves, export, look, outcomes, table, toolbar
 from app.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
 from zorba_core.comparison import Listing, Record, experiments_there
 from zorba_core.errors import ZorbaError
@@ -54,7 +54,7 @@ def page() -> None:
         drawn = curves.draw(asked, chosen, baseline)
     else:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
-    choose.show_table(kept, baseline)
+    table.show_table(kept, baseline)
     _follow(folder, listing.records)
     if isinstance(drawn, curves.Drawn):
         compare.group_table(drawn, baseline)

@@ -14,10 +14,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from app.runs.choose import table, table_key
+from app.runs.choose import table_key
 from app.runs.compare import summary_of_groups
 from app.runs.export import cloud_csv, curves_csv, runs_json
 from app.runs.look import repeat_command
+from app.runs.table import table
 from zorba_core.allocation import Allocation
 from zorba_core.cli import build_app
 from zorba_core.comparison import cloud_of, folder_records, groups, labels, panel_of
