@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -39,11 +40,12 @@ def show_table(records: Sequence[Record], baseline: Record | None) -> None:
     )
 
 
-def _learned(record: Record) -> list[float]:
+@functools.lru_cache(maxsize=4096)  # records do not change; a table has hundreds, drawn anew on every choice
+def _learned(record: Record) -> tuple[float, ...]:
     """The run's accuracy at up to ``_SMALL_POINTS`` of its evaluations, the last one among them."""
     accuracy_P = record.evaluations["eval_accuracy"].to_numpy()
     kept = np.unique(np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int))
-    return accuracy_P[kept].round(4).tolist() if len(accuracy_P) else []
+    return tuple(accuracy_P[kept].round(4).tolist()) if len(accuracy_P) else ()
 
 
 def _learned_column(records: Sequence[Record]) -> Any:
