@@ -31,14 +31,10 @@ def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record])
     """The figure; None when there is nothing to draw, after saying why."""
     cloud = cloud_of(kept, x=asked.x, y=asked.y, kind=asked.kind, band=asked.band)
     if not cloud.dots:
-        st.info(
-            "None of these runs tells both. Choose another outcome or axis.", icon=":material/search_off:"
-        )  # fmt: skip
+        st.info("None of these runs tells both. Choose another outcome or axis.", icon=":material/search_off:")
         return None
     picked = tuple(record.name for record in chosen)
-    figure = outcomes_figure(
-        cloud, picked=picked, log_x=asked.log_x, log_y=asked.log_y, palette=components.palette()
-    )  # fmt: skip
+    figure = outcomes_figure(cloud, picked=picked, log_x=asked.log_x, log_y=asked.log_y, palette=components.palette())
     names = [record.name for record in kept]
     components.figure(
         figure,
@@ -58,6 +54,8 @@ def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
     if any(dot.y_bounds for dot in cloud.dots):
         words += f", at its mean with bars for {BAND_LABELS[asked.band]}"
     words += "; all that pass the filters are drawn. Click one to pick it in the table."
+    if asked.band and asked.y == "to_target":
+        words += " A group's mean is over those of its seeds that reached the target."
     if cloud.untold:
         count = len(cloud.untold)
         what = "never reached their target" if asked.y == "to_target" else "do not tell both"
