@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import threading
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-_WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure that leaves them to the screen
+from zorba_core.plots.pictures import picture_bytes
+
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# Kaleido's page would fetch MathJax, and its browser what browsers fetch: nothing is listening at this address.
-_OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
-_ONE_AT_A_TIME = threading.Lock()  # each starts a browser
 
 
 @dataclass(frozen=True)
@@ -44,13 +41,4 @@ def figure_bytes(figure: go.Figure, suffix: str) -> bytes:
     """The figure as ``html``, ``pdf``, ``svg`` or ``png``. A picture takes about two seconds."""
     if suffix == PAGE.suffix:
         return figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False}).encode()
-    import kaleido
-
-    wanted = {
-        "format": suffix,
-        "width": figure.layout.width or _WIDTH,
-        "height": figure.layout.height or _HEIGHT,
-        "scale": 2 if suffix == "png" else 1,
-    }
-    with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=wanted, kopts=dict(_OFFLINE))
+    return picture_bytes(figure, suffix)

@@ -6,6 +6,8 @@ import warnings
 import pandas as pd
 import plotly.io as pio
 
+from zorba_core.plots.pictures import OFFLINE
+
 
 def figures_as_png_and_plotly(scale: float = 1.5) -> None:
     """Store each figure twice: a PNG that shows without a kernel, and plotly's own format, interactive in JupyterLab.
@@ -21,7 +23,7 @@ def figures_as_png_and_plotly(scale: float = 1.5) -> None:
     import kaleido
 
     # One browser for the whole notebook: 0.2 s a picture where a new one each time takes 3 s.
-    kaleido.start_sync_server(silence_warnings=True)
+    kaleido.start_sync_server(silence_warnings=True, **OFFLINE)
     # plotly passes options that a running server already has; it says so at each picture.
     warnings.filterwarnings("ignore", message="The kopts argument is ignored", category=UserWarning)
     pio.renderers["png"].scale = scale

@@ -9,9 +9,8 @@ import threading
 import plotly.graph_objects as go
 import pytest
 
-from app import figure_files
 from app.figure_files import figure_bytes, formats
-from zorba_core.plots import LIGHT
+from zorba_core.plots import LIGHT, pictures
 from zorba_core.plots.theme import styled
 
 FIGURE = styled([go.Scatter(x=[1, 2], y=[3, 1], name="Λ")], LIGHT, height=300, layout={})
@@ -36,7 +35,7 @@ def listener(monkeypatch):
 
     threading.Thread(target=serve, daemon=True).start()
     address = f"http://127.0.0.1:{server.getsockname()[1]}"
-    monkeypatch.setitem(figure_files._OFFLINE, "proxy_server", address)
+    monkeypatch.setitem(pictures.OFFLINE, "proxy_server", address)
     yield asked
     server.close()
 

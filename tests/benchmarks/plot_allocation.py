@@ -12,6 +12,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from zorba_core.files import write_bytes
+from zorba_core.plots.pictures import picture_bytes
 
 # Okabe-Ito colours; a marker of its own for each solver, so that colour is not the only difference.
 STYLE = {
@@ -59,7 +60,7 @@ def figure(result: dict) -> go.Figure:
 def main() -> None:
     source, target = map(Path, sys.argv[1:])
     chart = figure(json.loads(source.read_text(encoding="utf-8")))
-    write_bytes(target, chart.to_image(format=target.suffix.lstrip("."), width=900, height=660, scale=2))
+    write_bytes(target, picture_bytes(chart.update_layout(width=900, height=660), target.suffix.lstrip("."), scale=2))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def pictures(checkout: Path) -> list[Picture]:
             )
     import kaleido
 
-    kaleido.start_sync_server(silence_warnings=True)
+    from zorba_core.plots.pictures import OFFLINE
+
+    kaleido.start_sync_server(silence_warnings=True, **OFFLINE)
     try:
         root = checkout / "artifacts" / "experiments"
         results = {name: read_results(name, PROFILE, root) for name in ("lambda", "cases", "tables")}
@@ -73,9 +75,11 @@ def _picture(title: str, caption: str, draw: Callable[[Any], Any]) -> Picture:
 
 
 def _png(figure: Any) -> str:
+    from zorba_core.plots.pictures import picture_bytes
+
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The kopts argument is ignored")  # said by plotly of its own call
-        picture = figure.to_image(format="png", scale=_SCALE)
+        warnings.filterwarnings("ignore", message="The kopts argument is ignored")  # the server has its own
+        picture = picture_bytes(figure, "png", scale=_SCALE)
     return "data:image/png;base64," + base64.b64encode(picture).decode()
 
 

@@ -1,0 +1,31 @@
+"""Figures as pictures, made on this machine and from no network; needs kaleido and a Chromium."""
+
+from __future__ import annotations
+
+import threading
+
+import plotly.graph_objects as go
+
+# For `kaleido.Kaleido` and `kaleido.start_sync_server`. Its page would fetch MathJax, which no figure here uses, and
+# its browser whatever browsers fetch: at this address nothing listens.
+OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
+_WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure that leaves them to the screen
+_ONE_AT_A_TIME = threading.Lock()  # each starts a browser
+
+
+def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None) -> bytes:
+    """The figure as ``pdf``, ``svg`` or ``png``, in about two seconds; with a kaleido server running, at once.
+
+    Args:
+        scale: pixels of a PNG for each of the figure's; 2 unless told.
+    """
+    import kaleido
+
+    wanted = {
+        "format": suffix,
+        "width": figure.layout.width or _WIDTH,
+        "height": figure.layout.height or _HEIGHT,
+        "scale": scale or (2 if suffix == "png" else 1),
+    }
+    with _ONE_AT_A_TIME:
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=wanted, kopts=dict(OFFLINE))
