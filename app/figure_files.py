@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from zorba_core.plots.pictures import picture_bytes
-
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+from zorba_core.plots.pictures import can_be_made, picture_bytes
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,7 @@ PICTURES = (
 
 def formats() -> tuple[Format, ...]:
     """What can be made here: pictures need kaleido and a Chromium."""
-    there = importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
-    return (PAGE, *PICTURES) if there else (PAGE,)
+    return (PAGE, *PICTURES) if can_be_made() else (PAGE,)
 
 
 def figure_bytes(figure: go.Figure, suffix: str) -> bytes:

@@ -1,12 +1,11 @@
 """What every notebook starts with: pictures stored beside the interactive figures, and quiet logs."""
 
-import shutil
 import warnings
 
 import pandas as pd
 import plotly.io as pio
 
-from zorba_core.plots.pictures import OFFLINE
+from zorba_core.plots.pictures import OFFLINE, can_be_made
 
 
 def figures_as_png_and_plotly(scale: float = 1.5) -> None:
@@ -17,7 +16,7 @@ def figures_as_png_and_plotly(scale: float = 1.5) -> None:
     pd.set_option(
         "display.max_rows", 100, "display.max_columns", 20, "display.width", 140, "display.max_colwidth", None
     )
-    if not shutil.which("chromium") and not shutil.which("google-chrome"):
+    if not can_be_made():
         pio.renderers.default = "plotly_mimetype"
         return
     import kaleido

@@ -10,7 +10,8 @@ import streamlit as st
 
 from app.runs.curves import Drawn
 from zorba_core.comparison import Record
-from zorba_core.comparison.names import differing, flat, shown
+from zorba_core.comparison.names import differing, shown
+from zorba_core.comparison.records import flat
 
 _FEW = 8
 
@@ -19,7 +20,7 @@ def differences(chosen: Sequence[Record]) -> None:
     """Settings in which the runs differ, and no others."""
     if len(chosen) < 2:
         return
-    configs = [flat(record.config) for record in chosen]
+    configs = [record.settings for record in chosen]
     keys = differing(configs)
     made = [flat({key: record.environment.get(key) for key in _MADE_WITH}) for record in chosen]
     with st.expander("What differs between these runs", icon=":material/difference:", expanded=len(keys) <= _FEW):

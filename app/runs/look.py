@@ -16,7 +16,8 @@ from app.processes import being_written, train_command
 from app.train.words import duration, size
 from zorba_core.allocation import allocation_to_bytes
 from zorba_core.comparison import Record, target_reached
-from zorba_core.comparison.names import flat, shown
+from zorba_core.comparison.names import shown
+from zorba_core.comparison.records import flat
 from zorba_core.files import to_json
 from zorba_core.methods import METHODS
 from zorba_core.plots import allocation_figure, client_order
@@ -169,7 +170,7 @@ def _provenance(record: Record) -> None:
             [{key: check.get(key) for key in ("name", "measured", "limit", "passed")} for check in checks]
         )
         st.dataframe(frame, hide_index=True, width="stretch", alt="What was measured before the first round.")
-    _facts("Asked for", flat(record.config))
+    _facts("Asked for", record.settings)
     if record.path is not None:
         st.caption(f"Folder: {as_code(short(record.path))}")
 

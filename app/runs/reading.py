@@ -11,7 +11,6 @@ import streamlit as st
 
 from app.folders import experiments_folder, short
 from zorba_core.comparison import Listing, experiment_records, folder_records
-from zorba_core.comparison.records import EXPERIMENTS_FOLDER
 from zorba_core.runs import DEFAULT_FOLDER
 
 
@@ -19,28 +18,32 @@ from zorba_core.runs import DEFAULT_FOLDER
 class Source:
     """Where runs are read from, and how a program or the command would read them."""
 
-    python: str  # an expression
-    imported: str  # what it takes from zorba_core.comparison
+    python: str  # a call of a function of zorba_core.comparison
     command: str
+
+    @property
+    def imported(self) -> str:
+        return self.python.partition("(")[0]
 
 
 def folder_source(folder: Path) -> Source:
     at = "" if short(folder) == str(DEFAULT_FOLDER) else short(folder)
     return Source(
         f"folder_records({at!r})" if at else "folder_records()",
-        "folder_records",
         shlex.join(["zorba", "runs", *([at] if at else [])]),
     )
 
 
 def experiment_source(name: str, profile: str) -> Source:
+    from zorba_core.experiments.store import DEFAULT_ROOT  # loaded by whoever has read the tables
+
     asked = [name, profile]
     command = ["zorba", "runs", "--experiment", name, "--profile", profile]
     root = short(experiments_folder())
-    if root != str(EXPERIMENTS_FOLDER):
+    if root != str(DEFAULT_ROOT):
         asked.append(root)
         command[2:2] = [root]
-    return Source(f"experiment_records({', '.join(map(repr, asked))})", "experiment_records", shlex.join(command))
+    return Source(f"experiment_records({', '.join(map(repr, asked))})", shlex.join(command))
 
 
 def folder_listing(folder: Path) -> Listing:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app import components
 from app.runs.choose import table_key
 from zorba_core.comparison import Record
-
-_SMALL_POINTS = 40  # of a curve in a cell
 
 
 def show_table(records: Sequence[Record], baseline: Record | None) -> None:
@@ -26,7 +22,7 @@ def show_table(records: Sequence[Record], baseline: Record | None) -> None:
         st.caption("All of them: " + ", ".join(f"{key} {components.plain(value)}" for key, value in shared.items()))
     shown = _worth_showing(frame)
     st.dataframe(
-        shown.assign(learned=[_learned(record) for record in records])[_with_learned(shown)],
+        shown.assign(learned=[record.small_curve for record in records])[_with_learned(shown)],
         # Other rows, another table: its selection is by row number.
         key=table_key([record.name for record in records]),
         on_select="rerun",
@@ -40,17 +36,9 @@ def show_table(records: Sequence[Record], baseline: Record | None) -> None:
     )
 
 
-@functools.lru_cache(maxsize=4096)  # records do not change; a table has hundreds, drawn anew on every choice
-def _learned(record: Record) -> tuple[float, ...]:
-    """The run's accuracy at up to ``_SMALL_POINTS`` of its evaluations, the last one among them."""
-    accuracy_P = record.evaluations["eval_accuracy"].to_numpy()
-    kept = np.unique(np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int))
-    return tuple(accuracy_P[kept].round(4).tolist()) if len(accuracy_P) else ()
-
-
 def _learned_column(records: Sequence[Record]) -> Any:
     """Small curves on one scale, so that rows can be compared."""
-    values = [value for record in records for value in _learned(record)]
+    values = [value for record in records for value in record.small_curve]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     return st.column_config.LineChartColumn(
         "accuracy",

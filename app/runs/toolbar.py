@@ -21,7 +21,6 @@ _VIEWS = {"curves": "Curves", "outcomes": "Outcomes"}
 BAND_LABELS = {"deviation": "± deviation", "interval": "95 % interval", "range": "least to most"}
 _GROUPED = {"runs": "Each", "seeds": "Seeds together"}
 _NO_KIND = "one"
-_SAME = {"seed": "seed"}  # for runs that differ in nothing with a number
 _LOG_HELP = "Logarithmic axes. On an axis of cost they leave out what cost nothing yet."
 _SEEDS_HELP = "Seeds together: runs that differ in their seed alone become a mean with a band."
 
@@ -52,9 +51,10 @@ class OutcomesAsked:
 
 def ask(kept: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
     """The row of controls. ``kept``: the runs that pass the filters, which tell what can be laid out."""
+    axes = axes_of(kept)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         view = "curves"
-        if len(kept) > 1:
+        if axes:
             view = linked(
                 st.segmented_control,
                 "Picture",
@@ -65,7 +65,7 @@ def ask(kept: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
                 help="Curves: how the picked runs learned. Outcomes: what came out of all of them against what went "
                 "in, such as accuracy against Λ.",
             )
-        return _outcomes(kept, axes_of(kept) or _SAME) if view == "outcomes" else _curves()
+        return _outcomes(kept, axes) if view == "outcomes" else _curves()
 
 
 def _curves() -> CurvesAsked:
@@ -118,7 +118,7 @@ def _outcomes(kept: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
         kind = linked(
             st.selectbox,
             "Coloured by",
-            [kinds[0], *kinds[1:], _NO_KIND],
+            [*kinds, _NO_KIND],
             format_func=labels.get,
             key="kind",
             width=125,

@@ -65,9 +65,9 @@ def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:
 
 
 def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
-    from zorba_core.comparison.records import EXPERIMENTS_FOLDER, experiment_records
+    from zorba_core.comparison import experiment_records
 
-    listing = experiment_records(name, profile, EXPERIMENTS_FOLDER if root is None else root)
+    listing = experiment_records(name, profile, root)
     rows = []
     for record in listing.records:
         found = record.outcome
@@ -108,6 +108,7 @@ def _row(run: Run) -> dict[str, Any]:
         "total_blocks": run.allocation.total_blocks,
         "work": int(run.work.max()) if len(run.metrics) else 0,
         "communication": run.communication,  # null for a run that goes on
+        "config": run.config,
     }
 
 

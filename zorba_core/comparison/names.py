@@ -25,17 +25,6 @@ _MOST_WORDS = 4
 _IID = 1e5  # a Dirichlet parameter from which clients' data are alike
 
 
-def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level, ``allocation.solver`` and the like."""
-    found: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
 def differing(configs: Sequence[dict[str, Any]]) -> list[str]:
     """The flat keys in which configs differ, but for fingerprints."""
     keys = sorted({key for config in configs for key in config})
@@ -58,7 +47,7 @@ def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, list[Record]]:
-    told = [{key: v for key, v in flat(of[0].config).items() if key not in unsaid} for of in sets]
+    told = [{key: v for key, v in of[0].settings.items() if key not in unsaid} for of in sets]
     keys = [key for key in differing(told) if key not in (*UNTOLD, *_DERIVED)]
     keys.sort(key=lambda key: (key not in _SAID_FIRST, key == "seed"))
     named: dict[str, list[Record]] = {}
@@ -94,6 +83,5 @@ def shown(value: Any) -> str:
 
 
 def _setting(record: Record) -> str:
-    config = flat(record.config)
-    told = [("arm", record.arm), *((k, v) for k, v in config.items() if k not in (*SEED_KEYS, *UNTOLD))]
+    told = [("arm", record.arm), *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNTOLD))]
     return to_json(sorted(told))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zorba_core.comparison.curves import spread_of
-from zorba_core.comparison.names import UNTOLD, flat, groups, in_words, labels
+from zorba_core.comparison.names import UNTOLD, groups, in_words, labels
 from zorba_core.comparison.records import Record
 from zorba_core.errors import InvalidInputError
 
@@ -62,9 +62,8 @@ class Cloud:
 def axes_of(records: Sequence[Record]) -> dict[str, str]:
     """What the runs can be laid out along: measured quantities and numeric settings in which they differ, by label."""
     axes = {key: label for key, label in _MEASURED.items() if _differ(_number(record, key) for record in records)}
-    settings = [flat(record.config) for record in records]
-    for key in dict.fromkeys(key for config in settings for key in config):
-        values = [config.get(key) for config in settings]
+    for key in _settings(records):
+        values = [record.settings.get(key) for record in records]
         told = [value for value in values if value is not None]
         if key not in axes and _worth_offering(key) and all(_is_number(value) for value in told) and _differ(told):
             axes[key] = key
@@ -74,9 +73,8 @@ def axes_of(records: Sequence[Record]) -> dict[str, str]:
 def kinds_of(records: Sequence[Record]) -> list[str]:
     """What the runs can be coloured by: settings with 2 to 12 values, and an experiment's arms."""
     found = []
-    settings = [flat(record.config) for record in records]
-    for key in ["arm", "method", "dataset", "model", *dict.fromkeys(key for config in settings for key in config)]:
-        values = {_kind(record, config, key) for record, config in zip(records, settings, strict=True)}
+    for key in ["arm", "method", "dataset", "model", *_settings(records)]:
+        values = {_kind(record, key) for record in records}
         if key not in found and _worth_offering(key) and 1 < len(values) <= _MOST_KINDS:
             found.append(key)
     return found
@@ -102,7 +100,7 @@ def cloud_of(records: Sequence[Record], *, x: str, y: str, kind: str | None = No
             untold.append(name)
             continue
         x_R, y_R = np.array(told).T
-        label = "" if kind is None else _kind(runs[0], flat(runs[0].config), kind)
+        label = "" if kind is None else _kind(runs[0], kind)
         names = tuple(run.name for run in runs)
         if len(told) == 1 or band is None:
             dots.append(Dot(name, names, label, float(x_R[0]), float(y_R[0])))
@@ -113,7 +111,7 @@ def cloud_of(records: Sequence[Record], *, x: str, y: str, kind: str | None = No
 
 
 def _number(record: Record, key: str) -> float | None:
-    value = record.outcome[key] if key in record.outcome else flat(record.config).get(key)
+    value = record.outcome[key] if key in record.outcome else record.settings.get(key)
     return float(value) if _is_number(value) and np.isfinite(value) else None
 
 
@@ -130,5 +128,9 @@ def _differ(values: Iterable[Any]) -> bool:
     return len({value for value in values if value is not None}) > 1
 
 
-def _kind(record: Record, config: dict[str, Any], key: str) -> str:
-    return record.arm or "–" if key == "arm" else in_words(key, config.get(key))
+def _settings(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(key for record in records for key in record.settings))
+
+
+def _kind(record: Record, key: str) -> str:
+    return record.arm or "–" if key == "arm" else in_words(key, record.settings.get(key))

@@ -27,7 +27,6 @@ class Panel:
     behind: dict[str, list[Record]]
     untold: tuple[str, ...]
     targets: tuple[float, ...]
-    grouped: bool
 
 
 def panel_of(
@@ -52,4 +51,4 @@ def panel_of(
         except InvalidInputError:
             untold.append(name)
     targets = sorted({float(record.config["target"]) for record in records if has_target(record)})
-    return Panel(tuple(curves), measure, cost, behind, tuple(untold), tuple(targets), band is not None)
+    return Panel(tuple(curves), measure, cost, behind, tuple(untold), tuple(targets))

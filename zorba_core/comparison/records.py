@@ -18,7 +18,6 @@ from zorba_core.comparison.curves import target_reached
 from zorba_core.comparison.sent import bytes_of_total, bytes_sent
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
 
-EXPERIMENTS_FOLDER = Path("artifacts/experiments")
 # Measures of an allocation: here, and in the columns of an experiment's table.
 _ALLOCATED = {
     "lambda": "lambda",
@@ -27,6 +26,7 @@ _ALLOCATED = {
     "min_popularity": "min_c",
     "total_blocks": "T",
 }
+_SMALL_POINTS = 40
 _STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
 
 
@@ -52,6 +52,18 @@ class Record:
     @functools.cached_property
     def evaluations(self) -> pd.DataFrame:
         return self.metrics.dropna(subset=["eval_accuracy"])
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The config as one level, by names such as ``allocation.solver``."""
+        return flat(self.config)
+
+    @functools.cached_property
+    def small_curve(self) -> tuple[float, ...]:
+        """The accuracy at up to 40 of the evaluations, the last one among them, for a picture as small as a word."""
+        accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
+        kept = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
+        return tuple(accuracy_P[np.unique(kept)].round(4).tolist())
 
     @property
     def finished(self) -> bool:
@@ -107,6 +119,17 @@ class Record:
         return {key: told.get(key) for key in _ALLOCATED}
 
 
+def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level, ``allocation.solver`` and the like."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
 class Listing(NamedTuple):
     """Records, newest first; one line for each entry that could not be read, with what to do about it; and what else is
     worth knowing."""
@@ -128,17 +151,15 @@ def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
     )
 
 
-def experiment_records(
-    name: str, profile: str = "standard", root: str | os.PathLike[str] = EXPERIMENTS_FOLDER
-) -> Listing:
+def experiment_records(name: str, profile: str = "standard", root: str | os.PathLike[str] | None = None) -> Listing:
     """The runs of an experiment's tables (artifacts/experiments/<name>/<profile>), without trials of learning rates.
 
     Raises:
         InvalidInputError, MissingDataError: as ``zorba_core.experiments.read_results``.
     """
-    from zorba_core.experiments import read_results
+    from zorba_core.experiments.store import DEFAULT_ROOT, read_results
 
-    results = read_results(name, profile, root)
+    results = read_results(name, profile, DEFAULT_ROOT if root is None else root)
     curves = {sha: rows for sha, rows in results.curves.groupby("sha256")}
     nothing = results.curves.iloc[:0]
     rows = results.runs[results.runs["role"] == "measure"].to_dict("records")
@@ -154,7 +175,7 @@ def experiment_records(
     return Listing(records, (), tuple(notes))
 
 
-def experiments_there(root: Path = EXPERIMENTS_FOLDER) -> list[tuple[str, str]]:
+def experiments_there(root: Path) -> list[tuple[str, str]]:
     """(experiment, profile) of each pair of tables below ``root``."""
     return sorted((file.parent.parent.name, file.parent.name) for file in root.glob("*/*/runs.parquet"))
 

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from zorba_core.comparison.outcomes import Cloud, Dot
-from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, styled
+from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, as_text, styled
 
 _PERCENT = ("best", "final")
 _BETTER = {"best": "higher", "final": "higher", "loss": "lower", "to_target": "lower"}
@@ -92,7 +92,7 @@ def _range(cloud: Cloud, log: bool) -> list[float] | None:
 def _kind(kind: str, dots: Sequence[Dot], index: int, cloud: Cloud, palette: Palette) -> go.Scatter:
     color = palette.series[index % len(palette.series)]
     form = ":.1%" if cloud.y in _PERCENT else ":.4g"
-    name = kind.replace("&", "&amp;").replace("<", "&lt;")
+    name = as_text(kind)
     marker = {
         # Shapes turn slower than colours, so that after seven colours the pairs are new ones.
         "symbol": SYMBOLS[(index + index // len(palette.series)) % len(SYMBOLS)],
@@ -119,7 +119,7 @@ def _kind(kind: str, dots: Sequence[Dot], index: int, cloud: Cloud, palette: Pal
 
 def _hover(dot: Dot) -> str:
     runs = f" · {len(dot.names)} runs" if len(dot.names) > 1 else ""
-    return dot.name.replace("&", "&amp;").replace("<", "&lt;") + runs
+    return as_text(dot.name) + runs
 
 
 def _bars(of: Sequence[tuple[float, tuple[float, float] | None]], color: str) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import threading
 
 import plotly.graph_objects as go
@@ -10,7 +12,13 @@ import plotly.graph_objects as go
 # its browser whatever browsers fetch: at this address nothing listens.
 OFFLINE = {"mathjax": False, "proxy_server": "http://127.0.0.1:9"}
 _WIDTH, _HEIGHT = 1000, 520  # pixels, of a figure that leaves them to the screen
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _ONE_AT_A_TIME = threading.Lock()  # each starts a browser
+
+
+def can_be_made() -> bool:
+    """Whether kaleido and a browser for it are there."""
+    return importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
 
 
 def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None) -> bytes:

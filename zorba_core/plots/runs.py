@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from zorba_core.comparison.curves import Curve, curve_of, has_target, smoothed
 from zorba_core.comparison.panel import Panel
 from zorba_core.errors import InvalidInputError
-from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
+from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
 
 if TYPE_CHECKING:
     from zorba_core.runs import Run
@@ -55,7 +55,7 @@ def learning_curves_figure(
     _check(measure, cost)
     targets = sorted({float(run.config["target"]) for run in runs if has_target(run)})
     curves = [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs]
-    panel = Panel(tuple(curves), measure, cost, {}, (), tuple(targets), grouped=False)
+    panel = Panel(tuple(curves), measure, cost, {}, (), tuple(targets))
     return curves_figure([panel], palette=palette, height=height)
 
 
@@ -203,8 +203,7 @@ def _check(measure: str, cost: str) -> None:
 
 def _drawn(curve: Curve, look: _Look, axis: str, *, in_legend: bool) -> list[go.Scatter]:
     """The line, with what lies behind it: the band of a group, the unsmoothed values."""
-    # Plotly reads some HTML in names, and names are those of folders.
-    name = curve.name.replace("&", "&amp;").replace("<", "&lt;")
+    name = as_text(curve.name)
     name += f" · {curve.runs} runs" if curve.runs > 1 else ""
     together = {"legendgroup": name, "yaxis": axis}
     unnamed = {**together, "hoverinfo": "skip", "showlegend": False, "mode": "lines"}

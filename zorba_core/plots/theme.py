@@ -77,6 +77,11 @@ def apply(figure: go.Figure, palette: Palette, *, height: int) -> go.Figure:
     return figure.update_layout(template=_template(palette), height=height)
 
 
+def as_text(name: str) -> str:
+    """A name from outside as it is: plotly reads some HTML in names and hover texts."""
+    return name.replace("&", "&amp;").replace("<", "&lt;")
+
+
 @functools.cache
 def _template(palette: Palette) -> go.layout.Template:
     axis = {
