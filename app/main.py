@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
     sys.path.insert(0, str(ROOT))
 
-from app import components, housekeeping, state  # noqa: E402
+from app.shared import components, housekeeping, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -29,20 +29,20 @@ def main() -> None:
     page = st.navigation(
         {
             "Plan": [
-                st.Page("views/fleet.py", title="Fleet", icon=":material/memory:"),
-                st.Page("views/tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
-                st.Page("views/allocation.py", title="Allocation", icon=":material/grid_on:"),
+                st.Page("screens/fleet/page.py", title="Fleet", icon=":material/memory:"),
+                st.Page("screens/tradeoff/page.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
+                st.Page("screens/allocation/page.py", title="Allocation", icon=":material/grid_on:"),
             ],
             "Understand": [
-                st.Page("views/toy.py", title="Toy", icon=":material/view_module:"),
-                st.Page("views/theory.py", title="Theory", icon=":material/function:"),
+                st.Page("screens/toy/page.py", title="Toy", icon=":material/view_module:"),
+                st.Page("screens/theory/page.py", title="Theory", icon=":material/function:"),
             ],
             "Run": [
-                st.Page("views/train.py", title="Train", icon=":material/model_training:"),
-                st.Page("views/runs.py", title="Runs", icon=":material/show_chart:"),
+                st.Page("screens/train/page.py", title="Train", icon=":material/model_training:"),
+                st.Page("screens/runs/page.py", title="Runs", icon=":material/show_chart:"),
             ],
             "Check": [
-                st.Page("views/paper.py", title="Paper", icon=":material/fact_check:"),
+                st.Page("screens/paper/page.py", title="Paper", icon=":material/fact_check:"),
             ],
         }
     )

@@ -16,8 +16,8 @@ from IPython.display import display
 
 from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
-from zorba_core.fleets import Fleet
-from zorba_core.memory import (
+from zorba_core.planning.fleets import Fleet
+from zorba_core.planning.memory import (
     DTYPE_BYTES,
     GIB,
     Workload,
@@ -26,7 +26,7 @@ from zorba_core.memory import (
     psi_client_bytes,
     psi_model_bytes,
 )
-from zorba_core.models import PRESETS, ModelSpec, model_spec
+from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
 from zorba_core.plots import allocation_figure, client_order
 
 _EXACT_SECONDS = 5.0

@@ -6,7 +6,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from zorba_core.errors import MissingDataError
-from zorba_core.experiments import Results, read_results
+from zorba_core.study.experiments import Results, read_results
 
 ROOT = "../artifacts/experiments"
 

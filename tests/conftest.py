@@ -49,3 +49,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+from tests.tiny_models import *  # noqa: E402, F403

@@ -7,8 +7,8 @@ import sys
 
 import zorba_core
 
-PLANNING = "zorba_core, zorba_core.fleets, zorba_core.memory, zorba_core.allocation, zorba_core.runs, zorba_core.cli"
-PLANNING += ", zorba_core.methods, zorba_core.communication, zorba_core.wire, zorba_core.printed_communication"
+PLANNING = "zorba_core, zorba_core.planning.fleets, zorba_core.planning.memory, zorba_core.allocation, zorba_core.runs, zorba_core.cli"
+PLANNING += ", zorba_core.planning.methods, zorba_core.planning.communication, zorba_core.planning.message_sizes, zorba_core.study.printed_communication"
 
 
 def test_planning_a_fleet_loads_neither_torch_nor_plotly():

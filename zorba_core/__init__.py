@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, AllocationProblem, solve, sweep
+    from zorba_core.engine.settings import TrainSettings
     from zorba_core.errors import ZorbaError
-    from zorba_core.fleets import Fleet, read_fleet_csv, uniform_fleet
-    from zorba_core.memory import GIB, Workload, total_bytes, whole_block_budgets
-    from zorba_core.models import model_spec
+    from zorba_core.planning.fleets import Fleet, read_fleet_csv, uniform_fleet
+    from zorba_core.planning.memory import GIB, Workload, total_bytes, whole_block_budgets
+    from zorba_core.planning.models import model_spec
     from zorba_core.runs import list_runs, read_run
-    from zorba_core.training.session import fine_tune
-    from zorba_core.training.settings import TrainSettings
+    from zorba_core.runs.fine_tune import fine_tune
 
 __version__ = "0.1.0"
 
 _HOME = {
     "zorba_core.allocation": ("Allocation", "AllocationProblem", "solve", "sweep"),
     "zorba_core.errors": ("ZorbaError",),
-    "zorba_core.fleets": ("Fleet", "read_fleet_csv", "uniform_fleet"),
-    "zorba_core.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
-    "zorba_core.models": ("model_spec",),
+    "zorba_core.planning.fleets": ("Fleet", "read_fleet_csv", "uniform_fleet"),
+    "zorba_core.planning.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
+    "zorba_core.planning.models": ("model_spec",),
     "zorba_core.runs": ("list_runs", "read_run"),
-    "zorba_core.training.session": ("fine_tune",),
-    "zorba_core.training.settings": ("TrainSettings",),
+    "zorba_core.runs.fine_tune": ("fine_tune",),
+    "zorba_core.engine.settings": ("TrainSettings",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

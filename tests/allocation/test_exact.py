@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from allocation_oracles import enumerate_matrices, milp_lambda
 
-from zorba_core.allocation import Allocation, AllocationProblem, Status, exact, solve, water_filled_bound
-from zorba_core.allocation.dual_programme import DualTable, PermissionInstance
-from zorba_core.allocation.exact import solve_exact
+from zorba_core.allocation import Allocation, AllocationProblem, Status, solve, water_filled_bound
+from zorba_core.allocation.solvers import exact
+from zorba_core.allocation.solvers.dual_programme import DualTable, PermissionInstance
+from zorba_core.allocation.solvers.exact import solve_exact
 from zorba_core.errors import InfeasibleError
 
 # Most clients for which all matrices of M blocks are listed.

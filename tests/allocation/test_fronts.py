@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from zorba_core.allocation import Allocation, hypervolume, knee, non_dominated, sweep, sweep_totals
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.fleets import uniform_fleet
-from zorba_core.memory import Workload, psi_client_bytes
-from zorba_core.models import model_spec
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload, psi_client_bytes
+from zorba_core.planning.models import model_spec
 
 MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
 points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=25)

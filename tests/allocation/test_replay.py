@@ -9,9 +9,9 @@ from test_balanced import budgets_and_blocks
 
 from zorba_core.allocation import AllocationProblem, replay_greedy, solve, sweep
 from zorba_core.errors import InvalidInputError
-from zorba_core.fleets import uniform_fleet
-from zorba_core.memory import Workload
-from zorba_core.models import model_spec
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload
+from zorba_core.planning.models import model_spec
 
 
 @given(budgets_and_blocks(most_clients=12, most_blocks=6))

@@ -10,9 +10,9 @@ from test_exact import check_meets
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio
 from zorba_core.allocation.scenarios import _upper_bound
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.fleets import uniform_fleet
-from zorba_core.memory import Workload, psi_client_bytes, whole_block_budgets
-from zorba_core.models import model_spec
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload, psi_client_bytes, whole_block_budgets
+from zorba_core.planning.models import model_spec
 
 
 @pytest.mark.parametrize("name", PAPER_SCENARIOS)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.allocation.toy import canonical_form
-from zorba_core.allocation.toy_facts import (
+from zorba_core.study.toy.matrices import canonical_form
+from zorba_core.study.toy.observations import (
     accepted_by_theorem_3,
     counter_example,
     exact_lambda,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zorba_core.allocation import AllocationProblem, solve, two_level
-from zorba_core.allocation.two_level import best_two_level, by_falling_budget, solve_two_level
+from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.allocation.solvers import two_level
+from zorba_core.allocation.solvers.two_level import best_two_level, by_falling_budget, solve_two_level
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.scenario import Scenario, study
-from app.views._allocation_steps import point_with_work, sentence
+from app.screens.allocation.steps import point_with_work, sentence
+from app.shared.scenario import Scenario, study
 from zorba_core.allocation import gamma_certificate, replay_greedy
 
 SMALL = {"clients": "12", "vectors": "40"}
@@ -202,7 +202,7 @@ def test_a_bug_in_the_part_that_reruns_alone_is_one_sentence(app, monkeypatch, c
     def broken(*_, **__):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("app.views._allocation_edit.judge", broken)
+    monkeypatch.setattr("app.screens.allocation.edit.judge", broken)
     visit(app)
     assert not app.exception
     assert "Something went wrong on our side" in texts(app)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import Allocation
-from zorba_core.training.callbacks import RoundRecord
-from zorba_core.training.run_writer import RunWriter
+from zorba_core.engine.callbacks import RoundRecord
+from zorba_core.runs.writer import RunWriter
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")

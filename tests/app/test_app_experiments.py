@@ -11,10 +11,17 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from zorba_core.cli import build_app
-from zorba_core.comparison import experiment_records, groups
 from zorba_core.errors import ZorbaError
-from zorba_core.experiments import EXPERIMENTS
-from zorba_core.experiments.store import CURVE_SCHEMA, ENGINE_VERSION, RUN_SCHEMA, empty_runs, frame_of, write_tables
+from zorba_core.study.comparison import experiment_records, groups
+from zorba_core.study.experiments import EXPERIMENTS
+from zorba_core.study.experiments.store import (
+    CURVE_SCHEMA,
+    ENGINE_VERSION,
+    RUN_SCHEMA,
+    empty_runs,
+    frame_of,
+    write_tables,
+)
 
 
 @pytest.fixture
@@ -94,7 +101,7 @@ def test_program_and_command_of_an_experiments_runs_work(app, tmp_path, monkeypa
     codes = [code.value for code in app.code]
     figures = []
     monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(figure.to_json())))
-    program = next(code for code in codes if code.startswith("from zorba_core.comparison"))
+    program = next(code for code in codes if code.startswith("from zorba_core.study.comparison"))
     exec(compile(program, "copied", "exec"), {})
     assert figures == [json.loads(app.get("plotly_chart")[0].proto.spec)]
     words = next(shlex.split(code) for code in codes if code.startswith("zorba runs"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.reproduce import as_json
-from app.scenario import FLEET_KINDS, Scenario
-from app.scenario_link import scenario_to_link
-from zorba_core.gpu_catalogue import MIXES
+from app.shared.reproduce import as_json
+from app.shared.scenario import FLEET_KINDS, Scenario
+from app.shared.scenario_link import scenario_to_link
+from zorba_core.planning.gpu_catalogue import MIXES
 
 
 @pytest.fixture

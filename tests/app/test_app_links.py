@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.own_fleet import edited_rows, scenario_from_upload
-from app.reproduce import as_command, as_json, as_python
-from app.scenario import FLEET_KINDS, Scenario, study
-from app.scenario_fields import MAX_ROWS
-from app.scenario_json import scenario_from_json
-from app.scenario_link import scenario_from_link, scenario_to_link
+from app.shared.own_fleet import edited_rows, scenario_from_upload
+from app.shared.reproduce import as_command, as_json, as_python
+from app.shared.scenario import FLEET_KINDS, Scenario, study
+from app.shared.scenario_fields import MAX_ROWS
+from app.shared.scenario_json import scenario_from_json
+from app.shared.scenario_link import scenario_from_link, scenario_to_link
 from zorba_core.errors import InvalidInputError
 
 TABLE = (("workstation", 1.9), ("laptop, old", 1.25), ("édge", 0.8), (None, 1.0))

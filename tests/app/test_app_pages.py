@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.scenario import Scenario, study
-from app.scenario_link import scenario_to_link
+from app.shared.scenario import Scenario, study
+from app.shared.scenario_link import scenario_to_link
 from zorba_core.allocation import Allocation
+from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.plots import front_order
-from zorba_core.training.callbacks import RoundRecord
-from zorba_core.training.run_writer import RunWriter
+from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
 
@@ -195,8 +195,8 @@ def test_a_hand_edited_allocation_goes_on_until_another_point_is_chosen(app):
         import numpy as np
         import streamlit as st
 
-        from app import selection, state
-        from app.scenario import Scenario
+        from app.shared import selection, state
+        from app.shared.scenario import Scenario
         from zorba_core.allocation import Allocation
 
         st.session_state.setdefault("scenario", Scenario(num_clients=12, num_epsilons=30))
@@ -260,7 +260,7 @@ def test_half_precision_by_one_click_changes_the_sidebar(app):
     assert metrics(app)
 
 
-@pytest.mark.parametrize("where", ["app.components.numbers", "app.state.update"])
+@pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.update"])
 def test_a_bug_in_a_picture_drawn_before_the_sidebar_is_one_sentence_too(app, monkeypatch, caplog, where):
     def broken(*_, **__):
         raise RuntimeError("secret detail")
@@ -278,7 +278,7 @@ def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, capl
     def broken(*_, **__):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("app.components.numbers", broken)
+    monkeypatch.setattr("app.shared.components.numbers", broken)
     app.run()
     assert not app.exception
     assert "Something went wrong on our side" in texts(app)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.paper.claims import as_table, evidence_file, has, in_words, kind_of
-from app.paper.verdicts import LOOKS, verdict_bar
-from zorba_core.ledger import VERDICTS, Claim, Ledger, write_ledger
+from app.screens.paper.claims import as_table, evidence_file, has, in_words, kind_of
+from app.screens.paper.verdicts import LOOKS, verdict_bar
 from zorba_core.plots import DARK, LIGHT
+from zorba_core.study.ledger import VERDICTS, Claim, Ledger, write_ledger
 
 TIMEOUT_S = 60
 
 
 def claim(name, verdict="reproduced", where="Table II", printed=2.5, ours=2.0, **more):
-    fields = {"claim": f"what {name} says", "how": f"zorba vram --for {name}", "evidence": ("tests/test_memory.py",)}
+    fields = {
+        "claim": f"what {name} says",
+        "how": f"zorba vram --for {name}",
+        "evidence": ("tests/planning/test_memory.py",),
+    }
     if verdict == "contradicted":
         fields["counter_example"] = f"counter {name}"
     return Claim(
@@ -95,7 +99,7 @@ def test_an_opened_row_has_printed_ours_command_counter_example_and_evidence(app
     assert {metric.value for metric in app.metric} == {"2.5 GiB", "2 GiB", "–", "2/3 against 33/50"}
     codes = [code.value for code in app.code]
     assert "zorba vram --for alpha" in codes
-    assert "python -m pytest tests/test_memory.py" in codes
+    assert "python -m pytest tests/planning/test_memory.py" in codes
     assert "Counter beta" in texts(app)
 
 
@@ -142,7 +146,7 @@ def test_evidence_outside_the_checkout_is_not_opened(tmp_path):
     (tmp_path / "secret.png").touch()
     assert evidence_file(str(tmp_path / "secret.png")) is None
     assert evidence_file("../../etc/passwd") is None
-    assert evidence_file("tests/test_memory.py::test_something").name == "test_memory.py"
+    assert evidence_file("tests/planning/test_memory.py::test_something").name == "test_memory.py"
     assert evidence_file("no/such/file") is None
     assert evidence_file("x" * 5000) is None
 

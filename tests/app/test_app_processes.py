@@ -13,10 +13,10 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from app import processes
-from app.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of
-from app.process_identity import is_alive, resident_bytes, start_stamp
-from app.run_log import LiveLog
+from app.screens.train import processes
+from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of
+from app.screens.train.process_identity import is_alive, resident_bytes, start_stamp
+from app.screens.train.run_log import LiveLog
 from zorba_core.allocation import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import write_json
@@ -59,7 +59,7 @@ def rounds_done(folder, job):
 def in_another_app(folder):
     """(state, run) of the newest job, as a dashboard that was started afresh finds it."""
     code = (
-        "import sys, json; from pathlib import Path; from app.jobs import *; folder = Path(sys.argv[1]);"
+        "import sys, json; from pathlib import Path; from app.screens.train.jobs import *; folder = Path(sys.argv[1]);"
         "job = list_jobs(folder).jobs[0]; s = state_of(folder, job); print(json.dumps([s.name, str(s.run)]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.runs.look import repeat_command
-from app.runs.table import table
+from app.screens.runs.look import repeat_command
+from app.screens.runs.table import table
 from tests.app.written_runs import pick, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
-from zorba_core.comparison import folder_records
-from zorba_core.training.settings import TrainSettings
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.study.comparison import folder_records
 
 TIMEOUT_S = 60
 
@@ -143,7 +143,7 @@ def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypat
     def refuse(folder):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("zorba_core.comparison.records.list_runs", refuse)
+    monkeypatch.setattr("zorba_core.study.comparison.records.list_runs", refuse)
     app.run()
     assert "The runs folder cannot be read" in texts(app)
     assert "Permission denied" in texts(app)

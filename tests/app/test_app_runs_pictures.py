@@ -13,12 +13,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from app.runs.compare import summary_of_groups
-from app.runs.export import cloud_csv, curves_csv, runs_json
+from app.screens.runs.compare import summary_of_groups
+from app.screens.runs.export import cloud_csv, curves_csv, runs_json
 from tests.app.written_runs import pick, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
-from zorba_core.comparison import cloud_of, folder_records, groups, labels, panel_of
 from zorba_core.plots import COSTS
+from zorba_core.study.comparison import cloud_of, folder_records, groups, labels, panel_of
 
 TIMEOUT_S = 60
 
@@ -119,7 +119,7 @@ def test_the_copied_program_draws_the_figure_on_the_screen(app, runs, view, show
     app.query_params |= {**LINKS[view], "runs": names[:5], "baseline": names[5]}
     see(app)
     assert not app.exception
-    program = next(code.value for code in app.code if code.value.startswith("from zorba_core.comparison"))
+    program = next(code.value for code in app.code if code.value.startswith("from zorba_core.study.comparison"))
     exec(compile(program, "copied", "exec"), {})
     assert shown == [json.loads(app.get("plotly_chart")[0].proto.spec)]
     assert names[5] in program

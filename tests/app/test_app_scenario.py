@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.figure_files import figure_bytes
-from app.files import allocation_json, allocation_npz, points_csv
-from app.remedies import remedies
-from app.scenario import EXACT_TOTALS, FLEET_KINDS, Scenario, study
-from app.state import SOLVER_LABELS
+from app.shared.figure_files import figure_bytes
+from app.shared.files import allocation_json, allocation_npz, points_csv
+from app.shared.remedies import remedies
+from app.shared.scenario import EXACT_TOTALS, FLEET_KINDS, Scenario, study
+from app.shared.state import SOLVER_LABELS
 from zorba_core.allocation import solve
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.fleets import read_fleet_csv
+from zorba_core.planning.fleets import read_fleet_csv
 from zorba_core.plots import vram_figure
 
 MIXED = Scenario(fleet_kind="two-kinds", small_gib=0.5, large_gib=2.0, num_clients=20, num_epsilons=50)

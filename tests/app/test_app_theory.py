@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.scenario import Scenario, study
-from app.views._theory_controls import Setting
-from zorba_core.theory import Constants, largest_lr_theorem_1, theorem_1
+from app.screens.theory.controls import Setting
+from app.shared.scenario import Scenario, study
+from zorba_core.study.theory import Constants, largest_lr_theorem_1, theorem_1
 
 SCENARIO = Scenario(num_clients=12, num_epsilons=40)
 DEFAULTS = {"num_clients": 12, "num_parameters": 1000, "smoothness": 1.0, "mu": 1e-5, "sigma": 1.0, "sigma_global": 0.5}

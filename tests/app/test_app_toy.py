@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from zorba_core.allocation.toy_facts import exact_v, facts, lettered_classes
+from zorba_core.study.toy.observations import exact_v, facts, lettered_classes
 
 FACTS = facts()
 

@@ -14,18 +14,17 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import processes
-from app.jobs import JOB, JOBS, LOG, Job, list_jobs
-from app.process_identity import start_stamp
-from app.train import choices
-from app.train.take_along import Request, as_python
+from app.screens.train import choices, processes
+from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
+from app.screens.train.process_identity import start_stamp
+from app.screens.train.take_along import Request, as_python
 from zorba_core.allocation import Allocation
+from zorba_core.data.sources import _SOURCES, evaluation_split
+from zorba_core.data.tasks import TASKS
+from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.files import write_json
-from zorba_core.training.callbacks import RoundRecord
-from zorba_core.training.datasets import _SOURCES, evaluation_split
-from zorba_core.training.run_writer import RunWriter
-from zorba_core.training.tasks import TASKS
-from zorba_core.training.trajectory import EvaluationEntry
+from zorba_core.runs.trajectory import EvaluationEntry
+from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
 
@@ -99,7 +98,7 @@ def test_a_newcomer_finds_the_knee_ready_to_train_with_no_data_needed(app):
 def test_start_hands_the_chosen_allocation_to_a_process_of_its_own(app, runs, monkeypatch):
     started = []
     monkeypatch.setattr(
-        "app.train.form.start_training",
+        "app.screens.train.form.start_training",
         lambda folder, allocation, options, title: started.append((folder, allocation, options)) or write_job(runs),
     )
     train(app)
@@ -115,7 +114,7 @@ def test_start_hands_the_chosen_allocation_to_a_process_of_its_own(app, runs, mo
 def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, runs, monkeypatch):
     started = []
     monkeypatch.setattr(
-        "app.train.form.start_training",
+        "app.screens.train.form.start_training",
         lambda folder, allocation, options, title: started.append((allocation, options)) or write_job(runs),
     )
     train(app)
@@ -181,7 +180,7 @@ def test_a_running_job_is_found_with_its_curve_and_a_stop_button(app, runs):
 
 def test_stop_is_asked_once_gently_and_then_at_once(app, runs, monkeypatch):
     signals = []
-    monkeypatch.setattr("app.processes.os.kill", lambda pid, number: signals.append(number.name))
+    monkeypatch.setattr("app.screens.train.processes.os.kill", lambda pid, number: signals.append(number.name))
     run = write_run(runs)
     job = write_job(runs, run=run, **alive())
     train(app)
@@ -300,7 +299,7 @@ def test_the_pages_about_runs_load_no_torch(root, runs):
         "app = AppTest.from_file(sys.argv[1], default_timeout=120).run(); "
         "see = lambda name: len(app.switch_page(f'views/{name}.py').run().exception); "
         "failures = [see(name) for name in ('train', 'runs', 'paper')]; "
-        "import zorba_core.experiments; print(failures, {'torch', 'transformers'} & set(sys.modules))"
+        "import zorba_core.study.experiments; print(failures, {'torch', 'transformers'} & set(sys.modules))"
     )
     environment = {**os.environ, "ZORBA_RUNS": str(runs)}
     main = str(root / "app" / "main.py")

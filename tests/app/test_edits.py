@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.views._edits import Edits
-from app.views._judgement import judge
+from app.screens.allocation.edits import Edits
+from app.screens.allocation.judgement import judge
 from zorba_core.allocation import Allocation, AllocationProblem, solve
 
 BASE = np.array([[1, 0, 1], [0, 1, 0]], bool)

@@ -9,7 +9,7 @@ import threading
 import plotly.graph_objects as go
 import pytest
 
-from app.figure_files import figure_bytes, formats
+from app.shared.figure_files import figure_bytes, formats
 from zorba_core.plots import LIGHT, pictures
 from zorba_core.plots.theme import styled
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from app.housekeeping import settle
+from app.shared.housekeeping import settle
 
 
 def test_what_has_come_to_stay_is_frozen_once_a_page_and_garbage_is_not():

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.jobs import list_jobs, state_of
-from app.processes import stop
+from app.screens.train.jobs import list_jobs, state_of
+from app.screens.train.processes import stop
 from zorba_core.runs import read_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

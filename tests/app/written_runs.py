@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.runs.choose import table_key
+from app.screens.runs.choose import table_key
 from zorba_core.allocation import Allocation
-from zorba_core.training.callbacks import RoundRecord
-from zorba_core.training.run_writer import RunWriter
+from zorba_core.engine.callbacks import RoundRecord
+from zorba_core.runs.writer import RunWriter
 
 
 def write_run(folder, accuracy, *, dirty=False, finished=True, name="toy", vram=1.5, **config):

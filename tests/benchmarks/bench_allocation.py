@@ -25,9 +25,9 @@ import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve, solve_scenario, sweep
 from zorba_core.files import write_json
-from zorba_core.fleets import uniform_fleet
-from zorba_core.memory import Workload, whole_block_budgets
-from zorba_core.models import model_spec
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.models import model_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 0

@@ -22,8 +22,8 @@ import numpy as np
 from playwright.sync_api import Browser, Page
 from streamlit.testing.v1 import AppTest
 
-from app.scenario import Scenario, study
-from app.scenario_link import scenario_to_link
+from app.shared.scenario import Scenario, study
+from app.shared.scenario_link import scenario_to_link
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
 from zorba_core.files import write_json

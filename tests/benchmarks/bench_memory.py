@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.aggregation import apply_scalars
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import write_json
-from zorba_core.memory import Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.models import model_spec
-from zorba_core.training.aggregation import apply_scalars
-from zorba_core.training.estimators import estimator_of
-from zorba_core.training.memory_estimate import client_peak
-from zorba_core.training.memory_meter import MemoryMeter
-from zorba_core.training.network import BlockNetwork
-from zorba_core.training.perturbation import Directions
-from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import Encoded
+from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.planning.models import model_spec
+from zorba_core.runs.memory_estimate import client_peak
+from zorba_core.runs.memory_meter import MemoryMeter
 
 BATCH_SIZE, SEQ_LEN = 8, 128
 ACTIVE = (1, 4, 8, 12)

@@ -17,16 +17,16 @@ import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.cli.federation import _default_dataset
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.simulation import simulate
 from zorba_core.federation.request import request_config
 from zorba_core.files import write_json
 from zorba_core.runs import TRAJECTORY, Run
-from zorba_core.training.environment import describe
-from zorba_core.training.session import fine_tune
-from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import get_task
-from zorba_core.training.trajectory import read_trajectory
+from zorba_core.runs.environment import describe
+from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.trajectory import read_trajectory
 
 NUM_CLIENTS, BUDGETS, WORKERS = 50, (12, 6, 4, 2), (1, 2)
 SETTINGS = TrainSettings(rounds=6, lr=1e-2, mu=1e-3, batch_size=8, seq_len=64, eval_every=6, eval_rows=100, seed=0)

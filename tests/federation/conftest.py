@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.conftest import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
+from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import get_task
 
 BUDGETS = (2, 1, 3, 1)
 

@@ -24,6 +24,8 @@ import numpy as np
 
 from tests.federation.cuttable import Cable
 from tests.federation.namespaces import Host
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
@@ -31,9 +33,7 @@ from zorba_core.federation.flower.loopback import await_result
 from zorba_core.federation.request import request_config
 from zorba_core.files import write_json
 from zorba_core.runs import TRAJECTORY, read_run
-from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import get_task
-from zorba_core.training.trajectory import read_trajectory
+from zorba_core.runs.trajectory import read_trajectory
 
 TARGET = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "federation-faults.json"
 BLOCKS = (12, 12, 6, 6)

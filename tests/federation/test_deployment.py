@@ -11,10 +11,10 @@ pytest.importorskip("flwr")
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.loopback import federate_on_loopback
-from zorba_core.federation.flower.warden import processes_under
+from zorba_core.federation.flower.reaper import processes_under
 from zorba_core.federation.request import request_config
 from zorba_core.runs import TRAJECTORY
-from zorba_core.training.trajectory import read_trajectory
+from zorba_core.runs.trajectory import read_trajectory
 
 
 class PowerCut:

@@ -15,7 +15,7 @@ from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
 from zorba_core.federation.session import serve, take_up
 from zorba_core.runs import TRAJECTORY, read_run
-from zorba_core.training.trajectory import read_trajectory
+from zorba_core.runs.trajectory import read_trajectory
 
 Hook = Callable[["Scripted"], None]
 
@@ -166,7 +166,7 @@ def test_robust_and_private_runs_replay_from_their_averages(config, settings, ma
     pytest.importorskip("opacus")
     from zorba_core.federation.privacy import PrivacySettings
     from zorba_core.federation.robust import AggregationSettings
-    from zorba_core.training.resume import replay
+    from zorba_core.runs.resume import replay
 
     for changes in ({"aggregation": AggregationSettings("median")}, {"privacy": PrivacySettings(1.0, 0.1)}):
         run = serve(

@@ -20,9 +20,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.flower.client_app import client_settings
 from zorba_core.federation.flower.deployment import Deployment
+from zorba_core.federation.flower.reaper import GRACE_SECONDS, processes_under
 from zorba_core.federation.flower.records import from_records, meter_of, to_records
 from zorba_core.federation.flower.transport import FlowerTransport, sizes
-from zorba_core.federation.flower.warden import GRACE_SECONDS, processes_under
 from zorba_core.federation.membership import Outgoing
 from zorba_core.federation.messages import (
     CATCH_UP,
@@ -38,7 +38,7 @@ from zorba_core.federation.messages import (
     decode,
     encode,
 )
-from zorba_core.memory import GIB
+from zorba_core.planning.memory import GIB
 
 RUN = "ab" * 32
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.federation.conftest import BUDGETS
 from zorba_core.federation.client_settings import ClientSettings
-from zorba_core.federation.household import Household
 from zorba_core.federation.membership import Incoming
 from zorba_core.federation.session import serve, take_up
+from zorba_core.federation.shared_replica import Household
 from zorba_core.runs import TRAJECTORY
-from zorba_core.training.trajectory import read_trajectory
+from zorba_core.runs.trajectory import read_trajectory
 
 
 class Processes:

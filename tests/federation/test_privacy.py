@@ -9,9 +9,9 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from zorba_core.engine.aggregation import average_per_block
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.privacy import PrivacySettings, epsilon, private_average, sensitivity
-from zorba_core.training.aggregation import average_per_block
 
 A_MN = np.array([[1, 1, 0, 1], [1, 0, 1, 0], [0, 0, 1, 1]], dtype=bool)
 EVERYBODY = np.ones(4, dtype=bool)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from zorba_core.engine.aggregation import average_per_block
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.robust import RULES, AggregationSettings, aggregate
-from zorba_core.training.aggregation import average_per_block
 
 A_MN = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 1, 0]], dtype=bool)
 REPORTED = np.array([True, True, True, False, True])

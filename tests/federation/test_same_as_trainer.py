@@ -12,9 +12,9 @@ from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
 from zorba_core.runs import TRAJECTORY
-from zorba_core.training.resume import replay, resume
-from zorba_core.training.session import fine_tune
-from zorba_core.training.trajectory import read_trajectory
+from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.trajectory import read_trajectory
 
 
 def in_one_process(config, tmp_path):

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.federation.conftest import BUDGETS
-from tests.training.conftest import tiny_model
+from tests.tiny_models import tiny_model
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.reports import MALFORMED, NON_FINITE, NOT_ASKED, OUTLIER, REPORTED, SILENT
 from zorba_core.errors import InfeasibleError
 from zorba_core.federation import messages
 from zorba_core.federation.config import ServerSettings
@@ -20,8 +22,6 @@ from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import Answer, Payload, Refusal, Registration, Standing, encode
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.server import Server
-from zorba_core.training.network import BlockNetwork
-from zorba_core.training.reports import MALFORMED, NON_FINITE, NOT_ASKED, OUTLIER, REPORTED, SILENT
 
 Q = 3
 
@@ -182,7 +182,7 @@ def test_a_registration_that_does_not_fit_is_turned_away_once(make_server, notes
 
 def test_a_capacity_in_bytes_becomes_whole_blocks(make_server):
     server = make_server(budgets=(3,))
-    from zorba_core.memory import Workload, psi_block_bytes, psi_model_bytes
+    from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 
     work = Workload(4, 32, "float32")
     need = psi_model_bytes(server._spec, work) + 2 * psi_block_bytes(server._spec, work)

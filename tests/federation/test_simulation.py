@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.flower import simulation
-from zorba_core.federation.flower.warden import processes_under
+from zorba_core.federation.flower.reaper import processes_under
 from zorba_core.federation.request import request_config
 from zorba_core.federation.session import serve
 

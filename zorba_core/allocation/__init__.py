@@ -1,11 +1,17 @@
 """Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
 
-from zorba_core.allocation.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
 from zorba_core.allocation.coupling import coupled_noise, direction_coupling
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
-from zorba_core.allocation.lexicographic import (
+from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.pareto import sweep, sweep_totals
+from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
+from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
+from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
+from zorba_core.allocation.solvers.greedy_steps import GreedyReplay, GreedyState, replay_greedy
+from zorba_core.allocation.solvers.lexicographic import (
     GammaCertificate,
     GreedyStep,
     gamma_certificate,
@@ -14,15 +20,9 @@ from zorba_core.allocation.lexicographic import (
     greedy_update,
     initial_matrix,
 )
-from zorba_core.allocation.pareto import sweep, sweep_totals
-from zorba_core.allocation.popularity import AllocationMetrics
-from zorba_core.allocation.replay import GreedyReplay, GreedyState, replay_greedy
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
-from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
 from zorba_core.allocation.storage import allocation_from_file, allocation_to_bytes, write_allocation
-from zorba_core.allocation.toy import MatrixClass, enumerate_classes
-from zorba_core.allocation.types import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
-from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.study.toy.matrices import MatrixClass, enumerate_classes
 
 __all__ = [
     "BLOCK_ORDERS",

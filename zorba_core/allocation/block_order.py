@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.popularity import AllocationMetrics
-from zorba_core.allocation.types import Allocation
+from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.problem import Allocation
 
 # Up to this many blocks every subset is a state of a dynamic programme (2^M M steps, 0.1 s at 16); above, local search.
 EXACT_BLOCKS = 16

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from zorba_core.allocation.types import AllocationProblem
+    from zorba_core.allocation.problem import AllocationProblem
 
 # A bound is compared with optima computed elsewhere in another order of summation: keep it below by rounding's share.
 _ROUNDING = 1.0 - 1e-12

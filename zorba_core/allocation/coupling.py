@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.popularity import popularity
+from zorba_core.allocation.measures import popularity
 
 
 def direction_coupling(A_MN: NDArray[np.bool_]) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from zorba_core.errors import InfeasibleError, InvalidInputError
 
 if TYPE_CHECKING:
-    from zorba_core.allocation.types import AllocationProblem
+    from zorba_core.allocation.problem import AllocationProblem
 
 MAX_BLOCKS = 10_000
 MAX_CLIENTS = 10_000_000

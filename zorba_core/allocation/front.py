@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.popularity import AllocationMetrics
+from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
 from zorba_core.allocation.solve import solve
-from zorba_core.allocation.types import AllocationProblem, Objective, Solution
 
 # A stream of its own for solvers that draw, apart from the fleet's and the reductions' (see ``pareto``).
 _SOLVER_STREAM = 2

@@ -12,15 +12,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.balanced import balanced_metrics
 from zorba_core.allocation.bounds import cauchy_bound
 from zorba_core.allocation.feasibility import whole_number, whole_numbers
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, point_seed
+from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
 from zorba_core.allocation.solve import SOLVERS, solve
-from zorba_core.allocation.types import AllocationProblem, Objective, Solution
+from zorba_core.allocation.solvers.balanced import balanced_metrics
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.memory import Workload, affordable_blocks, psi_block_bytes, psi_model_bytes, whole_block_budgets
-from zorba_core.models import ModelSpec
+from zorba_core.planning.memory import (
+    Workload,
+    affordable_blocks,
+    psi_block_bytes,
+    psi_model_bytes,
+    whole_block_budgets,
+)
+from zorba_core.planning.models import ModelSpec
 
 TauMode = Literal["client", "vector"]
 TooSmall = Literal["clamp", "drop"]

@@ -17,18 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.balanced import water_filled_budgets
 from zorba_core.allocation.bounds import water_filled_bound
-from zorba_core.allocation.exact import solve_exact
-from zorba_core.allocation.lexicographic import gamma_star
-from zorba_core.allocation.popularity import bias_lambda
+from zorba_core.allocation.measures import bias_lambda
+from zorba_core.allocation.problem import Allocation, AllocationProblem, Solution, Status
 from zorba_core.allocation.solve import solve
-from zorba_core.allocation.two_level import solve_two_level
-from zorba_core.allocation.types import Allocation, AllocationProblem, Solution, Status
-from zorba_core.allocation.wrapped import WrappedAllocation, WrappedGroup
+from zorba_core.allocation.solvers.balanced import water_filled_budgets
+from zorba_core.allocation.solvers.exact import solve_exact
+from zorba_core.allocation.solvers.lexicographic import gamma_star
+from zorba_core.allocation.solvers.two_level import solve_two_level
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.memory import Workload, psi_block_bytes, psi_model_bytes
-from zorba_core.models import ModelSpec
+from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.planning.models import ModelSpec
 
 _MOVES_AT_ONCE = 64
 _STEPS = 300

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zorba_core.allocation.balanced import solve_balanced
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import v_bound, water_filled_bound
-from zorba_core.allocation.exact import solve_exact
-from zorba_core.allocation.lexicographic import GreedyStep, gamma_star, solve_lexicographic
-from zorba_core.allocation.popularity import AllocationMetrics
-from zorba_core.allocation.two_level import solve_two_level
-from zorba_core.allocation.types import AllocationProblem, Objective, Solution, Status
+from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.problem import AllocationProblem, Objective, Solution, Status
+from zorba_core.allocation.solvers.balanced import solve_balanced
+from zorba_core.allocation.solvers.exact import solve_exact
+from zorba_core.allocation.solvers.lexicographic import GreedyStep, gamma_star, solve_lexicographic
+from zorba_core.allocation.solvers.two_level import solve_two_level
 from zorba_core.errors import InvalidInputError
 
 SOLVERS = ("balanced", "lexicographic", "two-level", "exact")

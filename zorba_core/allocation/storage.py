@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from zorba_core.allocation.popularity import AllocationMetrics
-from zorba_core.allocation.types import Allocation
+from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.problem import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import to_json, write_bytes
 

@@ -11,7 +11,7 @@ from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve, w
 from zorba_core.cli.fleet_options import Request, read_request
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.memory import GIB, psi_client_bytes
+from zorba_core.planning.memory import GIB, psi_client_bytes
 
 _MOST_ROWS = 60
 

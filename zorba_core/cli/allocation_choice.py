@@ -11,12 +11,12 @@ import numpy as np
 from zorba_core.allocation import Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.errors import InvalidInputError
-from zorba_core.memory import Workload, whole_block_budgets
-from zorba_core.methods import method_facts
+from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.methods import method_facts
 
 if TYPE_CHECKING:
-    from zorba_core.models import ModelSpec
-    from zorba_core.training.settings import TrainSettings
+    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.planning.models import ModelSpec
 
 DEFAULT_CLIENTS = 20
 DEFAULT_SOLVER = "balanced"

@@ -39,7 +39,7 @@ def bench(
 
     Takes some minutes with the defaults; progress goes to stderr.
     """
-    from zorba_core.training.bench import TARGET_MODELS, BenchSettings, run_bench, run_targets
+    from zorba_core.study.bench import TARGET_MODELS, BenchSettings, run_bench, run_targets
 
     if profile not in ("engine", "gpu"):
         raise InvalidInputError(f"--profile is {profile!r}; choose engine or gpu")

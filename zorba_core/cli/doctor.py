@@ -25,7 +25,7 @@ def doctor(
 
     Exit status 1 when something is broken that training needs; what is merely absent is listed and no failure.
     """
-    from zorba_core.doctor import examine, version_line
+    from zorba_core.study.doctor import examine, version_line
 
     findings, version = examine(runs_folder), version_line()
     broken = [finding for finding in findings if finding.state == "broken"]

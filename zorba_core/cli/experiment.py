@@ -10,9 +10,9 @@ import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.experiments import EXPERIMENTS, PROFILES, run_experiments, store
-from zorba_core.experiments.runner import check, run_again
-from zorba_core.experiments.specs import Experiment
+from zorba_core.study.experiments import EXPERIMENTS, PROFILES, run_experiments, store
+from zorba_core.study.experiments.runner import check, run_again
+from zorba_core.study.experiments.specs import Experiment
 
 _NAMES = ", ".join(EXPERIMENTS)
 

@@ -152,13 +152,13 @@ def wire(
 
 def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
     """Both configs, checked before any process is started."""
+    from zorba_core.data.tasks import get_task
+    from zorba_core.engine.settings import TrainSettings
     from zorba_core.federation.config import RunConfig, ServerSettings
     from zorba_core.federation.privacy import PrivacySettings
     from zorba_core.federation.request import check_config
     from zorba_core.federation.robust import AggregationSettings
-    from zorba_core.training.model_source import resolve_model
-    from zorba_core.training.settings import TrainSettings
-    from zorba_core.training.tasks import get_task
+    from zorba_core.runs.model_source import resolve_model
 
     task = get_task(options["dataset"] or _default_dataset())
     settings = TrainSettings(

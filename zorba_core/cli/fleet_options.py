@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.fleets import Fleet, read_fleet_csv, uniform_fleet
-from zorba_core.memory import Workload, whole_block_budgets
-from zorba_core.models import ModelSpec, model_spec
+from zorba_core.planning.fleets import Fleet, read_fleet_csv, uniform_fleet
+from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.models import ModelSpec, model_spec
 
 DEFAULT_MODEL = "opt-125m"
 

@@ -22,7 +22,7 @@ def make_base(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Make the base model: tokenizer, pretraining, donor words, its accuracies and its card."""
-    from zorba_core.base_model import build
+    from zorba_core.study.base_model import build
 
     facts = build.make_base(
         out, seed=seed, profile=profile, threads=threads, force=force, log=lambda line: typer.echo(line, err=True)

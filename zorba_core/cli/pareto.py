@@ -11,8 +11,8 @@ from zorba_core.allocation import SOLVERS, Front, sweep, sweep_totals
 from zorba_core.cli.fleet_options import DEFAULT_MODEL, read_fleet
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.memory import Workload
-from zorba_core.models import model_spec
+from zorba_core.planning.memory import Workload
+from zorba_core.planning.models import model_spec
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.ledger import DEFAULT_LEDGER, VERDICTS, Ledger, write_ledger
+from zorba_core.study.ledger import DEFAULT_LEDGER, VERDICTS, Ledger, write_ledger
 
 DEFAULT_PAGE = Path("artifacts/report/index.html")
 
@@ -25,14 +25,14 @@ def report(
 ) -> None:
     """Decide every claim of the paper anew and write the ledger. A missing artifact ends it, naming the command that
     makes it; runs of another engine version or config are named and left out."""
-    from zorba_core.ledger.build import build_ledger
+    from zorba_core.study.ledger.build import build_ledger
 
     ledger = build_ledger(checkout)
     for line in ledger.provenance["left_out"]:
         typer.echo(f"left out: {line}", err=True)
     written = [out]
     if html:
-        from zorba_core.ledger.page import write_page
+        from zorba_core.report.page import write_page
 
         write_page(ledger, page, checkout)  # before the ledger: a page that fails leaves the old pair standing
         written.append(page)

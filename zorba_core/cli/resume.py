@@ -24,8 +24,8 @@ def resume(
 ) -> None:
     """Go on with the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
     from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
-    from zorba_core.training import resume as resuming
-    from zorba_core.training.ranks import joined
+    from zorba_core.engine.ranks import joined
+    from zorba_core.runs import resume as resuming
 
     with joined() as ranks:
         rounds = resuming.settings_of(resuming.read_request(run)).rounds
@@ -49,7 +49,7 @@ def replay(
     """Rebuild the model of any round of the run in folder RUN, from the base model and its log; no data is needed."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.training.resume import replay as rebuild
+    from zorba_core.runs.resume import replay as rebuild
 
     if round_index is not None and round_index < 0:
         raise InvalidInputError(f"--round is {round_index}; it must be at least 0")

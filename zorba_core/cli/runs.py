@@ -65,7 +65,7 @@ def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:
 
 
 def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
-    from zorba_core.comparison import experiment_records
+    from zorba_core.study.comparison import experiment_records
 
     listing = experiment_records(name, profile, root)
     rows = []

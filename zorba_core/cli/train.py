@@ -13,13 +13,13 @@ from zorba_core.allocation import SOLVERS
 from zorba_core.cli.allocation_choice import DEFAULT_CLIENTS, DEFAULT_SOLVER, chosen_allocation
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import RunError
-from zorba_core.memory import GIB
-from zorba_core.methods import METHODS, method_facts
+from zorba_core.planning.memory import GIB
+from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
-    from zorba_core.training.callbacks import Callback
-    from zorba_core.training.ranks import Ranks
+    from zorba_core.engine.callbacks import Callback
+    from zorba_core.engine.ranks import Ranks
 
 METHOD_OPTION = typer.Option("zorba", help="; ".join(f"{facts.name}: {facts.what}" for facts in METHODS.values()) + ".")
 ALLOCATION_OPTION = typer.Option(None, help="NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
@@ -81,10 +81,10 @@ def train(
 
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
-    from zorba_core.training.ranks import joined
-    from zorba_core.training.session import fine_tune, read_spec
-    from zorba_core.training.settings import TrainSettings
-    from zorba_core.training.tasks import get_task
+    from zorba_core.data.tasks import get_task
+    from zorba_core.engine.ranks import joined
+    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.runs.fine_tune import fine_tune, read_spec
 
     settings = TrainSettings(
         method=method,
@@ -148,7 +148,7 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
     """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.training.callbacks import Interrupt, Progress
+    from zorba_core.engine.callbacks import Interrupt, Progress
 
     transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
     progress, interrupt = Progress(rounds), Interrupt(None if ranks.writes else io.StringIO())

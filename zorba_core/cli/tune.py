@@ -50,11 +50,11 @@ def tune(
     """Find a learning rate by successive halving on rows held out from the clients. No run is written."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.training.session import divide_rows, open_network, read_spec, use_threads
-    from zorba_core.training.settings import TrainSettings
-    from zorba_core.training.tasks import get_task
-    from zorba_core.training.trainer import check_fit
-    from zorba_core.training.tuning import tune as find_rate
+    from zorba_core.data.tasks import get_task
+    from zorba_core.engine.loop import check_fit
+    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.runs.fine_tune import divide_rows, open_network, read_spec, use_threads
+    from zorba_core.runs.tuning import tune as find_rate
 
     settings = TrainSettings(
         method=method,

@@ -27,7 +27,7 @@ from zorba_core.federation.messages import (
 )
 from zorba_core.federation.replica import Replica, open_replica
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.training.model_source import BUNDLED
+from zorba_core.runs.model_source import BUNDLED
 
 NO_RUN = "0" * 64
 

@@ -12,14 +12,14 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.messages import MAX_SEATS, MessageError
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import to_json
-from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import get_task
-from zorba_core.training.trajectory import fingerprint
+from zorba_core.runs.trajectory import fingerprint
 
 
 @dataclass(frozen=True)

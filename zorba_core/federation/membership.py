@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InfeasibleError
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Fleet, Member, Plan, make_plan
 from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
-from zorba_core.memory import Workload, whole_block_budgets
-from zorba_core.models import spec_from_config
-from zorba_core.training.network import BlockNetwork
+from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.models import spec_from_config
 
 NoteTaker = Callable[[str, dict[str, Any]], None]
 

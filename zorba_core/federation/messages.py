@@ -3,7 +3,7 @@
 A message travels as a :class:`Payload`: a flat table of whole numbers, floats, strings and lists of numbers. Nothing in
 it is ever evaluated or unpickled, every size has a limit, and a payload with a missing, additional or mistyped field is
 refused as a whole (:class:`MessageError`). Scalars that are not finite pass the reading of an answer: whether a report
-can be used is for ``zorba_core.training.reports`` to judge.
+can be used is for ``zorba_core.engine.reports`` to judge.
 
     kind      down                                   up
     hello     Hello: which run, its config           Registration: seat, capacity, where the replica stands

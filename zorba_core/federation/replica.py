@@ -17,19 +17,19 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.data.partition import dirichlet_partition
+from zorba_core.data.sources import load_split
+from zorba_core.data.tasks import Encoded, encode, get_task
+from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.batches import client_rows, trim
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.messages import Aggregate, Answer, MessageError, Task
-from zorba_core.training.aggregation import update_blocks
-from zorba_core.training.batches import client_rows, trim
-from zorba_core.training.datasets import load_split
-from zorba_core.training.estimators import estimator_of
-from zorba_core.training.network import BlockNetwork
-from zorba_core.training.partition import dirichlet_partition
-from zorba_core.training.perturbation import Directions
-from zorba_core.training.session import open_network, use_threads
-from zorba_core.training.settings import TrainSettings
-from zorba_core.training.tasks import Encoded, encode, get_task
+from zorba_core.runs.fine_tune import open_network, use_threads
 
 _MAX_ROWS_BYTES = 2**31
 

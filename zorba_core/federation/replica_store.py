@@ -22,9 +22,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from zorba_core.data.tasks import Encoded
 from zorba_core.federation.replica import Replica
 from zorba_core.files import atomic_path, write_json
-from zorba_core.training.tasks import Encoded
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
 

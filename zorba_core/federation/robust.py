@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zorba_core.engine.aggregation import average_per_block
 from zorba_core.errors import InvalidInputError
-from zorba_core.training.aggregation import average_per_block
 
 RULES = ("mean", "clip", "trimmed", "median")
 

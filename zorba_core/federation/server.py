@@ -16,6 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from zorba_core.engine import loop as trainer
+from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
+from zorba_core.engine.rounds import RoundPlan
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Member, Plan
@@ -34,11 +39,6 @@ from zorba_core.federation.messages import (
 )
 from zorba_core.federation.privacy import private_average
 from zorba_core.federation.robust import aggregate
-from zorba_core.training import trainer
-from zorba_core.training.aggregation import update_blocks
-from zorba_core.training.network import BlockNetwork
-from zorba_core.training.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
-from zorba_core.training.rounds import RoundPlan
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zorba_core import runs
 from zorba_core.allocation import Allocation
+from zorba_core.data.sources import evaluation_split, load_split
+from zorba_core.data.tasks import Encoded, encode, get_task
+from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.evaluation import choose_rows
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounds import FederatedRows
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -27,20 +32,15 @@ from zorba_core.federation.request import check_config, configs_of, folder_confi
 from zorba_core.federation.rounds import Transport, bring_together, gather, run_rounds
 from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
-from zorba_core.training.callbacks import Callback, RoundRecord
-from zorba_core.training.datasets import evaluation_split, load_split
-from zorba_core.training.environment import describe
-from zorba_core.training.evaluation import choose_rows
-from zorba_core.training.memory_meter import MemoryMeter
-from zorba_core.training.network import BlockNetwork
-from zorba_core.training.preflight import preflight
-from zorba_core.training.resume import records_of, replay_rounds
-from zorba_core.training.rounds import FederatedRows
-from zorba_core.training.run_writer import RunWriter, check_name, header_of
-from zorba_core.training.session import open_network, use_threads
-from zorba_core.training.summary import CountReports, summarise
-from zorba_core.training.tasks import Encoded, encode, get_task
-from zorba_core.training.trajectory import RoundEntry, Trajectory, TrajectoryLog
+from zorba_core.runs import folder as runs
+from zorba_core.runs.environment import describe
+from zorba_core.runs.fine_tune import open_network, use_threads
+from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.preflight import preflight
+from zorba_core.runs.resume import records_of, replay_rounds
+from zorba_core.runs.summary import CountReports, summarise
+from zorba_core.runs.trajectory import RoundEntry, Trajectory, TrajectoryLog
+from zorba_core.runs.writer import RunWriter, check_name, header_of
 
 Notice = Callable[[str], None]
 _TOKEN = "federation_token"

@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.popularity import least_popularity
+from zorba_core.allocation.measures import least_popularity
 from zorba_core.plots.columns import column_counts, column_edges, column_means, column_names
 from zorba_core.plots.theme import LIGHT, Palette, styled
 

@@ -1,4 +1,4 @@
-"""Figures of the report: small enough for a phone, drawn from tables that ``zorba_core.experiments`` makes."""
+"""Figures of the report: small enough for a phone, drawn from tables that ``zorba_core.study.experiments`` makes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Figures of the experiments: matrices side by side, seeds beside their mean, and what predicts a loss.
 
-Shapes: M blocks, N clients, K allocations. Tables are those of ``zorba_core.experiments.analysis``.
+Shapes: M blocks, N clients, K allocations. Tables are those of ``zorba_core.study.experiments.analysis``.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from zorba_core.memory import Workload
-from zorba_core.models import ModelSpec
+from zorba_core.planning.memory import Workload
+from zorba_core.planning.models import ModelSpec
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
 _MIB = 2**20

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from zorba_core.comparison.outcomes import Cloud, Dot
 from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, as_text, styled
+from zorba_core.study.comparison.outcomes import Cloud, Dot
 
 _PERCENT = ("best", "final")
 _BETTER = {"best": "higher", "final": "higher", "loss": "lower", "to_target": "lower"}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from zorba_core.comparison.curves import Curve, curve_of, has_target, smoothed
-from zorba_core.comparison.panel import Panel
 from zorba_core.errors import InvalidInputError
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
+from zorba_core.study.comparison.curves import Curve, curve_of, has_target, smoothed
+from zorba_core.study.comparison.panel import Panel
 
 if TYPE_CHECKING:
     from zorba_core.runs import Run

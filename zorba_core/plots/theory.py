@@ -12,7 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from zorba_core.plots.theme import LIGHT, Palette, styled
-from zorba_core.theory import Bound
+from zorba_core.study.theory import Bound
 
 TERMS = {
     "start": "start: how far there is to go",

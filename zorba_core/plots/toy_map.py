@@ -13,9 +13,9 @@ from fractions import Fraction
 import numpy as np
 import plotly.graph_objects as go
 
-from zorba_core.allocation.toy import MatrixClass
-from zorba_core.allocation.toy_facts import exact_lambda
 from zorba_core.plots.theme import LIGHT, Palette, styled
+from zorba_core.study.toy.matrices import MatrixClass
+from zorba_core.study.toy.observations import exact_lambda
 
 CELL_PX = 11
 _NEAR = 0.075  # decades of Lambda that a small matrix with its caption takes

@@ -26,7 +26,7 @@ from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.flower import resident
 from zorba_core.federation.flower.records import from_records, to_records
 from zorba_core.federation.messages import CATCH_UP, HELLO, MessageError, Payload
-from zorba_core.memory import GIB
+from zorba_core.planning.memory import GIB
 
 app = ClientApp()
 _KNOWN = (

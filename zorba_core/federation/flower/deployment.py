@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import MissingDataError, RunError
-from zorba_core.federation.flower import warden
+from zorba_core.federation.flower import reaper as warden
 from zorba_core.federation.flower.resident import began
 from zorba_core.files import write_text
 

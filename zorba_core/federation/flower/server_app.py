@@ -11,12 +11,12 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from zorba_core.engine.callbacks import Callback, Progress
 from zorba_core.errors import ZorbaError
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import serve, take_up
 from zorba_core.files import write_json
-from zorba_core.training.callbacks import Callback, Progress
 
 app = ServerApp()
 _GRACE = 5.0  # seconds

@@ -11,8 +11,8 @@ from flwr.clientapp import ClientApp
 
 from zorba_core.federation.flower.client_app import answered, client_settings
 from zorba_core.federation.flower.simulation import NODES
-from zorba_core.federation.household import Household
 from zorba_core.federation.messages import CATCH_UP, HELLO
+from zorba_core.federation.shared_replica import Household
 
 
 def client_app(folder: str) -> ClientApp:

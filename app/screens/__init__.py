@@ -1,0 +1,1 @@
+"""The pages, a folder each. (A folder named pages would be picked up by Streamlit.)"""

@@ -1,0 +1,268 @@
+"""Change the matrix by hand: every number follows at once, and the solver says what it would have done.
+
+Shapes: M blocks, N clients; W clients shown. ``A_MN`` bool, rows are blocks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app.screens.allocation import files
+from app.screens.allocation.edits import Edits
+from app.screens.allocation.judgement import Judgement, judge
+from app.screens.allocation.matrix_editor import Column, matrix_editor, operations
+from app.screens.allocation.verdict import verdict
+from app.shared import components, selection, state
+from app.shared.components import Download, Number, Picture
+from app.shared.links import keep, linked
+from app.shared.scenario import Study, block_gib
+from zorba_core.allocation import Allocation, Solution
+from zorba_core.plots import allocation_figure, client_order
+
+KEY = "matrix_editor"
+ORDERS = {"vram": "VRAM", "budget": "budget", "blocks": "blocks held", "least": "least popularity", "given": "as given"}
+SHOWN = 60  # clients whose single cells can be drawn and hit
+_EDITS = "allocation_edits"
+_HINT = "Click a cell, or walk with the arrow keys and press space. Ctrl+Z takes a change back."
+
+
+def show(study: Study, point: int) -> None:
+    start = state.solution(study.scenario, point)
+    edits = current_edits(study, point, start)
+    judgement = _judged(study, point, start, edits)
+    _headline(study, judgement, start)
+    verdict(study, judgement, edits)
+    _tools(study, point, edits)
+    _matrix(study, start, edits)
+    _files(study, start, judgement.allocation, point)
+    _reproduce(study, point, edits)
+
+
+def current_edits(study: Study, point: int, start: Solution) -> Edits:
+    """The matrix under edit of this scenario and point; started from what Train would use, or from the link."""
+    identity = (study.scenario, point)
+    kept = st.session_state.get(_EDITS)
+    if kept is None or kept[0] != identity:
+        base_MN = start.allocation.A_MN
+        # Operations are numbered through the session, so that the first one here is no repetition of one elsewhere.
+        edits = Edits(base_MN, applied=kept[1].applied if kept else 0)
+        by_hand = selection.edited_allocation()
+        if by_hand is not None:
+            edits = edits.become(by_hand.A_MN)
+        elif kept is None:
+            edits = edits.flip(st.query_params.get("flips", ""))
+        st.session_state[_EDITS] = (identity, edits)
+    return st.session_state[_EDITS][1]
+
+
+def change(edits: Edits) -> None:
+    """Go on with other edits (a button's callback)."""
+    identity, _ = st.session_state[_EDITS]
+    st.session_state[_EDITS] = (identity, edits)
+
+
+def _from_the_editor() -> None:
+    if _EDITS in st.session_state:
+        identity, edits = st.session_state[_EDITS]
+        st.session_state[_EDITS] = (identity, edits.apply(operations(KEY)))
+
+
+def _judged(study: Study, point: int, start: Solution, edits: Edits) -> Judgement:
+    """Judge the matrix, and hand it to Train when it can run and differs from the point's own."""
+    allocation = Allocation(edits.A_MN)
+    budget_N, most_N = start.problem.budget_N, study.everything.problem.budget_N
+    solver, seed = study.scenario.solver, study.front.seed_of(point)
+    judgement = judge(allocation, budget_N, most_N, solver=solver, seed=seed)
+    if edits.is_changed and judgement.is_feasible:
+        selection.set_edited(allocation)
+    else:
+        selection.clear_edited()
+    keep("flips", edits.as_link())
+    return judgement
+
+
+def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
+    now, before = judgement.allocation, start.allocation
+    used = float(study.used_N_gib(now.blocks_held_N).sum())
+
+    def against(value: float, origin: float, form: str) -> str:
+        return "as at the start" if value == origin else f"{format(origin, form)} at the start"
+
+    components.numbers(
+        [
+            Number(
+                "Λ, convergence bias",
+                _finite(now.bias_lambda, ".4g"),
+                r"$\Lambda = \sum_n 1 / \underline{c}_n^2$, with $\underline{c}_n$ the smallest popularity among "
+                "client *n*'s blocks. Lower is better. Infinite while a client has no block.",
+                against(now.bias_lambda, before.bias_lambda, ".4g"),
+            ),
+            Number(
+                "V, mean of 1/popularity",
+                _finite(now.mean_inverse_popularity, ".4f"),
+                r"$V = \frac{1}{M} \sum_m 1 / c_m$: bias and variance of the averaged update. Infinite while a block "
+                "has no client.",
+                against(now.mean_inverse_popularity, before.mean_inverse_popularity, ".4f"),
+            ),
+            Number(
+                "Effective clients",
+                f"{now.effective_clients:.1f}",
+                r"$N_{\mathrm{eff}} = 1 / \sum_n I_n^2$, $I_n = \frac{1}{M} \sum_m a_{m,n} / c_m$: how many equal "
+                "clients would weigh on the result as these do.",
+                against(round(now.effective_clients, 1), round(before.effective_clients, 1), ".1f"),
+            ),
+            Number(
+                "Least trained block",
+                f"{now.min_popularity}",
+                r"$\min_m c_m$: clients that train the block with the fewest.",
+                against(now.min_popularity, before.min_popularity, "d"),
+            ),
+            Number(
+                "Forward work",
+                f"{now.forward_work}",
+                r"$\sum_n (M - \text{first block of } n)$: blocks that a round computes anew when each client reuses "
+                "the unperturbed pass up to its first active block.",
+                against(now.forward_work, before.forward_work, "d"),
+            ),
+            Number(
+                "VRAM in use",
+                f"{used:.1f} GiB",
+                r"$\sum_n \psi_{\mathrm{tot},n}$: the model's parameters on every client, and the activations of "
+                f"{now.total_blocks} activated blocks.",
+                f"{used / study.capacity_gib:.1%}, {now.total_blocks} blocks",
+            ),
+        ]
+    )
+
+
+def _finite(value: float, form: str) -> str:
+    return format(value, form) if np.isfinite(value) else "∞"
+
+
+def _tools(study: Study, point: int, edits: Edits) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.button(
+            "Undo", key="edit_undo", on_click=change, args=(edits.undo(),), disabled=not edits.done,
+            icon=":material/undo:", help="Take the last change back (Ctrl+Z in the matrix).",
+        )  # fmt: skip
+        st.button(
+            "Redo", key="edit_redo", on_click=change, args=(edits.redo(),), disabled=not edits.undone,
+            icon=":material/redo:", help="Make the change again (Ctrl+Y in the matrix).",
+        )  # fmt: skip
+        st.button(
+            "Start again", key="edit_reset", on_click=change, args=(edits.become(edits.base_MN),),
+            disabled=not edits.is_changed, icon=":material/restart_alt:", help="Back to the point's own matrix.",
+        )  # fmt: skip
+        changed = edits.num_changed
+        st.caption(
+            f"{changed} cell{'' if changed == 1 else 's'} changed."
+            if changed
+            else "Nothing changed yet: this is the point's own matrix.",
+            width="content",
+        )
+        st.page_link("screens/train/page.py", label="Train it", icon=":material/model_training:", width="content")
+        st.space("stretch")
+        linked(
+            st.selectbox,
+            "Sort clients by",
+            list(ORDERS),
+            format_func=ORDERS.get,
+            key="order",
+            width=170,
+            help="By what the clients have at the start, so that columns stay where they are while you edit.",
+        )
+
+
+def _matrix(study: Study, start: Solution, edits: Edits) -> None:
+    capacity_N, most_N = study.fleet.capacity_N_gib, study.everything.problem.budget_N
+    base_MN, A_MN = edits.base_MN, edits.A_MN
+    order_N = client_order(base_MN, capacity_N, st.session_state.get("order", "vram"), budget_N=start.problem.budget_N)
+    if len(order_N) > SHOWN:
+        order_N = _close_up(study, Allocation(base_MN), order_N)
+    parameters_gib, one_block_gib = block_gib(study.scenario)
+    columns = [
+        Column(int(n), study.fleet.names[n], float(capacity_N[n]), int(start.problem.budget_N[n]), int(most_N[n]))
+        for n in order_N
+    ]
+    matrix_editor(
+        A_MN[:, order_N],
+        base_MN[:, order_N],
+        columns,
+        popularity_M=A_MN.sum(axis=1),
+        num_clients=A_MN.shape[1],
+        parameters_gib=parameters_gib,
+        block_gib=one_block_gib,
+        applied=edits.applied,
+        palette=components.palette(),
+        hint=_HINT,
+        key=KEY,
+        on_change=_from_the_editor,
+    )
+
+
+def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarray:
+    """All clients as one picture in groups, as they start (one cell would not show, and a picture that stays need not
+    be drawn again), and the few whose single cells are shown."""
+    components.figure(
+        allocation_figure(start.A_MN, names=study.fleet.names, order_N=order_N, palette=components.palette()),
+        key="overview_plot",
+        name="zorba-allocation",
+        alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
+    )
+    last = len(order_N) - SHOWN
+    first = st.slider(
+        f"Clients to change, {SHOWN} at a time",
+        1,
+        last + 1,
+        1,
+        key="first_client",
+        help="Position in the order chosen above. The picture shows all of them at the start, a column for a group.",
+    )
+    return order_N[first - 1 : first - 1 + SHOWN]
+
+
+def _files(study: Study, start: Solution, allocation: Allocation, point: int) -> None:
+    name = f"zorba-allocation-{study.scenario.model}-{point}"
+    palette = components.palette()
+    components.downloads(
+        [
+            Download(
+                "Allocation (JSON)", f"{name}.json", "application/json",
+                lambda: files.matrix_json(study, allocation),
+                "Block ids of each client with every number; `zorba train --allocation` reads it.",
+            ),
+            Download(
+                "Matrix (NPZ)", f"{name}.npz", "application/octet-stream",
+                lambda: files.matrix_npz(study, start, allocation),
+                "NumPy arrays: A_MN (blocks by clients), budget_N, capacity_N_bytes.",
+            ),
+            Download(
+                "Clients (CSV)", f"{name}.csv", "text/csv",
+                lambda: files.clients_csv(study, start, allocation),
+                "A row per client: VRAM, budget, blocks held, least popularity, influence.",
+            ),
+        ],
+        key="allocation_files",
+        picture=Picture(lambda: files.picture(study, allocation, palette), name),
+    )  # fmt: skip
+
+
+def _reproduce(study: Study, point: int, edits: Edits) -> None:
+    cells = np.argwhere(edits.base_MN ^ edits.A_MN).tolist()
+    if not cells:
+        components.reproduce(study.scenario, point)
+        return
+    shown = ", ".join(f"({block}, {client})" for block, client in cells)
+    components.reproduce(
+        study.scenario,
+        point,
+        python_tail="\n# changed by hand: (block, client)\n"
+        "A_MN = plan.allocation.A_MN.copy()\n"
+        f"for block, client in [{shown}]:\n"
+        "    A_MN[block, client] ^= True\n"
+        "edited = zorba.Allocation(A_MN)\n"
+        "print(edited.bias_lambda, edited.mean_inverse_popularity, edited.effective_clients)\n",
+        command_tail='\n# the matrix changed by hand is the download "Allocation (JSON)" of this page\n'
+        f"zorba train --allocation zorba-allocation-{study.scenario.model}-{point}.json\n",
+    )

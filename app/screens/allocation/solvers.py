@@ -1,0 +1,194 @@
+"""The same number of blocks, other solvers: the numbers side by side, and which cells differ.
+
+Shapes: M blocks, N clients.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.screens.allocation import edit
+from app.screens.allocation.edits import Edits
+from app.screens.allocation.files import numbers
+from app.screens.allocation.judgement import rival_solution
+from app.shared import components, state
+from app.shared.links import linked
+from app.shared.scenario import Scenario, Study
+from zorba_core.allocation import Allocation, Solution
+from zorba_core.plots import client_order
+from zorba_core.plots.difference import difference_figure, matched_blocks
+
+SOLVERS = ("balanced", "lexicographic", "two-level", "exact")
+NAMES = {"balanced": "Balanced", "lexicographic": "Lexicographic", "two-level": "Two-level", "exact": "Exact"}
+YOURS = "This matrix"
+PROOF_SECONDS = 8.0
+ROWS = {
+    "lambda": ("Λ, convergence bias", "%.4g", "lower is better"),
+    "mean_inverse_popularity": ("V, mean of 1/popularity", "%.4f", "lower is better"),
+    "effective_clients": ("N_eff, effective clients", "%.1f", "higher is better"),
+    "largest_influence": ("Largest influence of a client", "%.3f", "lower is better"),
+    "min_popularity": ("Clients on the least trained block", "%d", "higher is better"),
+    "coupled_noise": ("E, coupled noise", "%.3f", "lower is better"),
+    "direction_coupling": ("D, direction coupling", "%.2f", "lower is better"),
+    "forward_work": ("Forward work", "%d", "lower is better"),
+    "total_blocks": ("Activated blocks", "%d", "VRAM grows with it"),
+}
+
+
+@st.cache_resource(max_entries=128, show_spinner="Asking the other solvers …", show_time=True)
+def _rival(scenario: Scenario, point: int, matrix: bytes, solver: str) -> Solution | None:
+    front = state.solved(scenario).front
+    problem = front.problem(point)
+    A_MN = np.unpackbits(np.frombuffer(matrix, np.uint8), count=problem.num_blocks * problem.num_clients)
+    allocation = Allocation(A_MN.reshape(problem.num_blocks, problem.num_clients))
+    return rival_solution(
+        allocation, problem.budget_N, solver=solver, seed=front.seed_of(point), time_limit=PROOF_SECONDS
+    )
+
+
+def rival(scenario: Scenario, point: int, allocation: Allocation, solver: str) -> Solution | None:
+    """What a solver does with as many blocks as ``allocation``, remembered."""
+    return _rival(scenario, point, np.packbits(allocation.A_MN).tobytes(), solver)
+
+
+def show(study: Study, point: int) -> None:
+    start = state.solution(study.scenario, point)
+    edits = edit.current_edits(study, point, start)
+    yours = Allocation(edits.A_MN)
+    if not yours.is_complete:
+        st.warning(
+            "The matrix edited by hand has a block without a client, or a client without a block. Complete it first: "
+            "then other solvers can be asked what they do with as many blocks.",
+            icon=":material/warning:",
+        )
+        st.button("Start again from the point's own matrix", on_click=edit.change, args=(edits.become(edits.base_MN),))
+        return
+    st.markdown(
+        f"What each solver makes of **{yours.total_blocks} blocks**, within the same budgets. "
+        + ("*This matrix* is the one that you edited." if edits.is_changed else "*This matrix* is the point's own.")
+    )
+    asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
+    found: dict[str, Solution] = {}
+    for solver in SOLVERS:
+        if solver == "exact" and not asked:
+            continue
+        solution = rival(study.scenario, point, yours, solver)
+        if solution is not None:
+            found[solver] = solution
+    if not asked:
+        st.button(
+            f"Ask the exact solver, too ({PROOF_SECONDS:.0f} s at most)",
+            on_click=lambda: st.session_state.update(exact_for=(study.scenario, point, yours.A_MN.tobytes())),
+            icon=":material/verified:",
+            key="ask_exact",
+        )
+    _table(yours, found)
+    _cells(study, edits, yours, found)
+
+
+def _table(yours: Allocation, found: dict[str, Solution]) -> None:
+    columns = {YOURS: numbers(yours)}
+    columns |= {NAMES[solver]: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()}
+    only_differences = st.toggle(
+        "Only what differs", True, key="only_differences", bind="query-params",
+        help="Leave out the rows in which every solver has the same number.",
+    )  # fmt: skip
+    rows = {}
+    for key, (label, form, better) in ROWS.items():
+        shown = [form % column[key] for column in columns.values()]
+        if only_differences and len(set(shown)) == 1:
+            continue
+        best = _best([column[key] for column in columns.values()], better)
+        rows[label] = [f"{text} ★" if n in best else text for n, text in enumerate(shown)]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns))
+    if table.empty:
+        st.success("Every solver gives a matrix with the very same numbers.", icon=":material/drag_handle:")
+    else:
+        table.index.name = "★ best of the row"
+        st.dataframe(
+            table,
+            width="stretch",
+            alt="Numbers of this matrix and of each solver's; a star marks the best of a row.",
+        )
+    bound = max((solution.lower_bound for solution in found.values()), default=0.0)
+    proven = [NAMES[solver] for solver, solution in found.items() if solution.optimal]
+    st.caption(
+        f"No matrix within these budgets and {yours.total_blocks} blocks has Λ below {bound:.4g}."
+        + (f" Proven optimal for Λ: {', '.join(proven)}." if proven else "")
+        + " The lexicographic solver knows no total: it gets the numbers of blocks per client of this matrix."
+    )
+
+
+def _best(values: list[float], better: str) -> set[int]:
+    if better not in ("lower is better", "higher is better") or len(values) < 2:
+        return set()
+    best = min(values) if better == "lower is better" else max(values)
+    found = {n for n, value in enumerate(values) if np.isclose(value, best, rtol=1e-9)}
+    return found if len(found) < len(values) else set()
+
+
+def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solution]) -> None:
+    st.markdown("##### Which cells differ")
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        other = linked(
+            st.segmented_control,
+            "Compare this matrix with",
+            sorted(found, key=lambda solver: solver == study.scenario.solver and not edits.is_changed),
+            required=True,
+            format_func=NAMES.get,
+            key="against",
+        )
+        changed_only = st.toggle(
+            "Only clients that differ", False, key="changed_only", bind="query-params",
+            help="Leave out the clients that train the same blocks in both.",
+        )  # fmt: skip
+        align = st.toggle(
+            "Match blocks", True, key="align", bind="query-params",
+            help="Λ, V and N_eff do not depend on the order of blocks, so two solvers may name the same allocation "
+            "differently. Matching renames the other's blocks so that as few cells as possible differ.",
+        )  # fmt: skip
+    if other not in found:
+        other = next(iter(found))
+    theirs_MN = found[other].allocation.A_MN
+    if align:
+        theirs_MN = theirs_MN[matched_blocks(yours.A_MN, theirs_MN)]
+    order_N = client_order(yours.A_MN, study.fleet.capacity_N_gib, "vram")
+    differs_N = (theirs_MN != yours.A_MN).any(axis=0)
+    if changed_only or len(order_N) > 2 * edit.SHOWN:
+        order_N = order_N[differs_N[order_N]][: 2 * edit.SHOWN]
+    if not differs_N.any():
+        st.success(f"{NAMES[other]} gives the same matrix, cell by cell.", icon=":material/drag_handle:")
+        return
+    different = int((yours.A_MN ^ theirs_MN).sum())
+    components.figure(
+        difference_figure(
+            yours.A_MN,
+            theirs_MN,
+            labels=("this matrix", NAMES[other]),
+            names=study.fleet.names,
+            order_N=order_N,
+            palette=components.palette(),
+        ),
+        key="difference_plot",
+        name=f"zorba-difference-{other}",
+        alt=f"{different} cells of {int(differs_N.sum())} clients differ between this matrix and the {other} solver's.",
+    )
+    st.caption(
+        f"{different} cells differ, on {int(differs_N.sum())} of {yours.num_clients} clients (largest VRAM first). "
+        "Squares: only this matrix. Rings: only the other."
+    )
+    st.button(
+        f"Go on with this matrix: {NAMES[other]}",
+        key="adopt",
+        on_click=_adopt,
+        args=(edits.become(theirs_MN),),
+        icon=":material/input:",
+        help="It becomes the matrix under edit, and what Train starts from. Undo takes it back.",
+    )
+
+
+def _adopt(edits: Edits) -> None:
+    edit.change(edits)
+    st.session_state["view"] = "edit"

@@ -1,0 +1,112 @@
+"""Clients of a reader's own on the Fleet page: files dropped or pasted, and a table to type in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import streamlit as st
+
+from app.shared import components, state
+from app.shared.own_fleet import EXAMPLE_ROWS, edited_rows, rows_of, scenario_from_upload
+from app.shared.scenario_link import ROWS, scenario_to_link
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.fleets import Fleet
+
+_UPLOAD, _PASTED, _PROBLEM, _LOADED = "fleet_upload", "fleet_pasted", "fleet_problem", "fleet_loaded"
+_TURN, _START = "fleet_editor_turn", "fleet_editor_start"
+_EXAMPLE_CSV = "client,vram_gib\nworkstation,24\nlaptop,8\nedge-box,6"
+
+
+def bring_your_own() -> None:
+    """A place to drop or paste a fleet's CSV or a scenario's JSON, and what came of it."""
+    with st.expander("Bring your own: CSV or scenario JSON", icon=":material/upload:", expanded=_PROBLEM in _state()):
+        st.file_uploader(
+            "Drop a fleet (CSV) or a scenario (JSON)",
+            type=["csv", "json", "txt"],
+            key=_UPLOAD,
+            on_change=_take_upload,
+            help="At most 5 MB. A CSV has the columns client,vram_gib; client may be left out.",
+        )
+        st.text_area("Or paste it here", key=_PASTED, placeholder=_EXAMPLE_CSV, height=110)
+        st.button("Use what is pasted", on_click=_take_pasted, icon=":material/content_paste:")
+    if _PROBLEM in _state():
+        components.problem("That file cannot be used; the fleet is as it was", _state()[_PROBLEM])
+    elif _LOADED in _state():
+        st.success(_state().pop(_LOADED), icon=":material/check:")
+
+
+def make_own(fleet: Fleet) -> None:
+    """Turn a drawn fleet into rows to edit (a button's callback)."""
+    state.apply(replace(state.current(), fleet_kind="table", table=rows_of(fleet)))
+
+
+def table_editor() -> None:
+    """The rows as typed. The editor starts from the scenario's rows when it is first drawn, and again after something
+    else has changed them; while it is shown it keeps its own edits."""
+    rows = state.current().table
+    turn = _state().get(_TURN, 0)
+    edits = _state().get(f"fleet_editor_{turn}")
+    if edits is None or edited_rows(_state()[_START], edits) != rows:
+        turn += 1
+        _state()[_TURN], _state()[_START] = turn, rows
+    start = pd.DataFrame(list(_state()[_START]), columns=["client", "vram_gib"])
+    # Rows that came by a link or a file may hold anything: what is no number is an empty cell to fill.
+    start["vram_gib"] = pd.to_numeric(start["vram_gib"], errors="coerce").astype(float)
+    start["client"] = start["client"].astype("string")
+    st.data_editor(
+        start,
+        num_rows="dynamic",
+        hide_index=True,
+        width="stretch",
+        height=330,
+        key=f"fleet_editor_{turn}",
+        on_change=_take_edits,
+        column_config={
+            "client": st.column_config.TextColumn("Client"),
+            "vram_gib": st.column_config.NumberColumn("VRAM (GiB)", format="%.3f", min_value=0.0, step=0.0001),
+        },
+        alt="The fleet: one row per client with its name and its VRAM in GiB; edit cells, add or delete rows.",
+    )
+    st.caption("Double-click a cell to change it; the last, empty row adds a client.")
+    if rows and ROWS not in scenario_to_link(state.current()):
+        st.caption(":material/link_off: The table is too long for a link; share the scenario as JSON instead.")
+    if not rows:
+        st.button("Start with an example", on_click=_example, type="primary", icon=":material/table_rows:")
+
+
+def _take_edits() -> None:
+    edits = _state()[f"fleet_editor_{_state()[_TURN]}"]
+    state.update(table=edited_rows(_state()[_START], edits))
+
+
+def _example() -> None:
+    state.apply(replace(state.current(), fleet_kind="table", table=EXAMPLE_ROWS))
+
+
+def _take_upload() -> None:
+    upload = _state().get(_UPLOAD)
+    if upload is None:
+        _state().pop(_PROBLEM, None)
+    else:
+        _take(upload.getvalue())
+
+
+def _take_pasted() -> None:
+    _take(_state().get(_PASTED, "").encode())
+
+
+def _take(content: bytes) -> None:
+    try:
+        scenario = scenario_from_upload(content, state.current())
+    except InvalidInputError as error:
+        _state()[_PROBLEM] = f"{str(error)[:1].upper()}{str(error)[1:]}."
+        return
+    _state().pop(_PROBLEM, None)
+    count = f"{len(scenario.table):,} clients" if scenario.fleet_kind == "table" else "The scenario"
+    _state()[_LOADED] = f"{count} read."
+    state.apply(scenario)
+
+
+def _state():
+    return st.session_state

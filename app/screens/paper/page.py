@@ -1,0 +1,235 @@
+"""Paper: every claim of the ZorBA paper, what was found, and the command that repeats it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from app.screens.paper.claims import as_table, evidence_file, has, in_words, kind_of, kinds, short_unit
+from app.screens.paper.verdicts import LOOKS, verdict_bar
+from app.shared import components
+from app.shared.components import Download, Number
+from app.shared.folders import ROOT, as_code, ledger_file, runs_folder, short
+from app.shared.links import linked_many
+from zorba_core.errors import MissingDataError, ZorbaError
+from zorba_core.files import to_json
+from zorba_core.study.ledger import Claim, Ledger, read_ledger
+
+_DOTTED = re.compile(r"zorba_core(\.[A-Za-z_]\w*)+")
+_PICTURES = (".png", ".jpg", ".jpeg")
+_MOST_PICTURE_BYTES = 8_000_000
+_COUNT, _AT_FIRST = "claims_shown", 40
+_SHORT = 24  # letters of a number with its unit
+
+
+def page() -> None:
+    st.title("Is the paper right?", anchor=False)
+    ledger = _ledger()
+    if ledger is None:
+        return
+    _introduction(ledger)
+    kept = _filtered(ledger.claims)
+    if not kept:
+        st.info("No claim passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
+        return
+    shown = st.session_state.setdefault(_COUNT, _AT_FIRST)
+    for claim in kept[:shown]:
+        _row(claim)
+    if len(kept) > shown:
+        st.button(f"Show {min(_AT_FIRST, len(kept) - shown)} of {len(kept) - shown} more", on_click=_show_more)
+    _take_along(kept, ledger)
+
+
+def _show_more() -> None:
+    st.session_state[_COUNT] += _AT_FIRST
+
+
+def _ledger() -> Ledger | None:
+    file = ledger_file()
+    try:
+        return _read(str(file), file.stat().st_mtime_ns if file.is_file() else 0)
+    except MissingDataError:
+        with st.container(border=True):
+            st.markdown("##### The ledger of claims has not been made yet")
+            st.markdown(
+                "It is one file, worked out from formulas, enumeration and the experiments' tables. In this checkout, "
+                "with its environment active:"
+            )
+            st.code("zorba report", language="bash")
+            st.caption(f"It then lies in {as_code(short(file))}, and this page shows it.")
+    except ZorbaError as error:
+        components.problem("The ledger cannot be read", f"{error}")
+    except OSError as error:
+        components.problem("The ledger cannot be read", f"{short(file)}: {error.strerror}. Allow reading it.")
+    return None
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _read(file: str, modified: int) -> Ledger:
+    """The ledger, read again when the file has changed."""
+    del modified  # part of the cache's key only
+    return read_ledger(file)
+
+
+def _introduction(ledger: Ledger) -> None:
+    counts = ledger.count()
+    st.markdown(
+        f"**{len(ledger.claims)} claims** of the ZorBA paper, each beside what was found here, with the command that "
+        f"repeats it. **{counts['contradicted']}** of them {'is' if counts['contradicted'] == 1 else 'are'} "
+        "contradicted, each by a counter-example you can check."
+    )
+    st.html(verdict_bar(counts, components.palette()))
+
+
+def _filtered(claims: Sequence[Claim]) -> list[Claim]:
+    counts = Counter(claim.verdict for claim in claims)
+    verdicts = linked_many(
+        st.pills,
+        "Verdict",
+        [verdict for verdict in LOOKS if verdict in counts],
+        [],
+        selection_mode="multi",
+        format_func=lambda verdict: f"{LOOKS[verdict].icon} {LOOKS[verdict].title} {counts[verdict]}",
+        key="verdict",
+        label_visibility="collapsed",
+        wrap=True,
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        kind = linked_many(st.pills, "About", kinds(claims), [], key="about", selection_mode="multi", wrap=True)
+        text = st.text_input(
+            "Find", key="claim_text", bind="query-params", icon=":material/search:", max_chars=200, placeholder="words"
+        )
+    return [
+        claim
+        for claim in claims
+        if (not verdicts or claim.verdict in verdicts) and (not kind or kind_of(claim) in kind) and has(claim, text)
+    ]
+
+
+def _row(claim: Claim) -> None:
+    look = LOOKS[claim.verdict]
+    box = st.expander(
+        f":{look.badge}[{look.icon}] {_sentence(claim.claim)} :gray[· {components.plain(_in_short(claim))}]",
+        key=f"claim_{claim.id}",
+        on_change="rerun",  # what is inside is drawn once it is opened: a page of forty is as quick as one of four
+    )
+    if not box.open:
+        return
+    with box:
+        st.badge(f"{look.title}: {look.meaning}", icon=look.icon, color=look.badge)
+        _printed_and_ours(claim)
+        if claim.unit and claim.unit != short_unit(claim.unit):
+            st.caption(f"In {components.plain(claim.unit)}.")
+        if claim.note:
+            st.markdown(_sentence(claim.note))
+        if claim.counter_example:
+            st.markdown("**Counter-example**")
+            st.markdown(_sentence(claim.counter_example))
+        st.markdown("**Measured with**")
+        st.code(claim.how, language="bash", wrap_lines=True)
+        st.markdown("**Evidence**")
+        for item in claim.evidence:
+            _evidence(item, claim.id)
+
+
+def _sentence(text: str) -> str:
+    """Text of the ledger as it is, begun with a capital."""
+    return components.plain(text[:1].upper() + text[1:])
+
+
+def _in_short(claim: Claim) -> str:
+    """Where it is printed and, where both are short, what is printed and what was found."""
+    printed, ours = in_words(claim.printed, claim.unit), in_words(claim.ours, claim.unit)
+    both = f" · printed {printed}, ours {ours}" if max(len(printed), len(ours)) <= _SHORT else ""
+    return claim.where + both
+
+
+def _printed_and_ours(claim: Claim) -> None:
+    printed, ours = in_words(claim.printed, claim.unit), in_words(claim.ours, claim.unit)
+    if max(len(printed), len(ours)) <= _SHORT:
+        components.numbers(
+            [
+                Number("Printed", printed, "What the paper says."),
+                Number("Ours", ours, "What was found here.", _apart(claim)),
+            ]
+        )
+        return
+    left, right = st.columns(2)
+    left.markdown(f"**Printed**  \n{components.plain(printed)}")
+    right.markdown(f"**Ours**  \n{components.plain(ours)}")
+
+
+def _apart(claim: Claim) -> str | None:
+    """How far our number is from the printed one."""
+    if not isinstance(claim.printed, int | float) or not isinstance(claim.ours, int | float) or not claim.printed:
+        return None
+    share = (claim.ours - claim.printed) / abs(claim.printed)
+    return "equal" if share == 0 else f"{share:+.2%}" if abs(share) < 10 else f"{claim.ours / claim.printed:.3g} times"
+
+
+def _evidence(item: str, claim_id: str) -> None:
+    file = evidence_file(item)
+    if file is None:
+        if _DOTTED.fullmatch(item):
+            st.code(f"python -m pydoc {item}", language="bash")
+        else:
+            st.markdown(f"- {as_code(item)}")
+        return
+    if file.is_dir() and (file / "config.json").is_file() and file.parent == runs_folder():
+        st.page_link("screens/runs/page.py", label=item, icon=":material/show_chart:", query_params={"runs": file.name})
+    elif (found := _experiment(file)) is not None:
+        st.page_link("screens/runs/page.py", label=item, icon=":material/show_chart:", query_params={"source": found})
+    elif file.suffix.lower() in _PICTURES and file.stat().st_size <= _MOST_PICTURE_BYTES:
+        st.image(str(file), caption=item)
+    elif item.startswith("tests/") and file.suffix == ".py":
+        st.code(f"python -m pytest {item}", language="bash")
+    else:
+        st.markdown(f"- {as_code(item)}")
+
+
+def _experiment(file: Path) -> str | None:
+    """``cases.standard`` for a file or folder of that experiment's tables."""
+    try:
+        name, profile = file.relative_to(ROOT / "artifacts" / "experiments").parts[:2]
+    except ValueError:
+        return None
+    return f"{name}.{profile}" if (ROOT / "artifacts/experiments" / name / profile / "runs.parquet").is_file() else None
+
+
+def _take_along(kept: Sequence[Claim], ledger: Ledger) -> None:
+    components.downloads(
+        [
+            Download(
+                "Claims (CSV)",
+                "zorba-claims.csv",
+                "text/csv",
+                lambda: as_table(kept).to_csv(index=False).encode(),
+                "The claims that pass the filters.",
+            ),
+            Download(
+                "Ledger (JSON)",
+                "zorba-ledger.json",
+                "application/json",
+                lambda: ledger_file().read_bytes(),
+                "All claims and what made them.",
+            ),
+        ],
+        key="claims",
+    )
+    with st.expander("Take it with you: Python, command, and what made this ledger", icon=":material/code:"):
+        python, command, made = st.tabs(["Copy as Python", "Copy as command", "Made with"])
+        python.code(
+            "from zorba_core.study.ledger import read_ledger\n\n"
+            "for claim in read_ledger().claims:\n"
+            "    print(claim.verdict, claim.where, claim.claim, claim.printed, claim.ours)\n",
+            language="python",
+        )
+        command.code("zorba report", language="bash")
+        made.code(to_json(ledger.provenance, indent=1), language="json")
+
+
+page()

@@ -1,0 +1,99 @@
+"""Learning curves of the picked runs laid over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.screens.runs.toolbar import COST_LABELS, MEASURE_LABELS, CurvesAsked
+from app.shared import components
+from zorba_core.plots import COSTS, MEASURES, curves_figure
+from zorba_core.study.comparison import BANDS, Panel, Record, panel_of, target_reached
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What is on the screen, for tables and files beside it."""
+
+    panels: tuple[Panel, ...]
+    asked: CurvesAsked
+    baseline: str | None  # name of its curve
+    figure: go.Figure
+
+
+def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> Drawn | None:
+    """The figure; None when there is nothing to draw, after saying why."""
+    records = with_baseline(chosen, baseline)
+    panels = panels_of(asked, records)
+    for panel in panels:
+        _say_untold(panel)
+    shown = tuple(panel for panel in panels if panel.curves)
+    if not shown:
+        st.info("None of the chosen runs tells this. Choose another measure or cost.", icon=":material/search_off:")
+        return None
+    pinned = None
+    if baseline is not None:
+        pinned = next(name for name, runs in shown[0].behind.items() if baseline in runs)
+    figure = curves_figure(
+        shown, baseline=pinned, log_cost=asked.log_cost, log_loss=asked.log_loss, palette=components.palette()
+    )
+    measures = " and ".join(MEASURES[panel.measure] for panel in shown)
+    components.figure(
+        figure,
+        key="curves_plot",
+        name="zorba-runs",
+        alt=f"{measures} against {COSTS[asked.cost].lower()}: "
+        + "; ".join(_in_words(name, runs) for name, runs in list(shown[0].behind.items())[:6]),
+    )
+    components.let_it_be_drawn("curves", (asked, [(curve.name, curve.x_P.size) for curve in shown[0].curves]))
+    _notes(asked, records, shown)
+    return Drawn(shown, asked, pinned, figure)
+
+
+def with_baseline(chosen: Sequence[Record], baseline: Record | None) -> list[Record]:
+    """The picked runs, and the pinned one though it is not picked."""
+    if baseline is None or any(record.name == baseline.name for record in chosen):
+        return list(chosen)
+    return [*chosen, baseline]
+
+
+def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[Panel]:
+    return [
+        panel_of(records, measure=measure, cost=asked.cost, smoothing=asked.smoothing, band=asked.band)
+        for measure in asked.measures
+    ]
+
+
+def _say_untold(panel: Panel) -> None:
+    if panel.untold:
+        names = ", ".join(components.plain(name) for name in panel.untold[:4])
+        more = f" and {len(panel.untold) - 4} more" if len(panel.untold) > 4 else ""
+        st.caption(
+            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]} told by "
+            f"{names}{more}."
+        )
+
+
+def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[Panel]) -> None:
+    dirty = sum(record.environment.get("git_dirty") is True for record in records)
+    if dirty:
+        st.caption(
+            f":material/edit_note: {dirty} of {len(records)} from a checkout with uncommitted changes; see Provenance."
+        )
+    if any(curve.runs > 1 for panel in shown for curve in panel.curves):
+        st.caption(
+            f"A line is the {BANDS[asked.band]}; runs of a group differ in their seed alone, and its line ends where "
+            "the first of them does."
+        )
+
+
+def _in_words(name: str, runs: Sequence[Record]) -> str:
+    if len(runs) > 1:
+        return f"{name}, {len(runs)} runs"
+    accuracy, reached = runs[0].evaluations["eval_accuracy"], target_reached(runs[0])
+    if reached is not None:
+        return f"{name} reached its target in round {int(reached['round'])}"
+    return f"{name} at best {accuracy.max():.1%}" if len(accuracy) else f"{name} not evaluated yet"

@@ -1,0 +1,107 @@
+"""The comparison as files: numbers to go on computing with, and the figure to put somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.screens.runs import curves, outcomes, programs
+from app.screens.runs.reading import Source
+from app.shared import components
+from app.shared.components import Download, Picture
+from zorba_core.files import to_json
+from zorba_core.study.comparison import Cloud, Panel, Record
+
+
+def draw(
+    source: Source,
+    kept: Sequence[Record],
+    chosen: Sequence[Record],
+    baseline: Record | None,
+    drawn: curves.Drawn | outcomes.Drawn,
+) -> None:
+    """Buttons for what is on the screen, and the programs that make it again."""
+    if isinstance(drawn, curves.Drawn):
+        listed = curves.with_baseline(chosen, baseline)
+        first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
+        name = "zorba-runs"
+        code = programs.of_curves(source, listed, drawn.asked, drawn.baseline)
+    else:
+        listed = list(kept)
+        first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
+        name = "zorba-outcomes"
+        code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
+    told = Download(
+        "Runs (JSON)",
+        "zorba-runs.json",
+        "application/json",
+        lambda: runs_json(listed),
+        "Settings, provenance and outcome of each run in the picture.",
+    )
+    components.downloads([first, told], key="export", picture=Picture(lambda: drawn.figure, name))
+    with st.expander("Take it with you: Python, command", icon=":material/code:"):
+        python, command = st.tabs(["Copy as Python", "Copy as command"])
+        python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")
+        command.code(programs.command(source, listed), language="bash", wrap_lines=True)
+
+
+def _csv(label: str, name: str, content: Callable[[], bytes], help: str) -> Download:
+    return Download(label, name, "text/csv", content, help)
+
+
+def curves_csv(panels: Sequence[Panel]) -> bytes:
+    """One row a point: curve, round, cost, measure, value, bounds of the band."""
+    frames = [
+        pd.DataFrame(
+            {
+                "curve": curve.name,
+                "runs": curve.runs,
+                "round": curve.round_P,
+                panel.cost: curve.x_P,
+                "measure": panel.measure,
+                "value": curve.y_P,
+                "low": curve.low_P,
+                "high": curve.high_P,
+                "unsmoothed": curve.raw_P,
+            }
+        )
+        for panel in panels
+        for curve in panel.curves
+    ]
+    return pd.concat(frames, ignore_index=True).to_csv(index=False).encode()
+
+
+def cloud_csv(cloud: Cloud) -> bytes:
+    """One row a dot: its name, kind, runs, coordinates and their bounds."""
+    rows = [
+        {
+            "name": dot.name,
+            "kind": dot.kind,
+            "runs": " ".join(dot.names),
+            cloud.x: dot.x,
+            f"{cloud.x}_low": dot.x_bounds and dot.x_bounds[0],
+            f"{cloud.x}_high": dot.x_bounds and dot.x_bounds[1],
+            cloud.y: dot.y,
+            f"{cloud.y}_low": dot.y_bounds and dot.y_bounds[0],
+            f"{cloud.y}_high": dot.y_bounds and dot.y_bounds[1],
+        }
+        for dot in cloud.dots
+    ]
+    return pd.DataFrame(rows).to_csv(index=False).encode()
+
+
+def runs_json(chosen: Sequence[Record]) -> bytes:
+    runs = [
+        {
+            "run": record.name,
+            "status": record.status,
+            "outcome": record.outcome,
+            "config": record.config,
+            "environment": record.environment,
+            "summary": record.summary,
+        }
+        for record in chosen
+    ]
+    return to_json({"runs": runs}, indent=1).encode()

@@ -1,0 +1,240 @@
+"""One run looked into: its numbers, who trained what, and a drawer with everything it was made with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.screens.train.processes import being_written, train_command
+from app.screens.train.words import duration, size
+from app.shared import components
+from app.shared.components import Download, Number
+from app.shared.folders import as_code, short
+from zorba_core.allocation import allocation_to_bytes
+from zorba_core.engine import ENGINE_VERSION
+from zorba_core.files import to_json
+from zorba_core.planning.methods import METHODS
+from zorba_core.plots import allocation_figure, client_order
+from zorba_core.study.comparison import Record, target_reached
+from zorba_core.study.comparison.names import shown
+from zorba_core.study.comparison.records import flat
+
+# Settings of a run by the names of `zorba train`'s options, where they differ.
+_OPTIONS = {"num_perturbations": "perturbations"}
+_NO_OPTIONS = ("label_words", "num_clients", "num_blocks", "allocation")
+
+
+def draw(chosen: Sequence[Record]) -> None:
+    """A choice of one of the runs, and that run."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        st.subheader("One run", anchor=False, width="stretch")
+        record = chosen[0]
+        if len(chosen) > 1:
+            by_name = {record.name: record for record in chosen}
+            name = st.selectbox("Run", list(by_name), key="one_run", label_visibility="collapsed", width=340)
+            record = by_name[name]
+        if st.button("Provenance", icon=":material/fact_check:", key="open_provenance"):
+            _provenance(record)
+    _warnings(record)
+    components.numbers(_headline(record))
+    if record.allocation is not None:
+        st.markdown("##### Who trained what")
+        allocation = record.allocation
+        components.figure(
+            allocation_figure(
+                allocation.A_MN,
+                order_N=client_order(allocation.A_MN, allocation.blocks_held_N, "blocks"),
+                palette=components.palette(),
+            ),
+            key="run_allocation",
+            name=f"{record.name}-allocation",
+            alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trained, and how "
+            f"many clients trained each block: {allocation.min_popularity} to {int(allocation.popularity_M.max())}.",
+        )
+    components.downloads(_files(record), key="run_files")
+
+
+def is_dirty(record: Record) -> bool:
+    return record.environment.get("git_dirty") is True
+
+
+def _warnings(record: Record) -> None:
+    if is_dirty(record):
+        st.warning(
+            "This run was made from a checkout with uncommitted changes, so its commit alone does not reproduce it.",
+            icon=":material/edit_note:",
+        )
+    engine = record.environment.get("engine_version")
+    if engine is not None and engine != ENGINE_VERSION:
+        st.caption(
+            f":material/history: Made by engine version {components.plain(str(engine)[:9])}; this is {ENGINE_VERSION}. "
+            "The curves can be compared; making the run again gives other bits."
+        )
+    if record.status != "unfinished" or record.path is None:
+        return
+    if being_written(record.path):
+        st.info(
+            "This run is going on; its numbers are those of the last evaluation, and follow by themselves.",
+            icon=":material/hourglass_top:",
+        )
+    else:
+        st.info(
+            "This run was cut short: its numbers are those of the last evaluation. The Train page resumes it, or the "
+            f"command {as_code(f'zorba resume {short(record.path)}')}.",
+            icon=":material/pause_circle:",
+        )
+
+
+def _headline(record: Record) -> list[Number]:
+    accuracy, reached, found = record.evaluations["eval_accuracy"], target_reached(record), record.outcome
+    target, allocation = record.config.get("target"), record.allocation
+    numbers = [
+        Number(
+            "Best accuracy",
+            f"{accuracy.max():.1%}" if len(accuracy) else "none yet",
+            "Of the model all clients share, on rows that no client trains on.",
+            f"started at {accuracy.iloc[0]:.1%}" if len(accuracy) else None,
+        ),
+        Number(
+            "Rounds to target",
+            "not reached" if reached is None else f"{int(reached['round'])}",
+            "The first evaluation at which accuracy was at least the target.",
+            f"target {target:.0%}" if isinstance(target, int | float) else None,
+        ),
+    ]
+    if allocation is not None:
+        numbers += [
+            Number(
+                "Activated blocks",
+                f"{allocation.total_blocks}",
+                r"$\sum_m \sum_n a_{m,n}$ over all clients.",
+                f"of {allocation.num_blocks * allocation.num_clients}",
+            ),
+            Number(
+                "Λ, convergence bias", f"{allocation.bias_lambda:.3g}", r"$\Lambda = \sum_n 1 / \underline{c}_n^2$."
+            ),
+        ]
+    if found["vram"] is not None:
+        numbers.append(
+            Number(
+                "VRAM, all clients",
+                f"{found['vram']:.2f} GiB",
+                "By the paper's VRAM model, for this run's batch and length.",
+                _measured(record),
+            )
+        )
+    if found["seconds"]:
+        numbers.append(
+            Number(
+                "Training time",
+                duration(found["seconds"]),
+                "Seconds in rounds; evaluations are not counted.",
+                None if found["bytes"] is None else f"{size(found['bytes'])} sent",
+            )
+        )
+    return numbers
+
+
+def _measured(record: Record) -> str | None:
+    """What the process, which plays all clients, was measured to hold above the model."""
+    memory = record.summary.get("memory")
+    measured = memory.get("measured") if isinstance(memory, dict) else None
+    held = measured.get("bytes") if isinstance(measured, dict) else None
+    return f"process measured {size(held)}" if isinstance(held, int | float) else None
+
+
+@st.dialog("Provenance", width="medium", position="right")
+def _provenance(record: Record) -> None:
+    st.markdown(f"##### {components.plain(record.name)}")
+    if is_dirty(record):
+        st.warning("Uncommitted changes: the commit below is not all that made this run.", icon=":material/edit_note:")
+    elif record.environment.get("git_commit"):
+        st.success("Made from a clean checkout of the commit below.", icon=":material/verified:")
+    else:
+        st.info("No commit was recorded: it was not made from a checkout.", icon=":material/info:")
+    command = repeat_command(record)
+    if command:
+        st.markdown("**Make it again**")
+        st.code(command, language="bash", wrap_lines=True)
+    environment = {key: value for key, value in record.environment.items() if key not in ("preflight", "data")}
+    _facts("Made with", flat(environment))
+    _facts("Data", flat(_object(record.environment, "data")))
+    checks = _object(record.environment, "preflight").get("checks")
+    if isinstance(checks, list) and checks and all(isinstance(check, dict) for check in checks):
+        st.markdown("**Checked before the first round**")
+        frame = pd.DataFrame(
+            [{key: check.get(key) for key in ("name", "measured", "limit", "passed")} for check in checks]
+        )
+        st.dataframe(frame, hide_index=True, width="stretch", alt="What was measured before the first round.")
+    _facts("Asked for", record.settings)
+    if record.path is not None:
+        st.caption(f"Folder: {as_code(short(record.path))}")
+
+
+def _facts(title: str, facts: dict[str, Any]) -> None:
+    if not facts:
+        return
+    st.markdown(f"**{title}**")
+    st.dataframe(
+        pd.DataFrame([(key, shown(value)) for key, value in facts.items()], columns=["what", "value"]),
+        hide_index=True,
+        width="stretch",
+        alt=f"{title}: names and values.",
+    )
+
+
+def _object(content: dict[str, Any], key: str) -> dict[str, Any]:
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def repeat_command(record: Record) -> str | None:
+    """``zorba train`` with this run's settings on its own allocation; None where its folder is not at hand."""
+    if record.path is None:
+        return None
+    allocates = record.method not in METHODS or METHODS[record.method].allocates
+    told = {key: value for key, value in record.config.items() if key not in _NO_OPTIONS}
+    options = {_OPTIONS.get(key, key): value for key, value in told.items()}
+    words = record.config.get("label_words")
+    if isinstance(words, list):
+        options["label_words"] = ",".join(map(str, words))
+    if record.method in METHODS and METHODS[record.method].first_order:
+        options.pop("perturbations", None)
+    if not allocates:
+        options["clients"] = record.config.get("num_clients")
+    return shlex.join(train_command(f"{short(record.path)}/allocation.npz" if allocates else None, options))
+
+
+def _files(record: Record) -> list[Download]:
+    files = [
+        Download(
+            "Metrics (CSV)",
+            f"{record.name}-metrics.csv",
+            "text/csv",
+            lambda: record.metrics.to_csv(index=False).encode(),
+            "One row a round.",
+        ),
+        Download(
+            "Config (JSON)",
+            f"{record.name}-config.json",
+            "application/json",
+            lambda: to_json(record.config, indent=1).encode(),
+            "What was asked for.",
+        ),
+    ]
+    if record.allocation is not None:
+        for kind, mime in (("json", "application/json"), ("npz", "application/octet-stream")):
+            files.append(
+                Download(
+                    f"Allocation ({kind.upper()})",
+                    f"{record.name}-allocation.{kind}",
+                    mime,
+                    lambda kind=kind: allocation_to_bytes(record.allocation, kind),
+                    "Block ids of each client." if kind == "json" else "The activation matrix A_MN.",
+                )
+            )
+    return files

@@ -1,0 +1,146 @@
+"""Runs: did it learn, how fast, at what cost, and exactly what was run. Reads run folders; starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from app.screens.runs import choose, compare, curves, export, look, outcomes, table, toolbar
+from app.screens.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
+from app.screens.train.processes import being_written
+from app.shared import components
+from app.shared.folders import experiments_folder, runs_folder, short
+from app.shared.links import linked
+from zorba_core.errors import ZorbaError
+from zorba_core.study.comparison import Listing, Record, experiments_there
+
+FIRST_RUN = "zorba train --dataset toy-reviews --clients 20 --rounds 60 --seed 0"
+EVERY_SECONDS = 5.0
+_FOLDER = "folder"
+
+
+def page() -> None:
+    st.title("Does it learn?", anchor=False)
+    st.markdown(
+        "Fine-tuning runs side by side. Pick some in the table to lay their curves over each other, or see the "
+        "outcomes of all of them."
+    )
+    folder = runs_folder()
+    try:
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+            listing, source = _read(folder)
+            kept = choose.filtered(listing.records) if listing.records else []
+            baseline = choose.baseline_of(kept) if kept else None
+    except _Unreadable as error:
+        components.problem(error.title, error.sentence)
+        return
+    _problems(listing.problems)
+    for note in listing.notes[:5]:
+        st.caption(f":material/info: {components.plain(note)}.")
+    if not listing.records:
+        _nothing_yet(folder)
+        return
+    if not kept:
+        st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
+        return
+    chosen = choose.chosen_of(kept)
+    asked = toolbar.ask(kept)
+    drawn = None
+    if isinstance(asked, toolbar.OutcomesAsked):
+        drawn = outcomes.draw(asked, kept, chosen)
+    elif chosen or baseline is not None:
+        drawn = curves.draw(asked, chosen, baseline)
+    else:
+        st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
+    table.show_table(kept, baseline)
+    _follow(folder, listing.records)
+    if isinstance(drawn, curves.Drawn):
+        compare.group_table(drawn, baseline)
+    if drawn is not None:
+        export.draw(source, kept, chosen, baseline, drawn)
+    if not chosen:
+        return
+    compare.differences(chosen)
+    st.divider()
+    look.draw(chosen)
+
+
+class _Unreadable(Exception):
+    def __init__(self, title: str, sentence: str) -> None:
+        super().__init__(title)
+        self.title, self.sentence = title, sentence
+
+
+def _read(folder: Path) -> tuple[Listing, Source]:
+    """What there is to compare, and where it comes from; asks where there is a choice."""
+    tables = experiments_there(experiments_folder())
+    source = _FOLDER
+    if tables:
+        labels = {_FOLDER: f"Run folders ({short(folder)})"} | {
+            f"{name}.{profile}": f"Experiment {name}, {profile}" for name, profile in tables
+        }
+        source = linked(st.selectbox, "Runs of", list(labels), format_func=labels.get, key="source", width=255)
+    if folder.exists() and not folder.is_dir():
+        raise _Unreadable(
+            "The runs folder is no folder", f"{folder} is a file. Set ZORBA_RUNS to a folder, or unset it."
+        )
+    try:
+        if source != _FOLDER:
+            name, profile = source.split(".", 1)
+            return experiment_listing(name, profile), experiment_source(name, profile)
+        return folder_listing(folder), folder_source(folder)
+    except ZorbaError as error:
+        raise _Unreadable("These runs cannot be read", f"{error}") from None
+    except OSError as error:
+        raise _Unreadable(
+            "The runs folder cannot be read",
+            f"{short(folder)}: {error.strerror}. Allow reading it, or set ZORBA_RUNS to another folder.",
+        ) from None
+
+
+def _follow(folder: Path, records: Sequence[Record]) -> None:
+    """While a run goes on, look again by itself."""
+    going = [record for record in records if record.status == "unfinished" and record.path is not None]
+    if any(being_written(record.path) for record in going):
+        st.fragment(_look_again, run_every=EVERY_SECONDS)(folder, _evaluated(folder))
+
+
+def _look_again(folder: Path, seen: tuple) -> None:
+    if _evaluated(folder) != seen:
+        st.rerun()
+
+
+def _evaluated(folder: Path) -> tuple:
+    """Changes with every evaluation and end of a run, and not with every round."""
+    files = [*folder.glob("*/metrics.parquet"), *folder.glob("*/summary.json")]
+    return tuple(sorted((str(file), file.stat().st_mtime_ns) for file in files))
+
+
+def _problems(problems: Sequence[str]) -> None:
+    if not problems:
+        return
+    some = "1 entry is no readable run" if len(problems) == 1 else f"{len(problems)} entries are no readable runs"
+    more = f"\n- and {len(problems) - 5} more; `zorba runs` names every one" if len(problems) > 5 else ""
+    st.warning(
+        f"**{some}; the others are shown.**\n\n"
+        + "\n".join(f"- {components.plain(line[:600])}" for line in problems[:5])
+        + more,
+        icon=":material/folder_off:",
+    )
+
+
+def _nothing_yet(folder: Path) -> None:
+    with st.container(border=True):
+        st.markdown("##### No runs yet")
+        st.markdown("A first run needs no data and no download: the Train page starts one.")
+        st.page_link(
+            "screens/train/page.py", label="Train with the chosen allocation", icon=":material/model_training:"
+        )
+        st.markdown("Or in a terminal, in this checkout, with its environment active:")
+        st.code(FIRST_RUN, language="bash")
+        st.caption(f"Runs appear here when their folder is in {components.plain(short(folder))}.")
+
+
+page()

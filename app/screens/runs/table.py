@@ -1,0 +1,133 @@
+"""The table to pick runs in: what each is, how it learned, and how far it is from the baseline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.screens.runs.choose import table_key
+from app.shared import components
+from zorba_core.study.comparison import Record
+
+
+def show_table(records: Sequence[Record], baseline: Record | None) -> None:
+    """The table to pick in."""
+    frame = _frame(records, baseline)
+    shared = in_common(frame)
+    if shared:
+        st.caption("All of them: " + ", ".join(f"{key} {components.plain(value)}" for key, value in shared.items()))
+    shown = _worth_showing(frame)
+    st.dataframe(
+        shown.assign(learned=[record.small_curve for record in records])[_with_learned(shown)],
+        # Other rows, another table: its selection is by row number.
+        key=table_key([record.name for record in records]),
+        on_select="rerun",
+        selection_mode="multi-row",
+        hide_index=True,
+        width="stretch",
+        height="auto" if len(records) <= 8 else 320,
+        placeholder="–",
+        column_config=_COLUMNS | {"learned": _learned_column(records)},
+        alt=f"{len(records)} runs, newest first. Select rows to draw their curves.",
+    )
+
+
+def _learned_column(records: Sequence[Record]) -> Any:
+    """Small curves on one scale, so that rows can be compared."""
+    values = [value for record in records for value in record.small_curve]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    return st.column_config.LineChartColumn(
+        "accuracy",
+        y_min=low,
+        y_max=max(high, low + 1e-6),
+        width=110,
+        help=f"Validation accuracy over the run, from {low:.0%} at the bottom to {high:.0%} at the top of each cell.",
+    )
+
+
+def _with_learned(frame: pd.DataFrame) -> list[str]:
+    """The columns, with the small curve before the best accuracy."""
+    columns = list(frame)
+    columns.insert(columns.index("best"), "learned")
+    return columns
+
+
+def table(records: Sequence[Record], baseline: Record | None = None) -> pd.DataFrame:
+    """One row a run; with a baseline also how far each is from it. What all share, and what none tells, is left out."""
+    return _worth_showing(_frame(records, baseline))
+
+
+def _frame(records: Sequence[Record], baseline: Record | None) -> pd.DataFrame:
+    return pd.DataFrame([_row(record, None if baseline is None else baseline.outcome) for record in records])
+
+
+def _worth_showing(frame: pd.DataFrame) -> pd.DataFrame:
+    empty = [name for name in frame if name not in _ALWAYS and not frame[name].notna().any()]
+    return frame.drop(columns=[*empty, *in_common(frame)])
+
+
+def in_common(frame: pd.DataFrame) -> dict[str, str]:
+    """What all runs of a table share, and need not be told in every row: column to value."""
+    if len(frame) < 2:
+        return {}
+    return {
+        name: str(frame[name].iloc[0])
+        for name in _SAID_ONCE
+        if frame[name].nunique(dropna=False) == 1 and frame[name][0]
+    }
+
+
+_ALWAYS = ("run", "best", "to target", "rounds", "status")
+_SAID_ONCE = ("dataset", "model", "method", "solver")
+
+
+def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
+    found = record.outcome
+    row = {
+        "run": record.name,
+        "dataset": record.config.get("dataset"),
+        "model": str(record.config.get("model")),
+        "method": record.method,
+        "solver": record.solver,
+        "seed": record.config.get("seed"),
+        "best": found["best"],
+    }
+    if against is not None:
+        row["Δ best"] = _difference(found["best"], against["best"])
+    row["to target"] = found["to_target"]
+    if against is not None:
+        row["Δ to target"] = _difference(found["to_target"], against["to_target"])
+        row["Δ VRAM"] = _difference(found["vram"], against["vram"])
+        row["Δ Λ"] = _difference(found["lambda"], against["lambda"])
+    return {
+        **row,
+        "rounds": found["rounds"],
+        "blocks": found["total_blocks"],
+        "Λ": found["lambda"],
+        "VRAM (GiB)": found["vram"],
+        "status": record.status,
+        "began": None if record.began is None else time.strftime("%d %b %H:%M", time.localtime(record.began)),
+    }
+
+
+def _difference(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
+
+
+_COLUMNS = {
+    "run": st.column_config.TextColumn(pinned=True),
+    "best": st.column_config.NumberColumn("best accuracy", format="percent"),
+    "Δ best": st.column_config.NumberColumn(format="%+.3f", help="Best accuracy less the baseline's"),
+    "to target": st.column_config.NumberColumn(format="%d", help="Rounds until the target was first reached"),
+    "Δ to target": st.column_config.NumberColumn(format="%+d", help="Rounds more than the baseline took"),
+    "Δ VRAM": st.column_config.NumberColumn(format="%+.3f", help="GiB more than the baseline, all clients"),
+    "Δ Λ": st.column_config.NumberColumn(format="%+.3g", help="Convergence bias less the baseline's"),
+    "rounds": st.column_config.NumberColumn(format="%d", help="Rounds done"),
+    "Λ": st.column_config.NumberColumn(format="%.3g", help="Convergence bias of the allocation"),
+    "blocks": st.column_config.NumberColumn(format="%d", help="Activated blocks over all clients"),
+    "VRAM (GiB)": st.column_config.NumberColumn(format="%.2f", help="All clients together, by the VRAM model"),
+}

@@ -1,0 +1,156 @@
+"""What the picture of the Runs page is of: curves or outcomes, and along which axes. Every choice is in the address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from app.shared.links import linked, linked_many, linked_number
+from zorba_core.study.comparison import BANDS, OUTCOMES, Record, axes_of, kinds_of
+
+MEASURE_LABELS = {"eval_accuracy": "Accuracy", "eval_loss": "Loss", "train_loss": "Train loss"}
+COST_LABELS = {
+    "round": "rounds",
+    "work": "forward passes",
+    "bytes": "bytes sent",
+    "seconds": "seconds of training",
+}
+_VIEWS = {"curves": "Curves", "outcomes": "Outcomes"}
+BAND_LABELS = {"deviation": "± deviation", "interval": "95 % interval", "range": "least to most"}
+_GROUPED = {"runs": "Each", "seeds": "Seeds together"}
+_NO_KIND = "one"
+_LOG_HELP = "Logarithmic axes. On an axis of cost they leave out what cost nothing yet."
+_SEEDS_HELP = "Seeds together: runs that differ in their seed alone become a mean with a band."
+
+
+@dataclass(frozen=True)
+class CurvesAsked:
+    """Curves along ``measures`` against ``cost``; ``band`` is None where every run is drawn."""
+
+    measures: tuple[str, ...]
+    cost: str
+    smoothing: float
+    band: str | None
+    log_cost: bool
+    log_loss: bool
+
+
+@dataclass(frozen=True)
+class OutcomesAsked:
+    """Outcome ``y`` against ``x``, coloured by ``kind``."""
+
+    x: str
+    y: str
+    kind: str | None
+    band: str | None
+    log_x: bool
+    log_y: bool
+
+
+def ask(kept: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
+    """The row of controls. ``kept``: the runs that pass the filters, which tell what can be laid out."""
+    axes = axes_of(kept)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        view = "curves"
+        if axes:
+            view = linked(
+                st.segmented_control,
+                "Picture",
+                list(_VIEWS),
+                required=True,
+                format_func=_VIEWS.get,
+                key="picture",
+                help="Curves: how the picked runs learned. Outcomes: what came out of all of them against what went "
+                "in, such as accuracy against Λ.",
+            )
+        return _outcomes(kept, axes) if view == "outcomes" else _curves()
+
+
+def _curves() -> CurvesAsked:
+    measures = linked_many(
+        st.segmented_control,
+        "Measure",
+        list(MEASURE_LABELS),
+        ["eval_accuracy"],
+        selection_mode="multi",
+        format_func=MEASURE_LABELS.get,
+        key="measure",
+        help="Several lie over each other, with one axis of cost.",
+    )
+    cost = linked(
+        st.selectbox,
+        "Against",
+        list(COST_LABELS),
+        format_func=COST_LABELS.get,
+        key="cost",
+        width=155,
+        help="Rounds are not equally dear: forward passes, bytes and seconds say what they cost. A backward pass "
+        "counts as two forward passes.",
+    )
+    band = _band()
+    logs = _logarithmic({"cost": "cost", "loss": "loss"}, "log_curves")
+    smoothing = linked_number(
+        st.slider,
+        "Smoothing",
+        0,
+        95,
+        0,
+        key="smoothing",
+        step=5,
+        format="%d%%",
+        width=115,
+        help="Weight of the past in an exponential moving average. The values as measured stay visible behind.",
+    )
+    return CurvesAsked(
+        tuple(measures) or ("eval_accuracy",), cost, smoothing / 100, band, "cost" in logs, "loss" in logs
+    )
+
+
+def _outcomes(kept: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
+    y = linked(st.selectbox, "What came out", list(OUTCOMES), format_func=OUTCOMES.get, key="outcome", width=200)
+    x = linked(st.selectbox, "Against", list(axes), format_func=axes.get, key="along", width=200)
+    kinds = kinds_of(kept)
+    kind = _NO_KIND
+    if kinds:
+        labels = {_NO_KIND: "nothing"} | {key: key.rpartition(".")[2] for key in kinds}
+        kind = linked(
+            st.selectbox,
+            "Coloured by",
+            [*kinds, _NO_KIND],
+            format_func=labels.get,
+            key="kind",
+            width=125,
+        )
+    band = _band()
+    logs = _logarithmic({"x": "x", "y": "y"}, "log_outcomes")
+    return OutcomesAsked(x, y, None if kind == _NO_KIND else kind, band, "x" in logs, "y" in logs)
+
+
+def _band() -> str | None:
+    grouped = linked(
+        st.segmented_control,
+        "Runs",
+        list(_GROUPED),
+        required=True,
+        format_func=_GROUPED.get,
+        key="curves",
+        help=_SEEDS_HELP,
+    )
+    if grouped != "seeds":
+        return None
+    return linked(st.selectbox, "Band", list(BANDS), format_func=BAND_LABELS.get, key="band", width=160)
+
+
+def _logarithmic(options: dict[str, str], key: str) -> list[str]:
+    return linked_many(
+        st.segmented_control,
+        "Logarithmic",
+        list(options),
+        [],
+        selection_mode="multi",
+        format_func=options.get,
+        key=key,
+        help=_LOG_HELP,
+    )

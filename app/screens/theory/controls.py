@@ -1,0 +1,209 @@
+"""The constants of the bounds, as controls that a link restores.
+
+Shapes: scalars only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app.shared.links import keep, linked
+from app.shared.scenario import Study
+from zorba_core.study.theory import Bound, Constants, largest_lr_theorem_1, largest_lr_theorem_2, theorem_1, theorem_2
+
+THEOREMS = {
+    "1": "Theorem 1, as printed",
+    "1-proof": "Theorem 1, as proven",
+    "2": "Theorem 2, dimension-free",
+}
+
+
+def _decades(low: int, high: int, steps: Sequence[str] = ("1", "2", "5")) -> list[str]:
+    return [f"{step}e{power}" for power in range(low, high) for step in steps] + [f"1e{high}"]
+
+
+DIMENSIONS, ROUNDS = _decades(1, 10), _decades(0, 16, ("1",))
+STEPS = ["0", *_decades(-16, 0, ("1",))]
+SMOOTHNESS = _decades(-2, 3)
+DEVIATIONS = ["0", *_decades(-2, 2)]
+RATES = ["0.01", "0.1", "0.25", "0.5", "0.67", "0.9", "1", "1.25", "1.5", "2", "5"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the controls say."""
+
+    theorem: str
+    constants: Constants
+    gap: float  # f(w_1) - f(w*)
+    num_rounds: float
+    largest_lr: float  # what the theorem allows
+
+    @property
+    def is_theorem_2(self) -> bool:
+        return self.theorem == "2"
+
+    @property
+    def num_clients(self) -> int:
+        return self.constants.num_clients
+
+    @property
+    def bound(self) -> Bound:
+        if self.is_theorem_2:
+            return theorem_2(self.constants)
+        return theorem_1(self.constants, "proof" if self.theorem == "1-proof" else "statement")
+
+    @property
+    def shortfall(self) -> float:
+        """By how much the largest learning rate that the theorem allows exceeds what D > 0 needs at Lambda = N: D is
+        eta/2 - (slope/eta^2) eta^2 N, which is 0 at eta = 1/(2 N slope/eta^2)."""
+        per_square = self.bound.slope / self.constants.lr**2
+        return self.largest_lr * 2 * self.num_clients * per_square
+
+    def total(self, bias_lambda: float) -> float:
+        return self.bound.average_gradient(bias_lambda, self.gap, self.num_rounds)
+
+    def terms_csv(self, bias_lambda: float) -> bytes:
+        """The bound term by term, from one round to a hundred times those in view."""
+        rounds_T = np.geomspace(1, 100 * self.num_rounds, 121)
+        terms_T = [self.bound.terms(bias_lambda, self.gap, float(rounds)) for rounds in rounds_T]
+        table = pd.DataFrame([asdict(terms) | {"total": terms.total} for terms in terms_T])
+        table.insert(0, "rounds", rounds_T)
+        return table.to_csv(index=False).encode()
+
+    @property
+    def slope_formula(self) -> str:
+        if self.is_theorem_2:
+            return r"\frac{d\,\eta^2 L\,(\kappa+2)}{2(d+2)}\,N"
+        return rf"\tfrac32 L \eta^2 {self._variance_factor} N"
+
+    @property
+    def dissimilarity_formula(self) -> str:
+        return r"\eta N" if self.is_theorem_2 else r"(\eta N + s)"
+
+    @property
+    def variance_formula(self) -> str:
+        return r"\tfrac{s}{N}" if self.is_theorem_2 else "s"
+
+    @property
+    def _variance_factor(self) -> str:
+        return "d" if self.theorem == "1-proof" else r"\tfrac{d+Q-1}{Q}"
+
+    def as_python(self, bias_lambda: float) -> str:
+        """A program that prints the numbers in view."""
+        c = self.constants
+        function = "theorem_2(constants)" if self.is_theorem_2 else (
+            f'theorem_1(constants, "{"proof" if self.theorem == "1-proof" else "statement"}")'
+        )  # fmt: skip
+        return (
+            f"from zorba_core.study.theory import Constants, theorem_{2 if self.is_theorem_2 else 1}\n\n"
+            f"constants = Constants(\n"
+            f"    lr={c.lr!r}, num_clients={c.num_clients}, num_parameters={c.num_parameters}, "
+            f"smoothness={c.smoothness!r},\n"
+            f"    mu={c.mu!r}, sigma={c.sigma!r}, sigma_global={c.sigma_global!r}, "
+            f"num_perturbations={c.num_perturbations}, effective_rank={c.effective_rank!r},\n"
+            f")\n"
+            f"bound = {function}\n"
+            f"print(bound.terms({bias_lambda!r}, gap={self.gap!r}, num_rounds={self.num_rounds!r}))\n"
+        )
+
+
+def show(study: Study, num_clients: int) -> Setting:
+    """Draw the controls."""
+    theorem = linked(
+        st.selectbox, "Bound", list(THEOREMS), format_func=THEOREMS.get, key="theorem",
+        help="Statement and proof of Theorem 1 differ in the variance factor and in the learning rate they allow. "
+        "Theorem 2 replaces the dimension d by the effective rank κ of the Hessian.",
+    )  # fmt: skip
+    num_parameters = int(
+        _choice("Parameters d", DIMENSIONS, "1e3", "d", "Numbers that are trained. The bounds of Theorem 1 and the "
+                "finite-difference term grow with it.")
+    )  # fmt: skip
+    model = study.scenario.model_spec
+    st.button(
+        f"Set d to {study.scenario.model.upper()}'s, about {_nearest(model.num_parameters)}",
+        on_click=st.session_state.update,
+        kwargs={"d": _nearest(model.num_parameters)},
+        type="tertiary",
+        key="model_d",
+    )
+    mu = _choice("Step μ", STEPS, "1e-5", "mu", "Length of a finite difference. 0: exact directional derivatives.")
+    smoothness = _choice(
+        "Smoothness L", SMOOTHNESS, "1e0", "smooth", "Lipschitz constant of the gradient, Assumption 1."
+    )
+    sigma = _choice(
+        "Noise σ of mini-batches",
+        DEVIATIONS,
+        "1e0",
+        "sigma",
+        "Standard deviation of a client's gradient, Assumption 2.",
+    )
+    sigma_global = _choice(
+        "Distance σ_G of clients' data", DEVIATIONS, "5e-1", "sigma_g",
+        "Largest distance between a client's gradient and the global one.",
+    )  # fmt: skip
+    if theorem == "2":
+        kappa, num_perturbations = float(st.slider("Effective rank κ", 1, 200, 20, key="kappa", bind="query-params")), 1
+    else:
+        kappa = 1.0
+        num_perturbations = st.slider(
+            "Directions Q", 1, 100, 1, key="q", bind="query-params", disabled=theorem == "1-proof",
+            help="Perturbations a round. The statement divides the variance by Q; the proof does not know Q.",
+        )  # fmt: skip
+    if theorem == "2":
+        largest = largest_lr_theorem_2(num_clients, num_parameters, smoothness, kappa)
+    else:
+        version = "proof" if theorem == "1-proof" else "statement"
+        largest = largest_lr_theorem_1(num_clients, num_parameters, smoothness, version)
+    rate = _choice(
+        "Learning rate η, as a multiple of the largest allowed", RATES, "1", "rate",
+        f"The theorem allows η up to {largest:.3g}.",
+    )  # fmt: skip
+    st.caption(f"η = {rate * largest:.3g}")
+    gap = st.slider(
+        "Start: f(w₁) − f(w*)",
+        0.1,
+        10.0,
+        1.0,
+        0.1,
+        key="gap",
+        bind="query-params",
+        help="What is left to lose.",
+    )
+    num_rounds = _choice("Rounds T", ROUNDS, "1e8", "rounds", "Where the numbers are read off.")
+    constants = Constants(
+        lr=rate * largest,
+        num_clients=num_clients,
+        num_parameters=num_parameters,
+        smoothness=smoothness,
+        mu=mu,
+        sigma=sigma,
+        sigma_global=sigma_global,
+        num_perturbations=num_perturbations,
+        effective_rank=kappa,
+    )
+    return Setting(theorem, constants, float(gap), num_rounds, largest)
+
+
+def _choice(label: str, options: Sequence[str], default: str, key: str, help_text: str) -> float:
+    """One of many sizes on a logarithmic scale, started from the link."""
+    named = st.query_params.get(key)
+    if st.session_state.get(key) not in options:
+        st.session_state[key] = named if named in options else default
+    value = st.select_slider(label, options, key=key, help=help_text, format_func=_size)
+    keep(key, None if value == default else value)
+    return float(value)
+
+
+def _size(option: str) -> str:
+    value = float(option)
+    return f"{value:g}" if value == 0 or 1e-3 <= value < 1e5 else option.replace("e-0", "e-").replace("e0", "e")
+
+
+def _nearest(num_parameters: int) -> str:
+    return min(DIMENSIONS, key=lambda option: abs(float(option) / num_parameters - 1))

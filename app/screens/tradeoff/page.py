@@ -1,0 +1,150 @@
+"""Trade-off: what VRAM buys, which point to take, and what every other one would cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app.screens.tradeoff import compare, plot, words
+from app.screens.tradeoff import point_list as listing
+from app.shared import components, pins, selection, state
+from app.shared.components import Number
+from app.shared.glossary import glossary
+from app.shared.infeasible import explain
+from app.shared.scenario import Study
+from app.shared.scenario_fields import SOLVER_NAMES
+from zorba_core.allocation import Solution
+
+
+def page() -> None:
+    scenario = state.current()
+    st.title("How much VRAM does good training need?", anchor=False)
+    study = state.solved_or_error(scenario)
+    if not isinstance(study, Study):
+        explain(study, scenario)
+        components.reproduce(scenario)
+        return
+    _introduction(study)
+    # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
+    headline = st.container()
+    left, right = st.columns([0.64, 0.36], gap="medium")
+    axes_place = left.container()
+    axes = plot.chosen(study)
+    view = selection.chosen_view(study)
+    point = selection.selected_point(study, view.order_F)
+    recommended = selection.recommended_point(study)
+    with left:
+        drawn = plot.figure(view, point, recommended, axes)
+        components.let_it_be_drawn("front", (scenario, view.cost, view.measure, axes, point, recommended))
+    with axes_place:
+        if plot.controls(study) != axes:
+            st.rerun()
+    with right:
+        words.preference()
+    solution = state.solution(scenario, point)
+    with headline:
+        _headline(study, point, recommended, solution)
+    with right:
+        words.answers(view, point, recommended, solution)
+        listing.preview(study, solution)
+    listing.front_table(view, point, drawn)
+    compare.section(study, point)
+    components.reproduce(scenario, point)
+    glossary()
+    pins.write_address()
+
+
+def _introduction(study: Study) -> None:
+    capacity_N = study.fleet.capacity_N_gib
+    blocks = study.front.num_blocks
+    st.markdown(
+        f"**{study.fleet.num_clients} clients** share the fine-tuning of {study.scenario.model.upper()}, a model of "
+        f"**{blocks} blocks**. Each trains only some blocks, as many as its GPU can hold "
+        f"({capacity_N.min():.2f} to {capacity_N.max():.2f} GiB; {study.capacity_gib:.1f} GiB together). "
+        "Fewer blocks save memory, but a block that few clients train learns with more bias, which **Λ** measures."
+    )
+    if study.left_out:
+        shown = ", ".join(study.left_out[:8]) + (" …" if len(study.left_out) > 8 else "")
+        st.caption(
+            f":material/person_remove: {len(study.left_out)} clients too small for one block are left out: {shown}"
+        )
+    blank = int(np.isnan(study.front.bias_lambda_E).sum())
+    if blank:
+        st.caption(
+            f":material/info: {blank} of {len(study.front)} reductions leave fewer than {blocks} blocks to hand out, "
+            "so some block would go untrained; they are not drawn."
+        )
+
+
+def _headline(study: Study, point: int, recommended: int, solution: Solution) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if point != recommended:
+            kind = f"point {point} of the sweep, {SOLVER_NAMES[study.scenario.solver].lower()}"
+        elif selection.preference() != 50:
+            kind = "the point recommended for your preference"
+        else:
+            kind = "the knee, below which every GiB saved costs ever more"
+        st.markdown(f"##### Selected: {kind}", width="stretch")
+        if point != recommended:
+            st.button(
+                "Back to the recommended point",
+                on_click=selection.select,
+                args=(study.scenario, None),
+                type="tertiary",
+                icon=":material/undo:",
+            )
+        compare.pin_buttons(study.scenario, point)
+    components.numbers(_numbers(study, solution))
+
+
+def _numbers(study: Study, solution: Solution) -> list[Number]:
+    allocation = solution.allocation
+    num_blocks, num_clients = allocation.num_blocks, allocation.num_clients
+    used = float(study.used_N_gib(allocation.blocks_held_N).sum())
+    return [
+        Number(
+            "VRAM in use",
+            f"{used / study.capacity_gib:.1%}",
+            r"$\sum_n \psi_{\mathrm{tot},n} \,/\, \sum_n \psi_{\max,n}$: parameters and activations of all "
+            "clients, as a share of the VRAM they have.",
+            f"{used:,.1f} of {study.capacity_gib:,.1f} GiB",
+        ),
+        Number(
+            "Λ, convergence bias",
+            f"{allocation.bias_lambda:.3g}",
+            r"$\Lambda = \sum_n 1 / \underline{c}_n^2$, where $\underline{c}_n$ is the smallest popularity among "
+            "client *n*'s blocks. Lower is better; it is the part of the paper's convergence bound that the "
+            "allocation decides.",
+            f"{allocation.bias_lambda / study.everything.allocation.bias_lambda:.1f} × that of all VRAM",
+        ),
+        Number(
+            "Activated blocks",
+            f"{allocation.total_blocks}",
+            r"$\sum_m \sum_n a_{m,n}$: how many blocks are trained, over all clients. VRAM grows with it.",
+            f"of {num_blocks * num_clients}",
+        ),
+        Number(
+            "Least trained block",
+            f"{allocation.min_popularity}",
+            r"$\min_m c_m$: clients that train the block with the fewest. A block trained by one client learns "
+            "that client's data only.",
+            "client" if allocation.min_popularity == 1 else "clients",
+        ),
+        Number(
+            "V, mean of 1/popularity",
+            f"{allocation.mean_inverse_popularity:.3f}",
+            r"$V = \frac{1}{M} \sum_m 1 / c_m$: bias and variance of the averaged update. Λ counts a client once, "
+            "however many scarce blocks it carries; V counts every block.",
+            f"at best {1 / num_clients:.3f}",
+        ),
+        Number(
+            "Effective clients",
+            f"{allocation.effective_clients:.1f}",
+            r"$N_{\mathrm{eff}} = 1 / \sum_n I_n^2$ with $I_n = \frac{1}{M} \sum_m a_{m,n} / c_m$: how many equal "
+            "clients would weigh on the result as these do. Few means that a few clients decide.",
+            f"of {num_clients}",
+        ),
+    ]
+
+
+page()

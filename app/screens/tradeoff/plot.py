@@ -1,0 +1,184 @@
+"""The plot of the Trade-off page: which axes, which methods, which landmarks.
+
+Shapes: E points of a sweep, H numbers shown on hover.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import plotly.graph_objects as go
+import streamlit as st
+from numpy.typing import NDArray
+
+from app.shared import components, pins, selection, state
+from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
+from app.shared.scenario import Study
+from app.shared.scenario_fields import CHOICES, SOLVER_NAMES
+from app.shared.tradeoff import COSTS, MEASURES, View, baselines, bound, paper_scenarios
+from zorba_core.errors import ZorbaError
+from zorba_core.plots import Axis, Mark, Points, tradeoff_figure
+
+EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
+_HOVER = (
+    "<b>%{customdata[2]:.1%} of VRAM, Λ = %{customdata[3]:.4g}</b><br>"
+    "activated blocks %{customdata[4]}<br>"
+    "clients on the least trained block %{customdata[5]}<br>"
+    "V = %{customdata[6]:.4f} · N<sub>eff</sub> = %{customdata[7]:.1f}"
+)
+
+
+@dataclass(frozen=True)
+class Axes:
+    log: bool
+    shown: tuple[str, ...]  # methods and extras beside the sidebar's solver
+
+
+def chosen(study: Study) -> Axes:
+    """What :func:`controls` will say, before they are drawn."""
+    measure = MEASURES[choice("y", list(MEASURES))]
+    return Axes(switched("log", True) and measure.log, tuple(several("show", _extras(study), list(EXTRAS))))
+
+
+def _extras(study: Study) -> list[str]:
+    return [*EXTRAS, *(name for name in SOLVER_NAMES if name != study.scenario.solver)]
+
+
+def controls(study: Study) -> Axes:
+    """What to draw. The axes themselves are remembered where every page finds them."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        measure = linked(
+            st.selectbox,
+            "What it buys",
+            list(MEASURES),
+            format_func=lambda name: MEASURES[name].label,
+            key="y",
+            help="The vertical axis. " + " ".join(f"**{one.label}**: {one.help}" for one in MEASURES.values()),
+        )
+        linked(
+            st.selectbox,
+            "What it costs",
+            list(COSTS),
+            format_func=lambda name: COSTS[name].label,
+            key="x",
+            help="The horizontal axis.",
+        )
+        log = linked_switch("Log", True, key="log", help="Logarithmic vertical axis, for measures that it suits.")
+    shown = linked_many(
+        st.pills,
+        "Also show",
+        _extras(study),
+        list(EXTRAS),
+        key="show",
+        selection_mode="multi",
+        format_func=lambda name: {**EXTRAS, **SOLVER_NAMES}[name],
+        help="*Lower bound*: no allocation of this fleet lies below it. *SC1 to SC3*: the paper's scenarios as "
+        "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client. The other methods "
+        "solve the same scenario, the first time in up to 10 s (the paper's) or 25 s (exact, at 16 totals); a click on "
+        "one of their points goes over to that method.",
+    )
+    return Axes(log and MEASURES[measure].log, tuple(shown))
+
+
+def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
+    """Everything that is asked for, in one picture, which is returned for who wants to keep it."""
+    study, measure, cost = view.study, MEASURES[view.measure], COSTS[view.cost]
+    others = [other for name in SOLVER_NAMES if name in axes.shown and (other := _other_method(view, name)) is not None]
+    drawn = tradeoff_figure(
+        _points(view),
+        Axis(cost.axis, ".0%" if view.cost == "ratio" else ","),
+        Axis(measure.axis, log=axes.log),
+        others=[_points(other) for other in others],
+        bound=bound(study, view.cost, view.measure) if "bound" in axes.shown else None,
+        marks=_marks(view, point, recommended, axes),
+        stepped=view.decided_by == view.measure,
+        palette=components.palette(),
+        height=500,
+    )
+    drawn.update_layout(uirevision=hash((study.scenario, view.cost, view.measure, axes.log)))
+    components.figure(
+        drawn,
+        key=selection.plot_key(),
+        select=selection.plot_clicked,
+        name="zorba-trade-off",
+        alt=f"Scatter plot of {measure.label} against {cost.label.lower()} for {len(study.front)} points. The front "
+        f"has {len(view.order_F)} points; the selected one uses {study.front.vram_ratio_E[point]:.0%} of the VRAM at "
+        f"{measure.label} {view.y_E[point]:{measure.format}}. The table below lists the front.",
+    )
+    st.caption(_caption(view))
+    return drawn
+
+
+def _caption(view: View) -> str:
+    picture = "Click a point to select it. Grey points cost more VRAM or more bias than the front."
+    if view.decided_by == view.measure:
+        return picture
+    return (
+        f"{picture} VRAM does not buy this measure ({MEASURES[view.measure].label.lower()}), so there is "
+        "nothing to trade: the line follows the front of Λ, and shows what choosing by Λ does to it."
+    )
+
+
+def _other_method(view: View, solver: str) -> View | None:
+    if solver == view.study.scenario.solver:
+        return None
+    try:
+        return replace(view, study=state.solved(replace(view.study.scenario, solver=solver)))
+    except ZorbaError as error:
+        st.caption(f":material/warning: {SOLVER_NAMES[solver]} is not shown: {components.plain(str(error))}.")
+        return None
+
+
+def _points(view: View) -> Points:
+    return Points(
+        SOLVER_NAMES[view.study.scenario.solver],
+        view.x_E,
+        view.y_E,
+        view.order_F,
+        _customdata(view.study),
+        _HOVER,
+    )
+
+
+def _customdata(study: Study) -> NDArray[np.float64]:
+    """(E, H): index, number of the solver, VRAM ratio, Lambda, activated blocks, least popularity, V, N_eff."""
+    front = study.front
+    return np.column_stack(
+        (
+            np.arange(len(front)),
+            np.full(len(front), CHOICES["solver"].index(study.scenario.solver)),
+            front.vram_ratio_E,
+            front.bias_lambda_E,
+            front.total_blocks_E,
+            front.min_popularity_E,
+            front.mean_inverse_popularity_E,
+            front.effective_clients_E,
+        )
+    )
+
+
+def _marks(view: View, point: int, recommended: int, axes: Axes) -> list[Mark]:
+    marks = []
+    if "paper" in axes.shown:
+        marks += [
+            Mark("paper", mark.name, mark.x, mark.y, mark.help)
+            for mark in paper_scenarios(view.study, view.cost, view.measure)
+        ]
+    if "baselines" in axes.shown:
+        for mark in baselines(view.study, view.cost, view.measure):
+            value = f"{mark.x:.0%}" if view.cost == "ratio" else f"{mark.x:,.0f}"
+            marks.append(Mark("baseline", mark.name, mark.x, mark.y, value))
+    solver = CHOICES["solver"].index(view.study.scenario.solver)
+
+    def at(kind: str, name: str, index: int) -> Mark:
+        words = f"{name}: {view.study.front.vram_ratio_E[index]:.1%} of VRAM, {view.y_E[index]:.4g}"
+        return Mark(kind, name, float(view.x_E[index]), float(view.y_E[index]), words, (index, solver))
+
+    if recommended != point:
+        marks.append(at("recommended", "recommended", recommended))
+    for letter, pin in pins.pins().items():
+        if pin.scenario == view.study.scenario and pin.point < len(view.x_E) and not np.isnan(view.y_E[pin.point]):
+            marks.append(at("pinned", letter.upper(), pin.point))
+    marks.append(at("selected", "selected", point))
+    return marks

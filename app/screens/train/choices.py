@@ -1,0 +1,119 @@
+"""What a run can be made of on this machine: datasets and models that are here, and how to get those that are not.
+
+No torch and no Streamlit in here. What a choice really leads to is decided by the ``zorba train`` process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.models import ModelSpec, model_spec
+from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder
+
+DATA_VARIABLE = "ZORBA_DATA"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One task. ``missing`` says how to get its rows; empty when they are here."""
+
+    name: str
+    label: str
+    about: str
+    missing: str
+
+    @property
+    def available(self) -> bool:
+        return not self.missing
+
+
+# name: label, what it asks, folder below ZORBA_DATA, splits that a run reads, the hub's name
+_DATASETS = {
+    "toy-reviews": ("Toy reviews", "film remarks from a small grammar, good or bad; needs no data", "", (), ""),
+    "sst2": ("SST-2", "film reviews, good or bad", "sst2", ("train", "validation"), "stanfordnlp/sst2"),
+    "ag-news": ("AG-News", "news in four sections", "ag_news", ("train", "test"), "fancyzhx/ag_news"),
+    "snli": (
+        "SNLI",
+        "does the first sentence imply the second",
+        "snli",
+        ("train", "validation"),
+        "stanfordnlp/snli",
+    ),
+}
+
+
+def datasets() -> list[Dataset]:
+    """Every task, in the order of the paper after the one that is always there."""
+    data = os.environ.get(DATA_VARIABLE, "")
+    hub = importlib.util.find_spec("datasets") is not None and not os.environ.get("HF_HUB_OFFLINE")
+    found = []
+    for name, (label, about, folder, splits, hub_name) in _DATASETS.items():
+        absent = [f"{folder}/{split}.parquet" for split in splits]
+        if data:
+            absent = [file for file in absent if not (Path(data).expanduser() / file).is_file()]
+        missing = ""
+        if absent and not hub:
+            where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
+            missing = (
+                f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {hub_name}, "
+                "and start the dashboard again"
+            )
+        found.append(Dataset(name, label, about, missing))
+    return found
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model folder of this machine. ``source`` is what ``--model`` takes."""
+
+    source: str
+    spec: ModelSpec
+
+    @property
+    def label(self) -> str:
+        return f"{Path(self.source).name} · {self.spec.num_blocks} blocks"
+
+
+def local_models() -> tuple[list[Model], list[str]]:
+    """Models of the models folder, the bundled one first, and one line for each folder that is none."""
+    models, problems = [], []
+    folder = models_folder()
+    try:
+        names = sorted(
+            (entry.name for entry in folder.iterdir() if entry.is_dir()), key=lambda n: (n not in BUNDLED, n)
+        )
+    except OSError:
+        return [], [f"there is no models folder {folder}; set {MODELS_VARIABLE}, or make the model: zorba make-base"]
+    for name in sorted(names, key=lambda name: (name not in BUNDLED, name))[:50]:
+        try:
+            models.append(Model(name if name in BUNDLED else str(folder / name), model_spec(folder / name)))
+        except (InvalidInputError, OSError) as error:
+            problems.append(str(error))
+    return models, problems
+
+
+def model_at(path: str) -> Model:
+    """The model of a folder that someone typed.
+
+    Raises:
+        InvalidInputError, MissingDataError: no folder, or not one of a model whose size can be counted.
+    """
+    folder = Path(path.strip()).expanduser()
+    if not folder.is_absolute():
+        folder = Path.cwd() / folder
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"{path.strip()!r} is no folder on this machine; give one that save_pretrained wrote "
+            "(config.json, model.safetensors, tokenizer.json)"
+        )
+    return Model(str(folder), model_spec(folder))
+
+
+def command_options(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Options of ``zorba train`` for a choice, without those that are its defaults."""
+    return {name: value for name, value in chosen.items() if value not in (None, "") and value is not False}

@@ -1,0 +1,209 @@
+"""The form's fields: a model and a dataset of this machine, the method, and the few settings that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from app.screens.train import choices
+from app.shared import components
+from app.shared.links import keep, linked, linked_switch, remembered
+from zorba_core.errors import ZorbaError
+from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
+
+OWN_FOLDER = "folder"
+_TARGETS = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
+# Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
+_RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
+Number = TypeVar("Number", int, float)
+
+
+def model() -> choices.Model | None:
+    """A model folder of this machine; None until one is named that can be used."""
+    models, problems = choices.local_models()
+    by_source = {model.source: model for model in models}
+    source = linked(
+        st.selectbox,
+        "Model",
+        [*by_source, OWN_FOLDER],
+        format_func=lambda name: by_source[name].label if name in by_source else "A folder of mine …",
+        key="train_model",
+        help="opt-mini (1.9 M parameters) comes with the checkout: it knows sentiment, news and inference, but not the "
+        "label words it is asked for, which is what a run teaches it. Any local Hugging Face folder of a supported "
+        "family works too.",
+    )
+    for problem in problems:
+        st.caption(f":material/folder_off: {components.plain(problem)}")
+    if source in by_source:
+        return by_source[source]
+    path = st.text_input(
+        "Folder", key="train_folder", persist_state="session", placeholder="/models/opt-125m", max_chars=1000
+    )
+    if not path.strip():
+        st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
+        return None
+    try:
+        return choices.model_at(path)
+    except (ZorbaError, OSError) as error:
+        components.problem("This model cannot be used", f"{error}")
+        return None
+
+
+def dataset() -> choices.Dataset:
+    """One of the datasets that are here; the others with how to get them."""
+    known = {dataset.name: dataset for dataset in choices.datasets()}
+    here = [name for name, dataset in known.items() if dataset.available]
+    name = linked(
+        st.selectbox,
+        "Dataset",
+        here,
+        format_func=lambda name: f"{known[name].label} · {known[name].about}",
+        key="train_dataset",
+        help="Rows are divided among the clients by a Dirichlet draw, so that each sees labels in its own proportions.",
+    )
+    absent = [dataset for dataset in known.values() if not dataset.available]
+    if absent:
+        with st.popover(
+            f"{', '.join(dataset.label for dataset in absent)}: how to get them", icon=":material/download:"
+        ):
+            for dataset in absent:
+                st.markdown(f"**{dataset.label}**: {components.plain(dataset.missing)}.")
+    return known[name]
+
+
+def method() -> MethodFacts:
+    """How to fine-tune."""
+    name = linked(
+        st.segmented_control,
+        "Method",
+        list(METHODS),
+        required=True,
+        format_func=lambda name: METHODS[name].title,
+        key="train_method",
+        help="\n\n".join(f"**{facts.title}**: {facts.what}." for facts in METHODS.values()),
+    )
+    return method_facts(name)
+
+
+def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
+    """The settings, as options of ``zorba train``."""
+    first, second, third, fourth = st.columns(4)
+    rounds = _number(
+        first.number_input,
+        "Rounds T",
+        1,
+        100_000,
+        60,
+        key="train_rounds",
+        step=10,
+        help="A run can be stopped earlier.",
+    )
+    lr = _number(
+        second.number_input,
+        "Rate η",
+        1e-8,
+        10.0,
+        _RATES[method.name],
+        key=_for_method("train_lr", method),
+        format="%.3g",
+        step=1e-3,
+        help="Learning rate. Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
+        "took 35–45, 20–30 and 10–15 rounds to 0.75, and 3e-2 diverged. `zorba tune` finds one.",
+    )
+    directions = _number(
+        third.number_input,
+        "Directions Q",
+        1,
+        4096,
+        method.default_directions or 1,
+        key=_for_method("train_q", method),
+        disabled=method.first_order,
+        help="FedIT takes the gradient itself." if method.first_order else "Random directions tried in each round.",
+    )
+    mu = _number(
+        fourth.number_input,
+        "Step μ",
+        1e-8,
+        1.0,
+        1e-3,
+        key="train_mu",
+        format="%.3g",
+        step=1e-4,
+        disabled=method.first_order,
+        help="Length of a finite difference, in units of the direction. Too small drowns in rounding.",
+    )
+    with st.expander("More settings", icon=":material/tune:"):
+        one, two, three, four = st.columns(4)
+        batch = _number(one.number_input, "Batch B", 1, 512, 8, key="train_batch", help="Rows of a client in a round.")
+        length = _number(
+            two.number_input, "Length L", 8, 4096, 64, key="train_length", step=8, help="Longest prompt, in tokens."
+        )
+        seed = _number(
+            three.number_input, "Seed", 0, 2**31 - 1, 0, key="train_seed", help="Of rows, batches and directions."
+        )
+        every = _number(
+            four.number_input,
+            "Evaluate every",
+            1,
+            10_000,
+            10,
+            key="train_every",
+            help="Rounds between evaluations.",
+        )
+        five, six = st.columns(2, vertical_alignment="bottom")
+        target = _number(
+            five.slider,
+            "Target accuracy",
+            0.05,
+            1.0,
+            _TARGETS[dataset.name],
+            key=f"train_target_{dataset.name}",
+            step=0.05,
+        )
+        with six:
+            stops = linked_switch("Stop when the target is reached", False, key="train_stops")
+            forced = linked_switch(
+                "Train even if found unable to learn",
+                False,
+                key="train_force",
+                help="Goes on although the check before the first round says that these settings cannot learn.",
+            )
+    return {
+        "rounds": rounds,
+        "lr": lr,
+        "perturbations": None if method.first_order else directions,
+        "mu": None if method.first_order else mu,
+        "batch_size": batch,
+        "seq_len": length,
+        "seed": seed,
+        "eval_every": every,
+        "target": target,
+        "stop_at_target": stops,
+        "force": forced,
+    }
+
+
+def _for_method(key: str, method: MethodFacts) -> str:
+    """What suits one method does not suit another: each has a field of its own."""
+    return key if method.allocates else f"{key}_{method.name}"
+
+
+def _number(
+    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
+) -> Number:
+    """A number that the address keeps as ``key=value``, and the session while other pages show."""
+
+    def parse(text: str) -> Number | None:
+        try:
+            value = type(default)(text[:20])
+        except ValueError:
+            return None
+        return value if low <= value <= high else None
+
+    if key not in st.session_state:
+        st.session_state[key] = remembered(key, default, parse)
+    value = type(default)(widget(label, low, high, key=key, persist_state="session", **arguments))
+    keep(key, None if value == default else repr(value))
+    return value

@@ -1,0 +1,167 @@
+"""What to run: the allocation that was chosen, a model and a dataset of this machine, and the few settings that decide.
+
+The form asks; the ``zorba train`` process decides whether it can be done, and says so in one sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from app.screens.train import choices, fields
+from app.screens.train.processes import room_for_one_more, start_training
+from app.screens.train.take_along import Request, take_along
+from app.screens.train.words import ERROR
+from app.shared import components, selection, state
+from app.shared.links import keep
+from zorba_core.allocation import Allocation
+from zorba_core.errors import ZorbaError
+from zorba_core.planning.memory import GIB, Workload, total_bytes
+from zorba_core.planning.methods import MethodFacts
+from zorba_core.planning.models import PRESETS
+from zorba_core.plots import allocation_figure, client_order
+
+
+def allocation_or_explained() -> tuple[Allocation, str] | None:
+    """The allocation in use and where it is from; None when the fleet has none, after saying why."""
+    try:
+        return selection.current_allocation()
+    except ZorbaError as error:
+        components.problem("There is no allocation to train yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        st.page_link("screens/tradeoff/page.py", label="Repair the fleet", icon=":material/arrow_forward:")
+        return None
+
+
+def draw(runs_folder: Path) -> None:
+    """The form and its Start button."""
+    found = allocation_or_explained()
+    if found is None:
+        return
+    allocation, origin = found
+    left, right = st.columns([0.42, 0.58], gap="large")
+    with right:
+        st.markdown("##### On what, and how")
+        model, dataset, method = fields.model(), fields.dataset(), fields.method()
+        options = fields.settings(dataset, method)
+    if model is not None and not method.allocates:
+        allocation = Allocation(np.ones((model.spec.num_blocks, allocation.num_clients), dtype=bool))
+        origin = f"{method.title} has every client train every block; only the number of clients is the plan's"
+    with left:
+        _allocation(allocation, origin)
+    if model is None:
+        return
+    counted = {} if method.allocates else {"clients": allocation.num_clients}
+    request = Request(
+        allocation if method.allocates else None,
+        {"method": method.name, "model": model.source, "dataset": dataset.name, **counted, **options},
+        f"{dataset.label} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
+    )
+    with right:
+        if not _fits(allocation, model):
+            return
+        _start(runs_folder, request, _vram_gib(allocation, model, method, options))
+    take_along(request)
+
+
+def _allocation(allocation: Allocation, origin: str) -> None:
+    st.markdown("##### Which allocation")
+    st.markdown(
+        f"**{allocation.num_clients} clients** activate **{allocation.total_blocks}** of "
+        f"{allocation.num_clients * allocation.num_blocks} blocks, Λ = {allocation.bias_lambda:.3g}: "
+        f"{components.plain(origin)}."
+    )
+    components.figure(
+        allocation_figure(
+            allocation.A_MN,
+            order_N=client_order(allocation.A_MN, allocation.blocks_held_N, "blocks"),
+            palette=components.palette(),
+        ),
+        key="train_allocation",
+        name="zorba-allocation",
+        alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients will train; a block is "
+        f"trained by {allocation.min_popularity} to {int(allocation.popularity_M.max())} clients.",
+    )
+    st.page_link("screens/tradeoff/page.py", label="Choose another", icon=":material/scatter_plot:")
+
+
+def _fits(allocation: Allocation, model: choices.Model) -> bool:
+    """Whether the allocation is over as many blocks as the model has; where not, why and what to do."""
+    wanted, there = allocation.num_blocks, model.spec.num_blocks
+    if wanted == there:
+        return True
+    name = Path(model.source).name
+    components.problem(
+        f"This allocation is for a model of {wanted} blocks; {name} has {there}",
+        "An allocation says for each block who trains it, so both must have the same number of blocks.",
+    )
+    planned = [preset for preset, spec in PRESETS.items() if spec.num_blocks == there]
+    if planned:
+        st.button(
+            f"Plan with {planned[0].upper()} instead ({there} blocks)",
+            key="train_other_model",
+            type="primary",
+            on_click=_plan_with,
+            args=(planned[0],),
+            help="Changes the model in the sidebar. The fleet's budgets are worked out anew for it.",
+        )
+    else:
+        st.caption(f"Choose a model folder of {wanted} blocks above, or a planned model of {there} in the sidebar.")
+    return False
+
+
+def _plan_with(preset: str) -> None:
+    state.apply(replace(state.current(), model=preset))
+
+
+def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts, options: dict[str, Any]) -> float:
+    """All clients together, by the paper's model."""
+    workload = Workload(options["batch_size"], options["seq_len"])
+    total = allocation.total_blocks if method.allocates else None
+    return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
+
+
+def _start(runs_folder: Path, request: Request, vram_gib: float) -> None:
+    running, most = room_for_one_more(runs_folder)
+    full = running >= most
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        st.button(
+            "Start",
+            key="train_start",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=full,
+            on_click=_begin,
+            args=(runs_folder, request),
+            help="Starts `zorba train` as a process of its own: it goes on when this page is closed.",
+        )
+        st.caption(
+            f"By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before its "
+            "first round the run measures whether these settings can learn at all, and is refused if not."
+        )
+    if full:
+        st.info(
+            f"{running} run{'s are' if running > 1 else ' is'} going on, one for each of this machine's {most} cores. "
+            "Stop one, or wait until one has finished.",
+            icon=":material/hourglass_top:",
+        )
+    elif running:
+        st.warning(
+            f"{running} of {most} cores is busy with a run. A second run gets the other core; both, and this page, may "
+            "become slower.",
+            icon=":material/speed:",
+        )
+
+
+def _begin(runs_folder: Path, request: Request) -> None:
+    try:
+        job = start_training(
+            runs_folder, request.allocation, choices.command_options(request.options), title=request.title
+        )
+    except ZorbaError as error:
+        st.session_state[ERROR] = f"{error}"
+    else:
+        keep("job", job.id)

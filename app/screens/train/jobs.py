@@ -1,0 +1,172 @@
+"""Jobs as their files have them: what was started from here, what it is doing, or what became of it.
+
+A job is a folder ``<runs folder>/.jobs/<id>/``, and every look starts from its files; nothing is kept in memory::
+
+    job.json        the command, the process and when it began; written whole or not at all
+    log.txt         what the process says
+    allocation.npz  what it was asked to train (train only)
+
+What became of a job is read off the process (is it the one that was started?), the run folder and the last line of the
+log. Starting and stopping are in ``app.screens.train.processes``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.screens.train.process_identity import is_alive
+from app.screens.train.run_log import tail
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.runs import CONFIG, SUMMARY
+
+JOBS = ".jobs"  # within the runs folder; a hidden entry is no run
+_VERSION = 1
+JOB, LOG, ALLOCATION = "job.json", "log.txt", "allocation.npz"
+_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+_MOST_JSON_BYTES = 1_000_000
+_SAYS = "zorba: "  # how the command begins the one line that explains its exit
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process that was started from here, as its file has it."""
+
+    id: str
+    kind: str  # "train" or "resume"
+    command: tuple[str, ...]  # without the interpreter, to be shown
+    pid: int
+    stamp: str  # of the process; see process_identity
+    started: float  # seconds since the epoch
+    rounds: int  # asked for in all
+    title: str
+    run: str | None = None  # the run's folder, where it is known from the start (resume)
+    stop_asked: float | None = None  # when someone pressed Stop
+    version: int = _VERSION
+
+
+class State(NamedTuple):
+    """What a job is doing, or what became of it, in words for the screen."""
+
+    name: str  # starting, running, stopping, finished, interrupted, refused, failed, cancelled
+    run: Path | None  # the run's folder, once there is one
+    reason: str = ""  # what the process said in the end, if it explained itself
+
+    @property
+    def alive(self) -> bool:
+        return self.name in ("starting", "running", "stopping")
+
+    @property
+    def resumable(self) -> bool:
+        return self.name in ("interrupted", "failed") and self.run is not None
+
+
+class JobListing(NamedTuple):
+    """Jobs, newest first, and one line for each entry that could not be read."""
+
+    jobs: tuple[Job, ...]
+    problems: tuple[str, ...]
+
+
+def list_jobs(runs_folder: Path) -> JobListing:
+    """Every job of the runs folder. An entry that cannot be read becomes a line and hides no other."""
+    jobs, problems = [], []
+    try:
+        folders = sorted((runs_folder / JOBS).iterdir(), reverse=True)
+    except OSError:
+        return JobListing((), ())
+    for folder in folders:
+        if not folder.is_dir() or not _ID.fullmatch(folder.name):
+            continue
+        try:
+            jobs.append(read_job(folder))
+        except ZorbaError as error:
+            problems.append(str(error))
+    return JobListing(tuple(jobs), tuple(problems))
+
+
+def read_job(folder: Path) -> Job:
+    """A job from its folder.
+
+    Raises:
+        MissingDataError, InvalidInputError: it is not there, damaged, or of another version.
+    """
+    file = folder / JOB
+    if not file.is_file():
+        raise MissingDataError(f"{folder}: no {JOB}; the start of a run was cut short, and the folder can be removed")
+    try:
+        if file.stat().st_size > _MOST_JSON_BYTES:
+            raise ValueError("too large")
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if content.get("version") != _VERSION:
+            raise ValueError(f"version {content.get('version')}, and this program reads version {_VERSION}")
+        content["command"] = tuple(str(word) for word in content["command"])
+        job = Job(**content)
+        if job.id != folder.name or not all(isinstance(value, int) for value in (job.pid, job.rounds)):
+            raise ValueError("its fields contradict each other")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InvalidInputError(f"{file}: not a job of this program ({error}); the folder can be removed") from None
+    return job
+
+
+def state_of(runs_folder: Path, job: Job) -> State:
+    """What the job is doing, from the process and the files it leaves."""
+    alive = is_alive(job.pid, job.stamp)  # asked first: a process that ends meanwhile has written all it will
+    run = named_run(runs_folder, job)
+    if alive:
+        return State("stopping" if job.stop_asked else "running" if run else "starting", run or _known_run(job))
+    run = run or _known_run(job)
+    reason = _last_words(job_folder(runs_folder, job) / LOG)
+    if run is None:
+        return State("cancelled" if job.stop_asked and not reason else "refused", None, reason)
+    summary = summary_of(run)
+    if summary is not None and summary.get("stopped_by") != "interrupt":
+        return State("finished", run)
+    if summary is not None or job.stop_asked or not reason or "zorba resume" in reason:
+        return State("interrupted", run)
+    return State("failed", run, reason)
+
+
+def job_folder(runs_folder: Path, job: Job) -> Path:
+    return runs_folder / JOBS / job.id
+
+
+def log_lines(runs_folder: Path, job: Job, lines: int = 12) -> Sequence[str]:
+    """The last lines that the process wrote."""
+    return tail(job_folder(runs_folder, job) / LOG, lines)
+
+
+def named_run(runs_folder: Path, job: Job) -> Path | None:
+    """The run's folder, once the process has named it: everything is loaded and checked, and the rounds begin."""
+    try:
+        with (job_folder(runs_folder, job) / LOG).open("rb") as log:
+            said = log.read(16_000).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    named = next((Path(line.removeprefix("run ")) for line in said if line.startswith("run ")), None)
+    if named is None or named.parent.resolve() != runs_folder.resolve() or not (named / CONFIG).is_file():
+        return None
+    return named
+
+
+def _known_run(job: Job) -> Path | None:
+    return None if job.run is None else Path(job.run)
+
+
+def summary_of(run: Path) -> dict[str, Any] | None:
+    """What came out of a run, once it has ended by itself or was stopped; None before, or where it cannot be read."""
+    try:
+        content = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _last_words(log: Path) -> str:
+    """The line in which the command explained its exit, without its name; empty if there is none."""
+    said = [line for line in tail(log, 40) if line.startswith(_SAYS)]
+    return said[-1].removeprefix(_SAYS) if said else ""

@@ -1,0 +1,128 @@
+"""The rounds of a run while it goes on, from its trajectory log: read on from where the last look ended.
+
+For pictures only. Resuming and replaying read the log with its checksums (``zorba_core.runs.trajectory``); a line
+that cannot be read here is passed over.
+
+Shapes: N clients.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_MOST_AT_ONCE = 64_000_000  # bytes read in one look
+_REPORTED = 0  # a client's status in the log: its scalars were taken
+
+
+class Round(NamedTuple):
+    """One round as the log has it. Seconds and counts are totals since the start."""
+
+    round: int
+    train_loss: float
+    seconds: float
+    forward_passes: int
+    scalars_up: int
+    scalars_down: int
+
+
+class Judged(NamedTuple):
+    """One evaluation."""
+
+    round: int
+    loss: float
+    accuracy: float
+
+
+@dataclass
+class LiveLog:
+    """A log that grows. ``update`` reads what is new; a file that became shorter is read anew."""
+
+    path: Path
+    rounds: list[Round] = field(default_factory=list)
+    evaluations: list[Judged] = field(default_factory=list)
+    resumed_after: int = 0  # rounds that were there when the run was last taken up
+    _offset: int = 0
+
+    def update(self) -> LiveLog:
+        try:
+            size = self.path.stat().st_size
+            if size < self._offset:
+                self.rounds, self.evaluations, self._offset, self.resumed_after = [], [], 0, 0
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                new = file.read(_MOST_AT_ONCE)
+        except OSError:
+            return self
+        whole = new.rfind(b"\n") + 1  # the line that is being written comes with the next look
+        self._offset += whole
+        for line in new[:whole].splitlines():
+            self._take(line)
+        return self
+
+    @property
+    def rounds_done(self) -> int:
+        return self.rounds[-1].round if self.rounds else 0
+
+    def seconds_left(self, rounds_asked: int, evaluation_seconds: float = 0.0, eval_every: int = 1) -> float | None:
+        """Seconds until the last round, at the pace of the last ten; None before the first."""
+        recent = self.rounds[-11:]
+        if not recent:
+            return None
+        before = recent[0] if len(recent) > 1 else Round(0, 0.0, 0.0, 0, 0, 0)
+        pace = (recent[-1].seconds - before.seconds) / max(1, recent[-1].round - before.round)
+        left = max(0, rounds_asked - self.rounds_done)
+        return left * pace + left / eval_every * evaluation_seconds
+
+    def _take(self, line: bytes) -> None:
+        try:
+            record = json.loads(line[9:])
+            kind = record.get("kind")
+            if kind == "round":
+                _put(self.rounds, _round(record))
+            elif kind == "evaluation":
+                judged = Judged(int(record["round"]), float(record["loss"]), float(record["accuracy"]))
+                _put(self.evaluations, judged)
+            elif kind == "resumed":
+                self.resumed_after = int(record["round"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+
+
+def _put(entries: list, entry: Round | Judged) -> None:
+    """Append; what was computed again after a torn record takes the place of what stood there."""
+    while entries and entries[-1].round >= entry.round:
+        entries.pop()
+    entries.append(entry)
+
+
+def _round(record: dict[str, Any]) -> Round:
+    status_N = np.frombuffer(base64.b64decode(record["status_N"]), "u1")
+    loss_N = np.frombuffer(base64.b64decode(record["loss_N"]), "<f8")
+    taken_N = loss_N[status_N == _REPORTED]
+    return Round(
+        round=int(record["round"]),
+        train_loss=float(taken_N.mean()) if taken_N.size else float("nan"),
+        seconds=float(record["seconds"]),
+        forward_passes=int(record["forward_passes"]),
+        scalars_up=int(record["scalars_up"]),
+        scalars_down=int(record["scalars_down"]),
+    )
+
+
+def tail(path: Path, lines: int = 12, most_bytes: int = 16_000) -> Sequence[str]:
+    """The last lines of a text file; none when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - most_bytes))
+            text = file.read(most_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    return [line[:400] for line in text.splitlines() if line.strip()][-lines:]

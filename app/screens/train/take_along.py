@@ -1,0 +1,79 @@
+"""The run that the form describes, as something to run elsewhere: a command, Python, a search for a learning rate."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from app.screens.train import choices
+from app.screens.train.processes import train_command
+from zorba_core.allocation import Allocation, allocation_to_bytes
+
+_ALLOCATION_FILE = "allocation.npz"
+_TUNED_WITH = ("method", "model", "dataset", "clients", "perturbations", "mu", "batch_size", "seq_len", "seed")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run as the form describes it. ``options`` are those of ``zorba train``; without an allocation every client
+    trains every block."""
+
+    allocation: Allocation | None
+    options: dict[str, Any]
+    title: str
+
+
+def take_along(request: Request) -> None:
+    """What to copy, each in a tab of its own."""
+    options = choices.command_options(request.options)
+    file = None if request.allocation is None else _ALLOCATION_FILE
+    with st.expander("Take it with you: command, Python, a learning rate", icon=":material/code:"):
+        command, python, tune = st.tabs(["Copy as command", "Copy as Python", "Find a learning rate"])
+        command.code(shlex.join(train_command(file, options)), language="bash", wrap_lines=True)
+        python.code(as_python(request), language="python")
+        with tune:
+            st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
+            asked = {name: value for name, value in options.items() if name in _TUNED_WITH}
+            st.code(shlex.join(train_command(file, asked, verb="tune")), language="bash", wrap_lines=True)
+        if request.allocation is not None:
+            st.download_button(
+                "Allocation (NPZ)",
+                lambda: allocation_to_bytes(request.allocation, "npz"),
+                _ALLOCATION_FILE,
+                "application/octet-stream",
+                key="train_npz",
+                on_click="ignore",
+                icon=":material/download:",
+                help="The file that these read.",
+            )
+
+
+def as_python(request: Request) -> str:
+    """A program that makes the same run."""
+    renamed = {"perturbations": "num_perturbations"}
+    settings = {
+        renamed.get(name, name): value
+        for name, value in choices.command_options(request.options).items()
+        if name not in ("model", "dataset", "force")
+    }
+    settings.pop("clients", None)
+    given = "\n".join(f"    {name}={value!r}," for name, value in settings.items())
+    allocation, who = 'allocation_from_file("allocation.npz")  # the download', "allocation"
+    if request.allocation is None:
+        allocation = f"None  # {request.options['method']}: every client trains every block"
+        who = f"allocation, num_clients={request.options['clients']}"
+    forced = ", force=True" if request.options.get("force") else ""
+    return (
+        "import zorba_core as zorba\n"
+        + ("from zorba_core.allocation import allocation_from_file\n" if request.allocation is not None else "")
+        + f"\nallocation = {allocation}\n"
+        f"settings = zorba.TrainSettings(\n{given}\n)\n"
+        "run = zorba.fine_tune(\n"
+        f"    {who}, model={request.options['model']!r}, dataset={request.options['dataset']!r}, "
+        f"settings=settings{forced}\n"
+        ")\n"
+        'print(run.summary["initial_accuracy"], "->", run.summary["final_accuracy"], run.path)\n'
+    )

@@ -1,0 +1,1 @@
+"""What the pages share: the scenario, the address, components."""

@@ -1,0 +1,178 @@
+"""Pieces that pages share: numbers in a row, messages with a next step, downloads, the palette of the current theme."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.shared import reproduce as programs
+from app.shared.figure_files import figure_bytes, formats
+from app.shared.scenario import Scenario
+from zorba_core.plots import Palette, palette_named
+
+_MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
+HEAD_START_SECONDS = 0.08
+_CSS = """
+<style>
+[data-testid="stMainBlockContainer"] { padding-top: 2.6rem; padding-bottom: 3rem; max-width: 1500px; }
+[data-testid="stMetric"] { min-width: 8.5rem; }
+[data-testid="stMetricLabel"] p { font-size: .85rem; }
+[data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
+[data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+.katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
+@media (max-width: 640px) {
+  [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
+  [data-testid="stMetric"] { min-width: 45%; }
+  .katex-display { font-size: .8em; }
+}
+</style>
+"""
+
+
+def style() -> None:
+    """Spacing that the theme's settings do not reach."""
+    st.html(_CSS)
+
+
+def palette() -> Palette:
+    """Colours of the theme the reader sees."""
+    return palette_named(st.context.theme.type)
+
+
+@dataclass(frozen=True)
+class Number:
+    """One headline number: what it is called, what it says, what it means."""
+
+    label: str
+    value: str
+    help: str
+    note: str | None = None
+
+
+def numbers(items: Sequence[Number]) -> None:
+    """Headline numbers side by side, wrapping where the screen is narrow."""
+    with st.container(horizontal=True, gap="small"):
+        for item in items:
+            st.metric(
+                item.label,
+                item.value,
+                delta=item.note,
+                delta_color="off",
+                delta_arrow="off",
+                help=item.help,
+                border=True,
+                height="stretch",
+            )
+
+
+def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | Callable[[], None] = False) -> None:
+    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture."""
+    config = {
+        "displaylogo": False,
+        "scrollZoom": False,
+        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+        "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
+    }
+    st.plotly_chart(
+        figure,
+        width="stretch",
+        theme=None,
+        key=key,
+        on_select=select if callable(select) else "rerun" if select else "ignore",
+        selection_mode="points",
+        config=config,
+        alt=alt,
+    )
+
+
+def let_it_be_drawn(name: str, picture: object) -> None:
+    """Give the browser the time to draw a new picture before the rest of the page arrives, which it would otherwise
+    draw in one go (`tests/benchmarks/bench_dashboard.py`). ``picture`` is what it was drawn from."""
+    key = f"drawn_{name}"
+    if st.session_state.get(key) != picture:
+        st.session_state[key] = picture
+        time.sleep(HEAD_START_SECONDS)
+
+
+def problem(title: str, sentence: str) -> None:
+    """Something stands in the way: what, in one sentence."""
+    st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
+
+
+def plain(text: str) -> str:
+    """Names and messages that come from outside, shown as they are and not as Markdown."""
+    return "".join("\\" + character if character in _MARKDOWN else character for character in text)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that is made when someone asks for it."""
+
+    label: str
+    file_name: str
+    mime: str
+    content: Callable[[], bytes]
+    help: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure to hand out; ``name`` is its files' name without the ending."""
+
+    figure: Callable[[], go.Figure]
+    name: str
+
+
+def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = None) -> None:
+    """Buttons in a row, with one more that opens the formats of ``picture``; a file is made on the click."""
+    with st.container(horizontal=True, gap="small"):
+        for index, file in enumerate(files):
+            st.download_button(
+                file.label,
+                file.content,
+                file.file_name,
+                file.mime,
+                key=f"{key}_{index}",
+                on_click="ignore",
+                icon=":material/download:",
+                help=file.help,
+            )
+        if picture is not None:
+            _picture(picture, key)
+
+
+def _picture(picture: Picture, key: str) -> None:
+    with st.popover("Figure", icon=":material/image:", help="For a paper, a slide, or to send to somebody."):
+        offered = formats()
+        for one in offered:
+            st.download_button(
+                one.label,
+                lambda one=one: figure_bytes(picture.figure(), one.suffix),
+                f"{picture.name}.{one.suffix}",
+                one.mime,
+                key=f"{key}_{one.suffix}",
+                on_click="ignore",
+                icon=":material/download:",
+                help=one.help,
+                width="stretch",
+            )
+        st.caption(
+            "In the colours of the screen: choose the light theme for print."
+            if len(offered) > 1
+            else "PDF, SVG and PNG need the kaleido package and Chromium; the camera above the figure saves a PNG."
+        )
+
+
+def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str = "", command_tail: str = "") -> None:
+    """What the page shows as Python, as a command and as JSON, each with a button that copies it. The tails are what a
+    page adds to the scenario and point."""
+    with st.expander("Take it with you: Python, command, link, JSON", icon=":material/code:"):
+        python, command, content = st.tabs(["Copy as Python", "Copy as command", "Scenario as JSON"])
+        python.code(programs.as_python(scenario, point) + python_tail, language="python")
+        command.code(programs.as_command(scenario, point) + command_tail, language="bash")
+        content.caption("The Fleet page reads it back. The address of this page holds the same choices.")
+        content.code(programs.as_json(scenario), language="json", height=320)

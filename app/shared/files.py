@@ -1,0 +1,60 @@
+"""What the pages hand out as files.
+
+Shapes: M blocks, N clients, E points of the sweep.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+
+from app.shared.scenario import Study
+from zorba_core.allocation import Solution
+from zorba_core.files import to_json
+
+
+def points_csv(study: Study) -> bytes:
+    """Every swept point, the front marked; columns as in `zorba pareto --json`, and the numbers that Λ hides."""
+    front = study.front
+    table = {
+        "allocation_id": np.arange(len(front)),
+        "tau": front.tau_E,
+        "total_blocks": front.total_blocks_E,
+        "vram_ratio": front.vram_ratio_E,
+        "lambda": front.bias_lambda_E,
+        "mean_inverse_popularity": front.mean_inverse_popularity_E,
+        "effective_clients": front.effective_clients_E,
+        "min_popularity": front.min_popularity_E,
+        "on_front": front.on_front_E,
+    }
+    return pd.DataFrame(table).to_csv(index=False).encode()
+
+
+def allocation_json(study: Study, solution: Solution) -> bytes:
+    """Block ids of each client, the metrics and the workload; keys as in `zorba allocate --json`."""
+    scenario = study.scenario
+    used_N = study.used_N_gib(solution.allocation.blocks_held_N)
+    content = {
+        **solution.describe(),
+        "clients": study.fleet.names,
+        "vram_gib": {"total": used_N.sum(), "per_client": used_N},
+        "model": scenario.model,
+        "batch_size": scenario.batch_size,
+        "seq_len": scenario.seq_len,
+        "dtype": scenario.dtype,
+    }
+    return to_json(content, indent=1).encode()
+
+
+def allocation_npz(study: Study, solution: Solution) -> bytes:
+    """A_MN, budget_N and capacity_N_bytes; `allocation_from_file` reads the matrix back."""
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        A_MN=solution.allocation.A_MN,
+        budget_N=solution.problem.budget_N,
+        capacity_N_bytes=study.fleet.capacity_N_bytes,
+    )
+    return buffer.getvalue()

@@ -1,0 +1,41 @@
+"""Where the dashboard looks for what was made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zorba_core.runs import DEFAULT_FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def runs_folder() -> Path:
+    """``ZORBA_RUNS``, or artifacts/runs of this checkout; absolute."""
+    named = os.environ.get("ZORBA_RUNS")
+    return Path(named).expanduser().resolve() if named else ROOT / DEFAULT_FOLDER
+
+
+def short(path: Path) -> str:
+    """A path as people write it: from the checkout on, where it lies within."""
+    try:
+        return str(path.relative_to(ROOT))
+    except ValueError:
+        return str(path)
+
+
+def experiments_folder() -> Path:
+    """Tables of experiments: ``ZORBA_EXPERIMENTS``, or artifacts/experiments of this checkout; absolute."""
+    named = os.environ.get("ZORBA_EXPERIMENTS")
+    return Path(named).expanduser().resolve() if named else ROOT / "artifacts" / "experiments"
+
+
+def as_code(text: str) -> str:
+    """A name or command within Markdown, as it is."""
+    return f"`{text.replace('`', chr(39))}`"
+
+
+def ledger_file() -> Path:
+    """``ZORBA_LEDGER``, or artifacts/ledger.json of this checkout; absolute."""
+    named = os.environ.get("ZORBA_LEDGER")
+    return Path(named).expanduser().resolve() if named else ROOT / "artifacts" / "ledger.json"

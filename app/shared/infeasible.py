@@ -1,0 +1,67 @@
+"""A fleet that cannot train the model: what is wrong, who it concerns, and the ways out, in place of the plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from app.shared import components, state
+from app.shared.remedies import remedies
+from app.shared.scenario import Scenario, block_gib
+from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, name_some
+
+
+def explain(error: ZorbaError, scenario: Scenario) -> None:
+    """The fleet or a field is wrong: what, who, and the ways out."""
+    if scenario.fleet_kind == "table" and not scenario.table:
+        st.info("No clients yet: type them in or upload a CSV on the Fleet page.", icon=":material/table_rows:")
+        st.page_link("screens/fleet/page.py", label="Open the Fleet page", icon=":material/memory:")
+    elif isinstance(error, InvalidInputError):
+        components.problem("The fleet cannot be read as it is", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    elif isinstance(error, InfeasibleError) and error.clients:
+        say_too_small(scenario, error.clients)
+    else:
+        components.problem("This fleet cannot train the model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        st.markdown(
+            "Every block needs at least one client. Add clients, give them more VRAM, or shorten L, lower B or choose "
+            "half precision in the sidebar so that each can hold more blocks."
+        )
+
+
+def say_too_small(scenario: Scenario, clients: Sequence[int]) -> None:
+    """Name the clients that cannot hold one block, what they lack, and one-click ways out."""
+    parameters, block = block_gib(scenario)
+    fleet, index = scenario.fleet(), list(clients)
+    names, capacity_N = [fleet.names[n] for n in index], fleet.capacity_N_gib[index]
+    components.problem(
+        f"{len(index)} of {fleet.num_clients} clients cannot hold one block",
+        f"A client must hold the parameters of {scenario.model.upper()} ({parameters:.3f} GiB) and one activated block "
+        f"({block:.3f} GiB): {parameters + block:.3f} GiB in all. These cannot: {name_some(names)}.",
+    )
+    offers = remedies(scenario)
+    if not offers:
+        st.markdown("Only more VRAM or a smaller model helps: choose one in the sidebar.")
+    with st.container(horizontal=True, gap="small"):
+        for number, offer in enumerate(offers):
+            st.button(
+                offer.label,
+                key=f"remedy_{number}",
+                on_click=state.apply_remedy,
+                args=(offer,),
+                type="primary" if number == 0 else "secondary",
+            )
+    with st.expander(f"What each of the {len(index)} lacks" if len(index) > 1 else "What it lacks"):
+        st.dataframe(
+            pd.DataFrame(
+                {"client": names, "VRAM (GiB)": capacity_N, "missing (GiB)": parameters + block - capacity_N},
+            ),
+            hide_index=True,
+            width="content",
+            column_config={
+                "VRAM (GiB)": st.column_config.NumberColumn(format="%.3f"),
+                "missing (GiB)": st.column_config.NumberColumn(format="%.3f"),
+            },
+            alt="Clients that cannot hold one block, their VRAM and how much is missing.",
+        )

@@ -1,0 +1,62 @@
+"""Clients of a reader's own: rows as typed, and what a CSV or a scenario file that someone drops in means.
+
+Everything that comes in is data from outside. No Streamlit here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from app.shared.scenario import Scenario
+from app.shared.scenario_fields import MAX_ROWS
+from app.shared.scenario_json import MAX_BYTES, scenario_from_json
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.fleets import Fleet, read_fleet_csv
+
+Row = tuple[object, object]
+EXAMPLE_ROWS: tuple[Row, ...] = tuple(
+    (f"client-{n}", gib) for n, gib in enumerate([0.7, 0.7, 0.8, 0.8, 1.0, 1.0, 1.2, 1.2, 1.5, 1.5, 1.9, 1.9])
+)
+_COLUMNS = {"client": 0, "vram_gib": 1}
+
+
+def rows_of(fleet: Fleet) -> tuple[Row, ...]:
+    """Names and GiB, rounded up so that nobody loses a block to rounding."""
+    gib_N = np.ceil(fleet.capacity_N_gib * 1e4) / 1e4
+    return tuple(zip(fleet.names, gib_N.tolist(), strict=True))[:MAX_ROWS]
+
+
+def scenario_from_upload(content: bytes, scenario: Scenario) -> Scenario:
+    """The scenario after someone dropped a file: a scenario's JSON replaces it, a fleet's CSV its clients.
+
+    Raises:
+        InvalidInputError: too large, too many clients, or neither; says which row and value.
+    """
+    if len(content) > MAX_BYTES:
+        raise InvalidInputError(f"the file has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
+    if content.lstrip()[:1] == b"{":
+        return scenario_from_json(content)
+    lines = content.count(b"\n")
+    if lines > MAX_ROWS + 1:
+        raise InvalidInputError(
+            f"the CSV has {lines:,} rows; the dashboard takes up to {MAX_ROWS:,} clients, "
+            "`zorba pareto --fleet FILE` up to a million"
+        )
+    fleet = read_fleet_csv(content)
+    rows = tuple(zip(fleet.names, fleet.capacity_N_gib.tolist(), strict=True))
+    return replace(scenario, fleet_kind="table", table=rows)
+
+
+def edited_rows(rows: tuple[Row, ...], edits: dict[str, Any]) -> tuple[Row, ...]:
+    """``rows`` after what the table editor reports: cells changed, rows added and deleted."""
+    table = [list(row) for row in rows]
+    for index, cells in edits.get("edited_rows", {}).items():
+        for column, value in cells.items():
+            table[int(index)][_COLUMNS[column]] = value
+    gone = set(edits.get("deleted_rows", ()))
+    kept = [tuple(row) for index, row in enumerate(table) if index not in gone]
+    added = [tuple(row.get(column) for column in _COLUMNS) for row in edits.get("added_rows", ())]
+    return tuple(row for row in (*kept, *added) if row != (None, None))

@@ -1,0 +1,102 @@
+"""What a page shows, as something to run elsewhere: Python, a command, a scenario as JSON. No Streamlit here."""
+
+from __future__ import annotations
+
+from app.shared.scenario import EXACT_SECONDS, Scenario
+from app.shared.scenario_json import scenario_to_json
+from zorba_core.planning.gpu_catalogue import MIXES
+
+# Each kind of fleet: the functions it needs, and the call. What has no call comes from a file.
+_DRAWN = {
+    "uniform": ("fleets", "uniform_fleet", "uniform_fleet(model, workload, {num_clients}, seed={seed})"),
+    "normal": (
+        "fleets",
+        "truncated_normal_fleet",
+        "truncated_normal_fleet(\n    model, workload, {num_clients}, seed={seed}, mean_fraction={mean_fraction}, "
+        "spread={spread}\n)",
+    ),
+    "lognormal": (
+        "fleets",
+        "lognormal_fleet",
+        "lognormal_fleet(\n    model, workload, {num_clients}, seed={seed}, median_fraction={median_fraction}, "
+        "sigma={sigma}\n)",
+    ),
+    "two-kinds": (
+        "fleets",
+        "two_kinds_fleet",
+        "two_kinds_fleet({small_gib}, {large_gib}, {num_clients}, {large_fraction}, seed={seed})",
+    ),
+    "three-kinds": (
+        "fleets",
+        "three_kinds_fleet",
+        "three_kinds_fleet(\n    {small_gib}, {medium_gib}, {large_gib}, {num_clients}, {medium_fraction}, "
+        "{large_fraction}, seed={seed}\n)",
+    ),
+    **{
+        mix: ("gpu_catalogue", "mix_fleet", 'mix_fleet("{fleet_kind}", {num_clients}, seed={seed}, share={card_share})')
+        for mix in MIXES
+    },
+}
+_FROM_FILE = ("fleets", "read_fleet_csv", 'read_fleet_csv("fleet.csv")  # the download of the Fleet page')
+
+
+def as_python(scenario: Scenario, point: int | None = None) -> str:
+    """A program that computes the page's front and, given a point of it, that point's allocation."""
+    module, function, call = _DRAWN.get(scenario.fleet_kind, _FROM_FILE)
+    leaves_out = scenario.leave_out_small and scenario.fleet_kind in _DRAWN
+    sweep = "sweep_totals" if scenario.by_total else "sweep"
+    lines = ["import zorba_core as zorba"]
+    if scenario.by_total:
+        lines.append("from zorba_core.allocation import sweep_totals")
+    lines.append(f"from zorba_core.{module} import {function}")
+    if leaves_out:
+        lines.append("from zorba_core.planning.memory import affordable_blocks")
+    lines += [
+        "",
+        f'model = zorba.model_spec("{scenario.model}")',
+        f'workload = zorba.Workload({scenario.batch_size}, {scenario.seq_len}, "{scenario.dtype}")',
+        f"fleet = {call.format(**vars(scenario))}",
+        "capacity = fleet.capacity_N_bytes",
+    ]
+    if leaves_out:
+        lines.append("capacity = capacity[affordable_blocks(capacity, model, workload) >= 1]")
+    if scenario.by_total:
+        limit = f", time_limit={EXACT_SECONDS}" if scenario.solver == "exact" else ""
+        options = f'{scenario.num_totals}, solver="{scenario.solver}"{limit}'
+    else:
+        sweep = f"zorba.{sweep}"
+        options = (
+            f'{scenario.num_epsilons}, solver="{scenario.solver}", tau_mode="{scenario.reductions}", '
+            f"seed={scenario.seed}"
+        )
+    lines.append(f"front = {sweep}(\n    capacity, model, workload, {options}\n)")
+    if point is not None:
+        lines += [
+            f"plan = front.solution({point})  # the selected point",
+            "print(plan.allocation.bias_lambda, plan.allocation.blocks_per_client)",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def as_command(scenario: Scenario, point: int | None = None) -> str:
+    """The `zorba` command that prints the page's front; ``allocation_id`` of its points is ``point`` here."""
+    direct = scenario.fleet_kind == "uniform" and not scenario.leave_out_small
+    fleet = f"--clients {scenario.num_clients}" if direct else "--fleet fleet.csv"
+    by = "--by total" if scenario.by_total else f"--tau {scenario.reductions}"
+    points = scenario.num_totals if scenario.by_total else scenario.num_epsilons
+    lines = [
+        f"zorba pareto --model {scenario.model} {fleet} --seed {scenario.seed} \\",
+        f"    --batch-size {scenario.batch_size} --seq-len {scenario.seq_len} --dtype {scenario.dtype} \\",
+        f"    --epsilons {points} --solver {scenario.solver} {by} --json",
+    ]
+    notes = []
+    if not direct:
+        notes.append("# fleet.csv is the download of the Fleet page: the clients that take part")
+    if point is not None:
+        notes.append(f"# the selected point is the one with allocation_id {point}")
+    return "\n".join(notes + lines) + "\n"
+
+
+def as_json(scenario: Scenario) -> str:
+    """The scenario, as the Fleet page reads it back."""
+    return scenario_to_json(scenario)

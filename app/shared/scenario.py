@@ -1,0 +1,307 @@
+"""What the sidebar asks for, and the study that answers it. No Streamlit here: the same input gives the same study.
+
+Shapes: N clients, E points of the sweep, T totals of a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from zorba_core.allocation import (
+    AllocationProblem,
+    Front,
+    Solution,
+    solve,
+    sweep,
+    sweep_totals,
+    v_bound,
+    water_filled_bound,
+)
+from zorba_core.allocation.pareto import TauMode
+from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
+from zorba_core.planning.fleets import (
+    Fleet,
+    fleet_from_frame,
+    lognormal_fleet,
+    three_kinds_fleet,
+    truncated_normal_fleet,
+    two_kinds_fleet,
+    uniform_fleet,
+)
+from zorba_core.planning.gpu_catalogue import MIXES, mix_fleet
+from zorba_core.planning.memory import (
+    GIB,
+    Workload,
+    affordable_blocks,
+    psi_block_bytes,
+    psi_client_bytes,
+    psi_model_bytes,
+    whole_block_budgets,
+)
+from zorba_core.planning.models import ModelSpec, model_spec
+
+FLEET_KINDS = {
+    "uniform": "Uniform, as in the paper",
+    "normal": "Bell curve (truncated normal)",
+    "lognormal": "Many small, few large (lognormal)",
+    "two-kinds": "Two kinds of GPU",
+    "three-kinds": "Three kinds of GPU",
+    "steam": "Desktop cards (Steam survey)",
+    "jetson": "Edge devices (Jetson)",
+    "cloud": "Cloud GPUs",
+    "mig": "Shares of one GPU (MIG)",
+    "table": "My own clients",
+}
+# Drawn between what the model and one block need and what it needs with all blocks: they grow with the workload.
+SCALED_KINDS = ("uniform", "normal", "lognormal")
+
+# A sweep over totals needs fewer points than one over random reductions; a proof of each takes up to EXACT_SECONDS.
+MAX_TOTALS, EXACT_TOTALS, EXACT_SECONDS = 200, 16, 1.5
+_BOUND_TOTALS = 60
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Every choice that decides the trade-off, and nothing else. Fields that a fleet kind does not use are ignored."""
+
+    fleet_kind: str = "uniform"
+    model: str = "opt-125m"
+    batch_size: int = 8
+    seq_len: int = 128
+    dtype: str = "float32"
+    num_clients: int = 50
+    seed: int = 0
+    num_epsilons: int = 1000
+    tau_mode: str = "vector"  # how VRAM is saved: a reduction for all, one for each client, or a limit on the total
+    solver: str = "balanced"
+    leave_out_small: bool = False
+    mean_fraction: float = 0.5
+    spread: float = 0.2
+    median_fraction: float = 0.25
+    sigma: float = 0.6
+    small_gib: float = 1.0
+    medium_gib: float = 1.5
+    large_gib: float = 2.0
+    medium_fraction: float = 0.3
+    large_fraction: float = 0.3
+    card_share: float = 0.9
+    table: tuple[tuple[object, object], ...] = ()  # rows (client, vram_gib), as typed
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(self.batch_size, self.seq_len, self.dtype)
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        return model_spec(self.model)
+
+    @property
+    def by_total(self) -> bool:
+        """Whether budgets stay whole and the total of activated blocks is limited. A proof has no other way, and the
+        paper's method does not have this one."""
+        return self.solver == "exact" or (self.tau_mode == "total" and self.solver != "lexicographic")
+
+    @property
+    def reductions(self) -> TauMode:
+        """How reductions are drawn in a sweep over them."""
+        return "client" if self.tau_mode == "client" else "vector"
+
+    @property
+    def num_totals(self) -> int:
+        return EXACT_TOTALS if self.solver == "exact" else min(self.num_epsilons, MAX_TOTALS)
+
+    def fleet(self) -> Fleet:
+        """Every client asked for, whether or not it can hold a block.
+
+        Raises:
+            InvalidInputError: a table that is no fleet, or shares that do not add up.
+        """
+        drawn = (self.model_spec, self.workload, self.num_clients, self.seed)
+        kinds = (self.num_clients, self.large_fraction, self.seed)
+        if self.fleet_kind == "uniform":
+            return uniform_fleet(*drawn)
+        if self.fleet_kind == "normal":
+            return truncated_normal_fleet(*drawn, mean_fraction=self.mean_fraction, spread=self.spread)
+        if self.fleet_kind == "lognormal":
+            return lognormal_fleet(*drawn, median_fraction=self.median_fraction, sigma=self.sigma)
+        if self.fleet_kind == "two-kinds":
+            return two_kinds_fleet(self.small_gib, self.large_gib, *kinds)
+        if self.fleet_kind == "three-kinds":
+            sizes = (self.small_gib, self.medium_gib, self.large_gib)
+            return three_kinds_fleet(
+                *sizes, self.num_clients, self.medium_fraction, self.large_fraction, seed=self.seed
+            )
+        if self.fleet_kind in MIXES:
+            return mix_fleet(self.fleet_kind, self.num_clients, self.seed, self.card_share)
+        if self.fleet_kind == "table":
+            return fleet_from_frame(pd.DataFrame(list(self.table), columns=["client", "vram_gib"], dtype=object))
+        raise InvalidInputError(f"unknown fleet {self.fleet_kind!r}; choose one of {', '.join(FLEET_KINDS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A scenario solved: who takes part, the sweep, and what the fleet does with all the VRAM it has."""
+
+    scenario: Scenario
+    fleet: Fleet  # the clients that take part
+    left_out: tuple[str, ...]  # clients that cannot hold one block, by name
+    front: Front
+    everything: Solution  # the same solver with nothing held back (tau = 0)
+    proofs: tuple[Solution, ...] = ()  # of the exact solver, one for each point; the others are solved when asked for
+    works: tuple[int, ...] = ()  # forward work of each point that covers all blocks, where a solver was run for it
+
+    @property
+    def capacity_gib(self) -> float:
+        return float(self.fleet.capacity_N_gib.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the study holds, but for small change."""
+        return self.front.budget_EN.nbytes + 12 * 8 * len(self.front) + 200 * self.fleet.num_clients
+
+    @cached_property
+    def forward_work_E(self) -> NDArray[np.float64]:
+        """Blocks computed anew in a round; NaN where some block is left out. The points that no solver was run for are
+        solved for it, in a quarter of a second for a thousand."""
+        usable = np.flatnonzero(~np.isnan(self.front.bias_lambda_E))
+        work_E = np.full(len(self.front), np.nan)
+        work_E[usable] = self.works or [self.solution(int(i)).allocation.forward_work for i in usable]
+        return work_E
+
+    @cached_property
+    def bound_totals_T(self) -> NDArray[np.int64]:
+        """Totals at which the lower bounds are computed, from the least possible to all budgets."""
+        least = max(self.front.num_blocks, self.fleet.num_clients)
+        return np.unique(np.geomspace(least, int(self._budget_N.sum()), _BOUND_TOTALS).round().astype(int))
+
+    @cached_property
+    def lambda_bound_T(self) -> NDArray[np.float64]:
+        """No allocation within the clients' full budgets has a smaller Lambda at these totals."""
+        return np.array([water_filled_bound(self._within(total)) for total in self.bound_totals_T])
+
+    @cached_property
+    def v_bound_T(self) -> NDArray[np.float64]:
+        """As ``lambda_bound_T``, for V."""
+        return np.array([v_bound(self._within(total)) for total in self.bound_totals_T])
+
+    @cached_property
+    def _budget_N(self) -> NDArray[np.int64]:
+        return whole_block_budgets(self.fleet.capacity_N_bytes, self.scenario.model_spec, self.scenario.workload)
+
+    def _within(self, total: np.int64) -> AllocationProblem:
+        return AllocationProblem(self._budget_N, self.front.num_blocks, int(total))
+
+    @property
+    def parameters_gib(self) -> float:
+        return psi_model_bytes(self.scenario.model_spec, self.scenario.workload) / GIB
+
+    @property
+    def everything_ratio(self) -> float:
+        """VRAM ratio with nothing held back; below 1 where a remainder is too small for one more block."""
+        return float(self.used_N_gib(self.everything.allocation.blocks_held_N).sum()) / self.capacity_gib
+
+    def used_N_gib(self, blocks_N: NDArray[np.int64]) -> NDArray[np.float64]:
+        return psi_client_bytes(self.scenario.model_spec, self.scenario.workload, blocks_N) / GIB
+
+    def solution(self, point: int) -> Solution:
+        """A point's allocation with its bound."""
+        return self.proofs[point] if self.proofs else self.front.solution(point)
+
+    def default_point(self) -> int:
+        """The knee, or the middle of a front too short to have one."""
+        if self.front.knee is not None:
+            return self.front.knee
+        on_front = np.flatnonzero(self.front.on_front_E)
+        return int(on_front[np.argsort(self.front.vram_ratio_E[on_front])][len(on_front) // 2])
+
+    def best_within(self, vram_ratio: float) -> int | None:
+        """The point of smallest Lambda that uses at most ``vram_ratio`` of the VRAM; None if nothing does."""
+        within = np.flatnonzero(self.front.on_front_E & (self.front.vram_ratio_E <= vram_ratio))
+        return int(within[self.front.bias_lambda_E[within].argmin()]) if within.size else None
+
+
+def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = None) -> Study:
+    """Solve a scenario. ``on_solution(done, all)`` is called after each point that takes a solver of its own.
+
+    Raises:
+        InvalidInputError: a field or the table is wrong.
+        InfeasibleError: clients that cannot hold one block (named in ``clients``), or too little VRAM for every block.
+    """
+    model, workload = scenario.model_spec, scenario.workload
+    fleet, left_out = _taking_part(scenario.fleet(), scenario)
+    budget_N = whole_block_budgets(fleet.capacity_N_bytes, model, workload)
+    everything = solve(
+        AllocationProblem(budget_N, model.num_blocks),
+        solver=scenario.solver,
+        seed=scenario.seed,
+        time_limit=EXACT_SECONDS,
+    )
+    proofs: list[Solution] = []
+    works: list[int] = []
+
+    def solved(solution: Solution) -> None:
+        works.append(solution.allocation.forward_work)
+        if scenario.solver == "exact":
+            proofs.append(solution)
+        if on_solution is not None:
+            on_solution(len(works), scenario.num_totals if scenario.by_total else scenario.num_epsilons)
+
+    if scenario.by_total:
+        options = {"time_limit": EXACT_SECONDS} if scenario.solver == "exact" else {}
+        front = sweep_totals(
+            fleet.capacity_N_bytes,
+            model,
+            workload,
+            scenario.num_totals,
+            scenario.solver,
+            on_solution=solved,
+            **options,
+        )
+    else:
+        front = sweep(
+            fleet.capacity_N_bytes,
+            model,
+            workload,
+            num_epsilons=scenario.num_epsilons,
+            solver=scenario.solver,
+            tau_mode=scenario.reductions,
+            seed=scenario.seed,
+            on_solution=solved,
+        )
+    if not front.on_front_E.any():
+        raise InfeasibleError(
+            f"none of the {len(front)} sampled VRAM reductions leaves room for all {model.num_blocks} blocks; add "
+            "clients or VRAM, or sample more reductions"
+        )
+    return Study(scenario, fleet, left_out, front, everything, tuple(proofs), tuple(works))
+
+
+def block_gib(scenario: Scenario) -> tuple[float, float]:
+    """(parameters, one activated block) in GiB: what a client needs before it can train anything."""
+    return (
+        psi_model_bytes(scenario.model_spec, scenario.workload) / GIB,
+        psi_block_bytes(scenario.model_spec, scenario.workload) / GIB,
+    )
+
+
+def _taking_part(fleet: Fleet, scenario: Scenario) -> tuple[Fleet, tuple[str, ...]]:
+    fits_N = affordable_blocks(fleet.capacity_N_bytes, scenario.model_spec, scenario.workload) >= 1
+    if fits_N.all():
+        return fleet, ()
+    small = np.flatnonzero(~fits_N)
+    names = tuple(fleet.names[n] for n in small)
+    if scenario.leave_out_small and fits_N.any():
+        kept = np.flatnonzero(fits_N)
+        return Fleet(tuple(fleet.names[n] for n in kept), fleet.capacity_N_bytes[kept]), names
+    need = sum(block_gib(scenario))
+    raise InfeasibleError(
+        f"{len(small)} of {fleet.num_clients} clients cannot hold {scenario.model} and one block ({need:.3f} GiB): "
+        f"{name_some(names)}",
+        clients=small.tolist(),
+    )

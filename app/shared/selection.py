@@ -1,0 +1,189 @@
+"""Which point of the sweep is selected: by a click on the plot, a row of the table, or the link that opened the page;
+until someone chooses, the one that the reader's preference recommends.
+
+The plot and the table each remember their own last event, so what counts is which of them changed since the last run.
+The plot keeps its selection in the browser and stays silent when the same point is clicked again; once something else
+has chosen, it therefore gets a new key and starts afresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from app.shared import state
+from app.shared.links import choice, keep, number
+from app.shared.scenario import Scenario, Study
+from app.shared.scenario_fields import CHOICES
+from app.shared.tradeoff import COSTS, MEASURES, View
+from zorba_core.allocation import Allocation
+
+PLOT, TABLE = "front_plot", "front_table"
+_CHOSEN, _SEEN, _TURN, _EDITED = "chosen_point", "seen_events", "plot_turn", "edited_allocation"
+
+
+def selected_point(study: Study, rows: Sequence[int]) -> int:
+    """Index of the selected point; the recommended one until someone chooses. ``rows`` are the indices the table shows,
+    in order.
+
+    Call before the plot and the table are drawn: it also marks the selected row in the table.
+    """
+    chosen = _chosen_by_event(rows)
+    if chosen is not None:
+        _remember(study.scenario, chosen)
+    point = current_point(study)
+    _mark_row(rows, point)
+    return point
+
+
+def select(scenario: Scenario, point: int | None) -> None:
+    """Select a point, or go back to the recommended one with None (a button's callback)."""
+    _remember(scenario, point)
+    _renew_plot()
+
+
+def current_point(study: Study) -> int:
+    """Index of the selected point, on any page."""
+    point = _remembered(study)
+    return recommended_point(study) if point is None else point
+
+
+def recommended_point(study: Study) -> int:
+    """The point for the preference that the Trade-off page was told; at first the knee."""
+    return chosen_view(study).recommended(preference() / 100)
+
+
+def chosen_view(study: Study) -> View:
+    """The study along the axes chosen on the Trade-off page."""
+    return View(study, choice("x", list(COSTS)), choice("y", list(MEASURES)))
+
+
+def preference() -> int:
+    """How much convergence weighs against memory, in percent."""
+    return number("weight", 0, 100, 50)
+
+
+def current_allocation() -> tuple[Allocation, str]:
+    """The allocation to go on with, and in words where it comes from: edited by hand, or the selected point's.
+
+    Raises:
+        InvalidInputError, InfeasibleError: the scenario has no allocation (``app.shared.infeasible.explain`` shows why).
+    """
+    scenario = state.current()
+    edited = edited_allocation()
+    if edited is not None:
+        return edited, "edited by hand"
+    study = state.solved(scenario)
+    point = current_point(study)
+    allocation = Allocation(state.solution(scenario, point).allocation.A_MN)
+    kind = "the knee" if point == study.default_point() else f"point {point}"
+    return allocation, f"{kind} of the {scenario.solver} trade-off, {study.front.vram_ratio_E[point]:.0%} of all VRAM"
+
+
+def edited_allocation() -> Allocation | None:
+    """What was edited by hand, if it belongs to this scenario and the selected point."""
+    of, allocation = st.session_state.get(_EDITED, (None, None))
+    return allocation if of == _identity() else None
+
+
+def set_edited(allocation: Allocation) -> None:
+    """Go on with a matrix edited by hand, until the scenario or the selected point changes."""
+    st.session_state[_EDITED] = (_identity(), allocation)
+
+
+def clear_edited() -> None:
+    """Back to the selected point's own allocation."""
+    st.session_state.pop(_EDITED, None)
+
+
+def _identity() -> tuple[Scenario, int]:
+    scenario = state.current()
+    return scenario, current_point(state.solved(scenario))
+
+
+def plot_key() -> str:
+    """The plot's key in this run."""
+    turn = st.session_state.get(_TURN, 0)
+    return f"{PLOT}_{turn}" if turn else PLOT
+
+
+def plot_clicked() -> None:
+    """The plot's callback: a click on another method's front goes over to that method, which stays in the picture."""
+    event, before = _plotted_point(), state.current()
+    solver = None if event is None else CHOICES["solver"][event[1]]
+    if solver not in (None, before.solver):
+        shown = st.session_state.get("show", [])
+        state.apply(replace(before, solver=solver))
+        st.session_state["show"] = [before.solver if name == solver else name for name in shown]
+
+
+def _renew_plot() -> None:
+    if _plotted_point() is not None:
+        st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
+        st.session_state.setdefault(_SEEN, {PLOT: None, TABLE: None})[PLOT] = None
+
+
+def _chosen_by_event(rows: Sequence[int]) -> int | None:
+    """The point that the plot or the table was asked for since the last run, if any."""
+    events = {PLOT: _plotted_point(), TABLE: _picked_row()}
+    seen = st.session_state.get(_SEEN, {PLOT: None, TABLE: None})
+    st.session_state[_SEEN] = events
+    # The plot's selection also empties on its own (a double click, a new figure): that chooses nothing.
+    if events[PLOT] != seen[PLOT] and events[PLOT] is not None:
+        return events[PLOT][0]
+    if events[TABLE] != seen[TABLE] and events[TABLE] is not None and events[TABLE] < len(rows):
+        _renew_plot()
+        return int(rows[events[TABLE]])
+    return None
+
+
+def _plotted_point() -> tuple[int, int] | None:
+    """Index of the clicked point, and of its solver in the list of solvers."""
+    event = st.session_state.get(plot_key())
+    points = event["selection"]["points"] if event else []
+    for point in points:
+        customdata = point.get("customdata")
+        if customdata:  # landmarks are there to look at, they are not points of a sweep
+            # Plotly sends rows of a typed array as {"0": ..., "1": ...}, other rows as lists.
+            first = [customdata[key] for key in (("0", "1") if isinstance(customdata, dict) else (0, 1))]
+            return int(first[0]), int(first[1])
+    return None
+
+
+def _picked_row() -> int | None:
+    event = st.session_state.get(TABLE)
+    rows = event["selection"]["rows"] if event else []
+    return int(rows[0]) if rows else None
+
+
+def _mark_row(rows: Sequence[int], point: int) -> None:
+    """Show the selected point in the table too, without taking that for a new choice."""
+    where = np.flatnonzero(np.asarray(rows) == point)
+    row = int(where[0]) if where.size else None
+    if _picked_row() != row:
+        st.session_state[TABLE] = {"selection": {"rows": [] if row is None else [row], "columns": [], "cells": []}}
+    st.session_state[_SEEN][TABLE] = row
+
+
+def _remember(scenario: Scenario, point: int | None) -> None:
+    st.session_state[_CHOSEN] = (scenario, point)
+    keep("point", None if point is None else str(point))
+
+
+def _remembered(study: Study) -> int | None:
+    """The chosen point if it belongs to this scenario; a point named in the link counts for the first one shown."""
+    if _CHOSEN not in st.session_state:
+        named = st.query_params.get("point", "")
+        _remember(study.scenario, int(named) if named.isdecimal() and len(named) < 9 else None)
+    scenario, point = st.session_state[_CHOSEN]
+    if scenario != study.scenario:
+        _remember(study.scenario, None)
+        return None
+    usable = point is not None and 0 <= point < len(study.front) and not np.isnan(study.front.bias_lambda_E[point])
+    if not usable:
+        return None
+    keep("point", str(point))  # a visit to another page takes it out of the address
+    return point

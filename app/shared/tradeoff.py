@@ -1,0 +1,224 @@
+"""A study seen along two axes: what it costs, what it buys, which points are worth having. No Streamlit here.
+
+Shapes: E points of a sweep, F points of its front, T totals of a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.shared.scenario import Study
+from zorba_core.allocation import PAPER_SCENARIOS, Solution, non_dominated
+from zorba_core.allocation import knee as knee_of
+from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, total_bytes
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of an allocation that an axis can show."""
+
+    label: str
+    axis: str
+    format: str  # of a value in words
+    higher_is_better: bool = False
+    log: bool = False
+    help: str = ""
+
+
+MEASURES: Mapping[str, Measure] = {
+    "lambda": Measure(
+        "Λ, convergence bias",
+        "Λ, convergence bias (lower is better)",
+        ".3g",
+        log=True,
+        help=r"$\Lambda = \sum_n 1/\underline{c}_n^2$, with $\underline{c}_n$ the smallest popularity among client "
+        "*n*'s blocks: what the paper's error bound grows with.",
+    ),
+    "v": Measure(
+        "V, mean of 1/popularity",
+        "V, mean of 1/popularity (lower is better)",
+        ".3f",
+        log=True,
+        help=r"$V = \frac{1}{M}\sum_m 1/c_m$: bias and variance of the averaged update.",
+    ),
+    "neff": Measure(
+        "Effective clients",
+        "N<sub>eff</sub>, effective clients (higher is better)",
+        ".1f",
+        higher_is_better=True,
+        help=r"$N_{\mathrm{eff}} = 1/\sum_n I_n^2$: how many equal clients would weigh on the result as these do.",
+    ),
+    "least": Measure(
+        "Least trained block",
+        "clients on the least trained block (higher is better)",
+        ".0f",
+        higher_is_better=True,
+        help=r"$\min_m c_m$: clients that train the block with the fewest.",
+    ),
+    "work": Measure(
+        "Forward work",
+        "blocks computed anew in a round (lower is better)",
+        ",.0f",
+        help=r"$\sum_n (M - \text{first active block of } n)$: what a round must compute when each client reuses the "
+        "base pass up to its first active block.",
+    ),
+}
+# Measures that memory buys. The others need no memory to be good, so nothing is traded: along those one looks at the
+# points that are worth having for Lambda.
+TRADED = ("lambda", "v", "least")
+COSTS: Mapping[str, Measure] = {
+    "ratio": Measure("Share of all VRAM", "VRAM used / VRAM available, all clients together", ".0%"),
+    "gib": Measure("VRAM in GiB", "VRAM used by all clients together (GiB)", ",.1f"),
+    "blocks": Measure("Activated blocks", "activated blocks, all clients together", ",.0f"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A study along two axes. ``on_front_E`` are the points that nothing beats on both, or on memory and Lambda where
+    memory does not buy the measure."""
+
+    study: Study
+    cost: str
+    measure: str
+
+    @cached_property
+    def x_E(self) -> NDArray[np.float64]:
+        return costs_of(self.study, self.study.front.total_blocks_E, self.cost)
+
+    @cached_property
+    def y_E(self) -> NDArray[np.float64]:
+        return self._values_E(self.measure)
+
+    @property
+    def decided_by(self) -> str:
+        """The measure that the front is of."""
+        return self.measure if self.measure in TRADED else "lambda"
+
+    @cached_property
+    def _lower_E(self) -> NDArray[np.float64]:
+        """What the front minimises."""
+        values_E = self._values_E(self.decided_by)
+        return -values_E if MEASURES[self.decided_by].higher_is_better else values_E
+
+    def _values_E(self, measure: str) -> NDArray[np.float64]:
+        front = self.study.front
+        if measure == "work":
+            return self.study.forward_work_E
+        values_E = {
+            "lambda": front.bias_lambda_E,
+            "v": front.mean_inverse_popularity_E,
+            "neff": front.effective_clients_E,
+            "least": front.min_popularity_E.astype(float),
+        }[measure]
+        return np.where(np.isnan(front.bias_lambda_E), np.nan, values_E)
+
+    @cached_property
+    def on_front_E(self) -> NDArray[np.bool_]:
+        return non_dominated(self.x_E, self._lower_E)
+
+    @cached_property
+    def order_F(self) -> NDArray[np.int64]:
+        """Indices of the front's points, cheapest first."""
+        on_front = np.flatnonzero(self.on_front_E)
+        return on_front[np.argsort(self.x_E[on_front], kind="stable")]
+
+    @cached_property
+    def knee(self) -> int | None:
+        return knee_of(self.x_E, self._lower_E, self.on_front_E)
+
+    def recommended(self, weight: float) -> int:
+        """The front's point for a reader who gives ``weight`` in 0..1 to convergence and the rest to memory: the
+        smallest weighted sum of both, each scaled to 0..1 over the front. At 0.5 that is the knee."""
+        x, y = self.x_E[self.order_F], self._lower_E[self.order_F]
+        if len(x) < 3:  # too short for a knee
+            return int(self.order_F[min(int(weight * len(x)), len(x) - 1)])
+        scaled_x, scaled_y = (x - x.min()) / np.ptp(x), (y - y.min()) / np.ptp(y)
+        return int(self.order_F[((1 - weight) * scaled_x + weight * scaled_y).argmin()])
+
+    def best_within(self, ratio: float) -> int | None:
+        """The best point that uses at most ``ratio`` of the VRAM; None if nothing does."""
+        within = np.flatnonzero(self.on_front_E & (self.study.front.vram_ratio_E <= ratio))
+        return int(within[self._lower_E[within].argmin()]) if within.size else None
+
+
+def value_of(solution: Solution, measure: str) -> float:
+    """The measure of one allocation."""
+    allocation = solution.allocation
+    return float(
+        {
+            "lambda": lambda: allocation.bias_lambda,
+            "v": lambda: allocation.mean_inverse_popularity,
+            "neff": lambda: allocation.effective_clients,
+            "least": lambda: allocation.min_popularity,
+            "work": lambda: allocation.forward_work,
+        }[measure]()
+    )
+
+
+def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArray[np.float64]:
+    """What so many activated blocks cost, in the unit of the axis."""
+    blocks = np.asarray(total_blocks, float)
+    if cost == "blocks":
+        return blocks
+    model, workload = study.scenario.model_spec, study.scenario.workload
+    parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
+    gib = (parameters + blocks * psi_block_bytes(model, workload)) / GIB
+    return gib / study.capacity_gib if cost == "ratio" else gib
+
+
+def bound(study: Study, cost: str, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """(x_T, y_T) of a curve that no allocation of this fleet lies below; None for a measure without one."""
+    if measure not in ("lambda", "v"):
+        return None
+    y_T = study.lambda_bound_T if measure == "lambda" else study.v_bound_T
+    return costs_of(study, study.bound_totals_T, cost), y_T
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """A labelled point that is not of the sweep."""
+
+    name: str
+    x: float
+    y: float
+    help: str
+
+
+def paper_scenarios(study: Study, cost: str, measure: str) -> list[Landmark]:
+    """SC1 to SC3 as printed: a VRAM ratio and a Lambda each."""
+    if measure != "lambda":
+        return []
+    model, workload = study.scenario.model_spec, study.scenario.workload
+    parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
+    marks = []
+    for name, (ratio, bias) in PAPER_SCENARIOS.items():
+        blocks = (ratio * study.capacity_gib * GIB - parameters) / psi_block_bytes(model, workload)
+        x = float(costs_of(study, np.array(blocks), cost))
+        marks.append(Landmark(name, x, bias, f"{name} of the paper: {ratio:.0%} of VRAM, Λ = {bias:.2f}"))
+    return marks
+
+
+def baselines(study: Study, cost: str, measure: str) -> list[Landmark]:
+    """FedZO, DeComFL and FedIT: every client activates every block, whatever its VRAM."""
+    scenario, clients = study.scenario, study.fleet.num_clients
+    num_blocks = scenario.model_spec.num_blocks
+    y = {
+        "lambda": 1 / clients,
+        "v": 1 / clients,
+        "neff": clients,
+        "least": clients,
+        "work": clients * num_blocks,
+    }[measure]
+    marks = []
+    for name, method in (("FedZO, DeComFL", "fedzo"), ("FedIT", "fedit")):
+        gib = total_bytes(scenario.model_spec, scenario.workload, clients, method=method) / GIB
+        x = {"ratio": gib / study.capacity_gib, "gib": gib, "blocks": clients * num_blocks}[cost]
+        words = f"{name}: all {num_blocks} blocks on every client, {gib / study.capacity_gib:.0%} of the VRAM there is"
+        marks.append(Landmark(name, float(x), float(y), words))
+    return marks[:1] if cost == "blocks" else marks

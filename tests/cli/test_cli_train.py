@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from zorba_core.allocation import Allocation, write_allocation
+from zorba_core.cli import main
+from zorba_core.planning.methods import METHODS
+from zorba_core.runs import list_runs, read_run
+
+
+@pytest.fixture
+def zorba(monkeypatch, capsys):
+    """Run the command in this process; returns (exit status, stdout, stderr)."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["zorba", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def tiny(tiny_opt_folder, tmp_path) -> list[str]:
+    """Options of a run that takes a moment: three blocks, toy reviews, few rounds."""
+    where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs")]
+    size = ["--batch-size", "2", "--perturbations", "2", "--num-seeds", "8", "--eval-rows", "20", "--eval-every", "2"]
+    return where + size
+
+
+def test_training_prints_one_json_object_and_leaves_a_run(zorba, tiny):
+    code, out, err = zorba("train", *tiny, "--clients", "4", "--rounds", "3", "--json")
+    assert code == 0
+    result = json.loads(out)
+    run = read_run(result["run"])
+    assert run.summary == {key: value for key, value in result.items() if key != "run"}
+    assert run.config["dataset"] == "toy-reviews"
+    assert run.config["allocation"]["fleet"] == "uniform"
+    assert run.allocation.num_clients == 4
+    assert np.all(run.allocation.blocks_held_N <= np.array(run.config["allocation"]["budgets"]))
+    assert "round 3/3" in err
+
+
+def test_budgets_fleet_and_equal_shares_decide_the_allocation(zorba, tiny, tmp_path):
+    fleet = tmp_path / "fleet.csv"
+    fleet.write_text("client,vram_gib\na,24\nb,24\n")
+    for options, held in [
+        (["--budgets", "3,1,2"], [3, 1, 2]),
+        (["--blocks-per-client", "2", "--clients", "3"], [2, 2, 2]),
+        (["--fleet", str(fleet)], [3, 3]),
+        (["--budgets", "3,3,3", "--total", "5"], [2, 2, 1]),
+    ]:
+        code, out, _ = zorba("train", *tiny, "--rounds", "1", "--json", *options)
+        assert code == 0
+        assert sorted(read_run(json.loads(out)["run"]).allocation.blocks_held_N, reverse=True) == sorted(
+            held, reverse=True
+        )
+
+
+@pytest.mark.parametrize("ending", ["npz", "json", "csv"])
+def test_an_allocation_made_elsewhere_is_trained_as_it_is(zorba, tiny, tmp_path, ending):
+    made = Allocation(np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 1, 0]]))
+    write_allocation(tmp_path / f"plan.{ending}", made)
+    code, out, _ = zorba("train", *tiny, "--rounds", "1", "--allocation", str(tmp_path / f"plan.{ending}"), "--json")
+    assert code == 0
+    run = read_run(json.loads(out)["run"])
+    assert np.array_equal(run.allocation.A_MN, made.A_MN)
+    assert run.config["allocation"]["file"] == f"plan.{ending}"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "options", "says"),
+    [
+        ([[1, 0], [0, 1]], [], "is for 2 blocks and the model has 3"),
+        ([[1, 0], [1, 0], [1, 0]], [], "client 1 activates no block"),
+        ([[1, 1], [1, 0], [0, 0]], [], "nobody activates block 2"),
+        ([[1, 1], [1, 0], [0, 1]], ["--clients", "5"], "is for 2 clients, --clients is 5"),
+    ],
+)
+def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, blocks, options, says):
+    write_allocation(tmp_path / "plan.npz", Allocation(np.array(blocks)))
+    code, _, err = zorba("train", *tiny, *options, "--allocation", str(tmp_path / "plan.npz"))
+    assert code == 2
+    assert says in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
+    options = [*tiny[:6], *tiny[8:]]  # without --perturbations
+    for method, work in (("zorba", 11), ("decomfl", 2), ("fedzo", 2), ("fedit", 3)):
+        code, out, _ = zorba(
+            "train", "--method", method, *options, "--num-seeds", "16", "--clients", "3", "--rounds", "2"
+        )
+        assert code == 0, out
+        assert METHODS[method].title in out
+        run = next(run for run in list_runs(tmp_path / "runs").runs if run.config["method"] == method)
+        assert run.summary["work"] == run.work.iloc[-1] == 2 * 3 * work
+        assert run.communication == run.summary["communication"]
+        assert run.communication["method"] == method
+    code, out, _ = zorba("runs", str(tmp_path / "runs"), "--json")
+    assert {row["method"] for row in json.loads(out)["runs"]} == set(METHODS)
+
+
+def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
+    _, out, _ = zorba("train", *tiny, "--clients", "3", "--rounds", "2", "--target", "0.01", "--stop-at-target")
+    assert "before" in out
+    assert "reached in round 0" in out
+    (tmp_path / "runs" / "foreign").mkdir()
+    code, out, err = zorba("runs", str(tmp_path / "runs"))
+    assert code == 0
+    assert "at target" in out
+    assert "foreign: not a run folder" in err
+    assert zorba("runs", str(tmp_path / "none"))[1].startswith("no runs in")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--dataset", "mnist"], "unknown dataset 'mnist'"),
+        (["--model", "no-such"], "unknown model 'no-such'"),
+        (["--lr", "nan"], "lr is nan"),
+        (["--lr", "-1"], "lr is -1.0"),
+        (["--lr", "1e30"], "these settings cannot learn"),
+        (["--estimator", "magic"], "estimator is 'magic'; choose one of cohort"),
+        (["--max-rows", "0"], "max_rows is 0"),
+        (["--participation", "0"], "participation is 0.0"),
+        (["--outlier-ratio", "1"], "outlier_ratio is 1.0"),
+        (["--mu", "0"], "mu is 0.0"),
+        (["--rounds", "0"], "rounds is 0"),
+        (["--clients", "0"], "--clients is 0"),
+        (["--budgets", "3,2", "--blocks-per-client", "2"], "not both"),
+        (["--budgets", "3,2", "--clients", "5"], "names 2 clients"),
+        (["--budgets", "3,9"], "client 1 has 9"),
+        (["--budgets", "1,1"], "block"),
+        (["--fleet", "none.csv"], "'none.csv' does not exist"),
+        (["--label-words", "extraordinarily,good"], "splits the label word"),
+        (["--seq-len", "65"], "64 positions"),
+        (["--solver", "magic"], "unknown solver 'magic'"),
+        (["--perturbations", "9"], "more seeds or fewer perturbations"),
+        (["--name", "a/b"], "run name 'a/b'"),
+        (["--method", "fedavg"], "unknown method 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
+        (["--method", "fedit"], "num_perturbations is 2 and fedit takes the gradient"),
+        (["--method", "decomfl", "--solver", "exact"], "--solver is for --method zorba; decomfl activates every block"),
+        (["--method", "fedzo", "--allocation", "a.npz"], "--allocation is for --method zorba; fedzo activates every"),
+        (["--allocation", "a.npz"], "allocation file 'a.npz' does not exist"),
+        (["--allocation", "a.npz", "--total", "5"], "give --allocation or --total, not both"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_status_2_and_writes_nothing(zorba, tiny, tmp_path, options, says):
+    code, out, err = zorba("train", *tiny, *options)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_data_folder_is_said_with_status_2(zorba, tiny, monkeypatch, tmp_path):
+    monkeypatch.setenv("ZORBA_DATA", str(tmp_path / "nothing"))
+    code, _, err = zorba("train", *tiny, "--dataset", "sst2")
+    assert code == 2
+    assert "ZORBA_DATA" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_diverging_run_leaves_with_status_1_and_one_line_of_reason(zorba, tiny, tmp_path):
+    code, out, err = zorba("train", *tiny, "--lr", "1e30", "--clients", "3", "--force")
+    assert (code, out) == (1, "")
+    assert "try a smaller learning rate" in err.strip().splitlines()[-1]
+    assert not list_runs(tmp_path / "runs").runs[0].finished
+
+
+def test_ctrl_c_keeps_what_was_done_and_leaves_with_status_1(tiny, tmp_path):
+    command = [sys.executable, "-m", "zorba_core", "train", *tiny, "--clients", "3", "--rounds", "1000000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.startswith("round 2/"):
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (run,), problems = list_runs(tmp_path / "runs")
+    assert problems == ()
+    assert f"interrupted after round {run.summary['rounds_done']}; what was done is in" in err
+    assert run.summary["stopped_by"] == "interrupt"
+    assert run.metrics["round"].max() == run.summary["rounds_done"] >= 2

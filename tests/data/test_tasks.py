@@ -1,0 +1,113 @@
+import pandas as pd
+import pytest
+import torch
+
+from zorba_core.data.tasks import TASKS, Task, encode, get_task, label_token_ids
+from zorba_core.errors import InvalidInputError
+from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID, build_tokenizer
+
+WORDS = {word for task in TASKS.values() for word in (*task.label_words, *task.donor_words)}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    texts = ["the film was a quiet and lovely thing to see . it was", "topic: news of a game", "then: right?"] * 50
+    return build_tokenizer(texts, WORDS, vocab_size=512, seq_len=64)
+
+
+def rows(task, text="a lovely film", count=1):
+    return pd.DataFrame({column: [text] * count for column in task.text_columns} | {"label": [0] * count})
+
+
+def prompt_of(encoded, tokenizer, row=0):
+    return tokenizer.decode(encoded.token_ids_RL[row, 1 : int(encoded.last_R[row]) + 1])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_last_position_is_the_prompts_last_word_and_padding_follows(name, tokenizer):
+    task = get_task(name)
+    encoded = encode(task, rows(task), tokenizer, seq_len=48)
+    last = int(encoded.last_R[0])
+    filled = task.prompt.format(**{column: "a lovely film" for column in task.text_columns}).lower()
+    assert encoded.token_ids_RL.shape == (1, 48)
+    assert encoded.token_ids_RL[0, 0] == START_ID
+    assert prompt_of(encoded, tokenizer) == filled
+    assert torch.all(encoded.token_ids_RL[0, last + 1 :] == PAD_ID)
+    assert last < 47
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_pieces_encode_as_the_whole_prompt_does(name, tokenizer):
+    task = get_task(name)
+    encoded = encode(task, rows(task), tokenizer, seq_len=48)
+    whole = tokenizer.encode(task.prompt.format(**{column: "a lovely film" for column in task.text_columns}))
+    assert encoded.token_ids_RL[0, : int(encoded.last_R[0]) + 1].tolist() == whole
+
+
+def test_a_long_text_is_cut_at_its_end_and_the_prompt_is_kept_whole(tokenizer):
+    task = get_task("sst2")
+    encoded = encode(task, rows(task, "first " + "lovely " * 200), tokenizer, seq_len=20)
+    assert int(encoded.last_R[0]) == 19
+    shown = prompt_of(encoded, tokenizer)
+    assert shown.startswith("first lovely")
+    assert shown.endswith(" it was")
+
+
+def test_of_two_texts_the_longer_one_is_cut(tokenizer):
+    task = get_task("snli")
+    frame = pd.DataFrame({"premise": ["lovely " * 100], "hypothesis": ["a quiet film"], "label": [1]})
+    shown = prompt_of(encode(task, frame, tokenizer, seq_len=40), tokenizer)
+    assert "then: a quiet film right?" in shown
+    swapped = frame.rename(columns={"premise": "hypothesis", "hypothesis": "premise"})
+    assert prompt_of(encode(task, swapped, tokenizer, seq_len=40), tokenizer).startswith("a quiet film then:")
+
+
+def test_a_sequence_too_short_for_the_prompt_names_the_length_that_is_needed(tokenizer):
+    task = get_task("sst2")
+    with pytest.raises(InvalidInputError, match="seq_len 2 cannot hold") as error:
+        encode(task, rows(task), tokenizer, seq_len=2)
+    enough = int(str(error.value).split()[-1])
+    assert len(encode(task, rows(task), tokenizer, seq_len=enough)) == 1
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"label": [0]}), "lack the column"),
+        (pd.DataFrame({"text": ["a"], "label": [2]}), "labels must be 0..1, found 2..2"),
+        (pd.DataFrame({"text": [], "label": []}), "no rows"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(frame, message, tokenizer):
+    with pytest.raises(InvalidInputError, match=message):
+        encode(get_task("sst2"), frame, tokenizer, 32)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_label_and_donor_word_is_one_token_of_the_base_tokenizer(name, tokenizer):
+    task = get_task(name)
+    for words in (task.label_words, task.donor_words):
+        ids = label_token_ids(task, tokenizer, words)
+        assert [tokenizer.decode([token]) for token in ids] == [" " + word.lower() for word in words]
+
+
+def test_a_split_label_word_is_refused_with_its_pieces(tokenizer):
+    with pytest.raises(InvalidInputError, match=r"splits the label word 'zyzzyva' into \['Ġ"):
+        label_token_ids(get_task("sst2"), tokenizer, ("zyzzyva", "good"))
+
+
+@pytest.mark.parametrize("words", [("good",), ("good", "good"), ("a", "b", "c")])
+def test_label_words_must_be_one_per_class_and_differ(words, tokenizer):
+    with pytest.raises(InvalidInputError, match="2 different label words"):
+        label_token_ids(get_task("sst2"), tokenizer, words)
+
+
+def test_both_spellings_of_ag_news_are_one_task_and_an_unknown_name_lists_the_known():
+    assert get_task("ag_news") is get_task("AG-News")
+    with pytest.raises(InvalidInputError, match="'mnli': choose one of sst2, ag-news, snli, toy-reviews"):
+        get_task("mnli")
+
+
+def test_a_task_whose_prompt_does_not_read_its_columns_is_refused():
+    with pytest.raises(InvalidInputError, match="prompt must use"):
+        Task("t", "T", ("n", "p"), ("bad", "good"), ("sad", "glad"), "{words} It was", ("text",))

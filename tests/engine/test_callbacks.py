@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import getpass
+import io
+import platform
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from zorba_core.engine.callbacks import Interrupt, Progress, RoundRecord
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.runs import environment
+from zorba_core.runs.trajectory import RoundEntry
+
+
+def record(t: int, accuracy: float | None = None) -> RoundRecord:
+    return RoundRecord(t, 0.5, None if accuracy is None else 0.6, accuracy, 0.1 * t, t, t, t)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def show(stream: io.StringIO, tmp_path) -> str:
+    progress = Progress(4, stream)
+    progress.on_start(tmp_path)
+    for t, accuracy in [(0, 0.5), (1, None), (2, 0.75), (3, None), (4, 0.8)]:
+        progress.on_round(record(t, accuracy))
+    progress.close()
+    return stream.getvalue()
+
+
+def test_in_a_file_progress_is_one_line_an_evaluation_with_the_time_left(tmp_path):
+    lines = show(io.StringIO(), tmp_path).splitlines()
+    assert lines[0] == f"run {tmp_path}"
+    assert [line.split(":")[0] for line in lines[1:]] == ["round 0/4", "round 2/4", "round 4/4"]
+    assert lines[2].startswith("round 2/4: accuracy 0.750, loss 0.600, 00:0")
+    assert lines[2].endswith("left")
+
+
+def test_on_a_terminal_progress_is_a_bar_with_the_latest_accuracy(tmp_path):
+    shown = show(Terminal(), tmp_path)
+    assert "4/4" in shown
+    assert "accuracy=0.800" in shown
+
+
+def test_ctrl_c_before_there_is_a_run_stops_at_once():
+    with pytest.raises(KeyboardInterrupt):
+        Interrupt(io.StringIO())._handle(2, None)
+
+
+def test_the_first_ctrl_c_asks_for_a_stop_and_the_second_stops(tmp_path):
+    interrupt = Interrupt(io.StringIO())
+    interrupt.on_start(tmp_path)
+    assert not interrupt.wants_stop()
+    interrupt._handle(2, None)
+    assert interrupt.wants_stop()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt._handle(2, None)
+
+
+def test_without_git_the_commit_is_unknown_and_nothing_fails(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    described = environment.describe(TrainSettings())
+    assert (described["git_commit"], described["git_dirty"]) == (None, None)
+    assert described["torch"]
+
+
+def test_the_environment_names_no_host_and_no_user(monkeypatch):
+    for module, function in [(platform, "node"), (socket, "gethostname"), (getpass, "getuser")]:
+        monkeypatch.setattr(module, function, lambda: "secret-17")
+    assert "secret-17" not in str(environment.describe(TrainSettings()))
+
+
+def test_importing_the_training_package_loads_torch_only_when_a_name_is_used():
+    before = "import sys, zorba_core.runs as training; early = 'torch' in sys.modules; training.fine_tune"
+    code = f"{before}; sys.exit(early or 'torch' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_refused_client_is_said_once(capsys):
+    stream = io.StringIO()
+    progress = Progress(5, stream)
+    for t in (1, 2, 3):
+        status_N = np.array([0, 2, 0 if t < 3 else 4], np.uint8)
+        progress.on_step(
+            RoundEntry(t, np.zeros(1), np.zeros((3, 1)), status_N, np.ones(3), "", 0.1, 0.1, 1.0, 1, 1, 1)
+        )  # fmt: skip
+    said = stream.getvalue().split()
+    assert said.count("refused") == 2
+    assert "round 1: 1 of 3 refused (1 non-finite; first client 1)" in stream.getvalue()
+    assert "round 3: 2 of 3 refused (1 non-finite, 1 outlier; first client 1)" in stream.getvalue()

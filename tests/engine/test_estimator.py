@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import DIRECTION_KINDS, Directions
+from zorba_core.engine.estimators.reference import batch_loss, estimate, perturbed
+from zorba_core.engine.network import BlockNetwork
+
+LABELS = [11, 250]
+A_MN = np.array([[1, 0, 1], [1, 1, 0], [0, 0, 1]], dtype=bool)
+SEEDS = [4, 17]
+
+
+def batch(seed: int, rows: int = 4, length: int = 6) -> Encoded:
+    generator = torch.Generator().manual_seed(seed)
+    return Encoded(
+        torch.randint(2, 400, (rows, length), generator=generator),
+        torch.randint(1, length, (rows,), generator=generator),
+        torch.randint(0, 2, (rows,), generator=generator),
+    )
+
+
+BATCHES = [batch(seed) for seed in range(3)]
+
+
+@pytest.fixture
+def network(make_tiny_model) -> BlockNetwork:
+    # A smooth activation: the kinks of OPT's ReLU are everywhere, and across one the difference quotient is off.
+    return BlockNetwork(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
+
+
+def gradient_by_block(network: BlockNetwork, rows: Encoded, active_M, inactive="frozen") -> dict[int, torch.Tensor]:
+    """grad F_n of each active block, by autograd through the network's own pieces."""
+    network.model.requires_grad_(True)
+    hidden = network.embed(rows.token_ids_RL)
+    for m in range(network.num_blocks):
+        runs = active_M[m] or inactive == "frozen"
+        hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(hidden)
+    loss = F.cross_entropy(network.label_logits(hidden, rows.last_R), rows.label_R)
+    gradients = {}
+    for m in np.flatnonzero(active_M):
+        parameters = list(network.model.model.decoder.layers[m].parameters())
+        pieces = torch.autograd.grad(loss, parameters, retain_graph=True)
+        gradients[int(m)] = torch.cat([piece.reshape(-1) for piece in pieces])
+    network.model.requires_grad_(False)
+    return gradients
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+def test_rho_tends_to_the_directional_derivative_and_its_error_falls_as_mu(network, kind, inactive):
+    directions = Directions(kind, network.sizes_M, dtype=torch.float64)
+    exact_NQ = np.zeros((3, len(SEEDS)))
+    for n in range(3):
+        for m, gradient in gradient_by_block(network, BATCHES[n], A_MN[:, n], inactive).items():
+            exact_NQ[n] += [float(gradient @ directions.block(seed, m)) for seed in SEEDS]
+    # A direction of norm 1 is sqrt(d) times shorter, and takes a longer mu to the same distance.
+    unit = np.sqrt(sum(network.sizes_M)) if kind == "unit-sphere" else 1.0
+    error = {}
+    for mu in (1e-5, 1e-6):
+        rho_NQ = estimate(network, BATCHES, A_MN, SEEDS, directions, mu=mu * unit, inactive=inactive).rho_NQ
+        error[mu] = np.abs(rho_NQ - exact_NQ).max() / np.abs(exact_NQ).max()
+    assert error[1e-6] < 1e-3
+    assert error[1e-5] / error[1e-6] == pytest.approx(10, rel=0.05)
+
+
+def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
+    network = BlockNetwork(make_tiny_model("opt", num_blocks=1), LABELS, dtype=torch.float64)
+    directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
+    size, count = network.sizes_M[0], 6000
+    rho_NQ = estimate(network, BATCHES[:1], np.ones((1, 1)), range(count), directions, mu=1e-6).rho_NQ
+    mean = sum(rho * directions.block(seed, 0) for seed, rho in enumerate(rho_NQ[0])) / count
+    gradient = gradient_by_block(network, BATCHES[0], [True])[0]
+    # The mean of K estimates is g plus noise of norm |g| sqrt(d / K).
+    cosine = F.cosine_similarity(mean, gradient, dim=0).item()
+    assert cosine == pytest.approx(1 / np.sqrt(1 + size / count), abs=0.03)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_estimation_leaves_the_weights_bit_for_bit(make_tiny_model, dtype):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=dtype)
+    before = network.weights_sha256()
+    estimate(network, BATCHES, A_MN, SEEDS, Directions("gaussian", network.sizes_M, dtype=dtype), mu=0.3)
+    assert network.weights_sha256() == before
+
+
+def test_weights_come_back_when_a_forward_pass_fails(network):
+    before = network.weights_sha256()
+    with pytest.raises(RuntimeError, match="out of memory"), perturbed(network, {0: torch.ones(network.sizes_M[0])}):
+        raise RuntimeError("out of memory")
+    assert network.weights_sha256() == before
+
+
+def test_only_active_blocks_are_perturbed(network):
+    """A client that activates a block alone gets the rho of a direction that is zero elsewhere."""
+    directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
+    only_block_1 = np.array([[0], [1], [0]], dtype=bool)
+    rho = estimate(network, BATCHES[:1], only_block_1, [4], directions, mu=1e-3).rho_NQ[0, 0]
+    at_w = batch_loss(network, BATCHES[0])
+    network.block_weights(1).add_(1e-3 * directions.block(4, 1))
+    assert rho == (batch_loss(network, BATCHES[0]) - at_w) / 1e-3
+
+
+def test_a_dropped_block_is_missing_from_both_losses(network):
+    active_MN = np.array([[1], [0], [1]], dtype=bool)
+    directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
+    dropped = estimate(network, BATCHES[:1], active_MN, [4], directions, mu=1e-3, inactive="dropped")
+    frozen = estimate(network, BATCHES[:1], active_MN, [4], directions, mu=1e-3, inactive="frozen")
+    network.block_weights(1).zero_()
+    zeroed = estimate(network, BATCHES[:1], active_MN, [4], directions, mu=1e-3, inactive="frozen")
+    assert dropped.loss_N == zeroed.loss_N
+    assert np.array_equal(dropped.rho_NQ, zeroed.rho_NQ)
+    assert dropped.loss_N != frozen.loss_N
+
+
+def test_a_round_costs_one_base_pass_and_one_for_each_direction_and_client(network):
+    directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
+    assert estimate(network, BATCHES, A_MN, SEEDS, directions, mu=1e-3).forward_passes == 3 * (1 + 2)

@@ -1,0 +1,33 @@
+"""The bundled base model learns by forward passes alone: short runs, enough to see it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.runs import Run
+from zorba_core.runs.fine_tune import fine_tune
+
+# Eight clients with four of the twelve blocks each.
+ALLOCATION = solve(AllocationProblem(np.full(8, 4), num_blocks=12)).allocation
+SETTINGS = TrainSettings(rounds=20, eval_every=20, eval_rows=300)
+
+
+def losses(run: Run) -> tuple[float, float]:
+    loss = run.evaluations["eval_loss"]
+    return loss.iloc[0], loss.iloc[-1]
+
+
+@pytest.mark.slow
+def test_opt_mini_learns_the_toy_reviews(tmp_path):
+    before, after = losses(fine_tune(ALLOCATION, dataset="toy-reviews", settings=SETTINGS, runs_folder=tmp_path))
+    assert after < 0.9 * before
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_opt_mini_learns_sst2(tmp_path):
+    before, after = losses(fine_tune(ALLOCATION, dataset="sst2", settings=SETTINGS, runs_folder=tmp_path))
+    assert after < 0.85 * before

@@ -1,0 +1,301 @@
+"""DeComFL, FedZO and FedIT beside ZorBA: what each computes, and that fast ways agree with those written to be read."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from zorba_core.allocation import Allocation
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.loop import compute_reports, init, plan_round, run, step
+from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
+from zorba_core.engine.methods.own_directions import client_seeds
+from zorba_core.engine.methods.registry import METHODS as ALGORITHMS
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.reports import STATUSES
+from zorba_core.engine.rounds import FederatedRows, client_batch
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.planning.memory import METHODS as MEMORY_METHODS
+from zorba_core.planning.methods import METHODS
+from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak
+from zorba_core.runs.preflight import preflight
+from zorba_core.runs.tuning import tune
+
+FULL = Allocation(np.ones((3, 4), dtype=bool))
+SETTINGS = TrainSettings(rounds=4, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
+BASELINES = ("decomfl", "fedzo", "fedit")
+
+
+def of(method: str, **changes) -> TrainSettings:
+    return dataclasses.replace(SETTINGS.for_method(method, changes.pop("num_perturbations", None)), **changes)
+
+
+def rows_of_two_kinds(count: int, seed: int) -> Encoded:
+    generator = torch.Generator().manual_seed(seed)
+    label_R = torch.randint(0, 2, (count,), generator=generator)
+    token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
+    return Encoded(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
+
+
+@pytest.fixture
+def rows() -> FederatedRows:
+    return FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))
+
+
+@pytest.fixture
+def new_network(make_tiny_model):
+    return lambda family="opt", dtype=torch.float32: BlockNetwork(make_tiny_model(family), [70, 71], dtype=dtype)
+
+
+def weights(network: BlockNetwork) -> list[torch.Tensor]:
+    return [network.block_weights(m).clone() for m in range(network.num_blocks)]
+
+
+def test_one_table_names_the_methods_everywhere():
+    assert set(METHODS) == set(ALGORITHMS) == set(MEMORY_METHODS)
+
+
+def test_the_number_of_directions_is_the_papers_unless_given():
+    assert [of(method).num_perturbations for method in METHODS] == [10, 1, 1, 0]
+    assert of("decomfl", num_perturbations=10).num_perturbations == 10
+    assert dataclasses.replace(of("fedzo", num_perturbations=3), lr=1.0).num_perturbations == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"method": "fedavg"}, "unknown method 'fedavg'; choose one of zorba, decomfl, fedzo, fedit"),
+        ({"method": "fedit", "num_perturbations": 3}, "num_perturbations is 3 and fedit takes the gradient"),
+        ({"method": "fedit", "estimator": "jvp"}, "estimator is jvp and fedit takes the gradient"),
+        ({"method": "decomfl", "num_perturbations": 0}, "num_perturbations is 0; it must be at least 1"),
+    ],
+)
+def test_what_does_not_go_together_is_named(fields, words):
+    with pytest.raises(InvalidInputError, match=words):
+        TrainSettings(**fields)
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_a_method_that_activates_all_blocks_refuses_an_allocation_of_some(new_network, rows, method):
+    with pytest.raises(InvalidInputError, match=f"method {method} activates every block of every client"):
+        run(new_network(), Allocation(np.eye(3, 4) + np.eye(3, 4, 1)), rows, of(method))
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows, method):
+    def fingerprint(seed: int) -> str:
+        network = new_network()
+        run(network, FULL, rows, of(method, seed=seed))
+        return network.weights_sha256()
+
+    assert fingerprint(0) == fingerprint(0) != fingerprint(1)
+
+
+def test_decomfl_is_zorba_with_every_block_active(new_network, rows):
+    ends = []
+    for settings in (of("decomfl", num_perturbations=3), of("zorba", num_perturbations=3)):
+        network = new_network()
+        run(network, FULL, rows, settings)
+        ends.append(network.weights_sha256())
+    assert ends[0] == ends[1]
+
+
+def test_every_method_sees_the_same_batches_so_their_first_losses_are_equal(new_network, rows):
+    network, losses = new_network(dtype=torch.float64), {}
+    for method in METHODS:
+        settings = of(method, dtype="float64")
+        state = init(network, settings)
+        plan = plan_round(state, 4, settings)
+        losses[method] = compute_reports(plan, network, FULL, rows, settings, state.directions).loss_N
+    for method in BASELINES:
+        assert losses[method] == pytest.approx(losses["zorba"], rel=1e-12)
+
+
+def test_no_two_clients_of_fedzo_share_a_direction_and_none_is_a_shared_one():
+    seeds_Q = np.array([7, 8, 2**32 - 1], dtype=np.uint32)
+    own = [seed for n in range(50) for seed in client_seeds(seeds_Q, n)]
+    assert len(set(own)) == 150
+    assert min(own) >= 2**32  # of 64 bits: the shared seeds have 32
+    assert client_seeds(seeds_Q, 3) == client_seeds(seeds_Q, 3)
+    assert client_seeds(seeds_Q[1:], 3) == client_seeds(seeds_Q, 3)[1:]
+
+
+def test_a_round_of_fedzo_averages_the_clients_own_estimates(new_network, rows):
+    """w <- w - lr (1/N) sum_n (1/Q) sum_q rho[n, q] v_nq, each rho from the two losses that define it."""
+    network, settings = new_network(dtype=torch.float64), of("fedzo", num_perturbations=2, dtype="float64", mu=1e-4)
+    before_M = weights(network)
+    state, result = step(init(network, settings), network, FULL, rows, settings)
+    after_M = weights(network)
+    step_M = [torch.zeros_like(w) for w in before_M]
+    for n in range(4):
+        batch = client_batch(rows, settings, 1, n)
+
+        def loss(batch=batch) -> float:
+            return float(F.cross_entropy(network(batch.token_ids_RL, batch.last_R), batch.label_R))
+
+        for q, seed in enumerate(client_seeds(result.seeds_Q, n)):
+            v_M = [state.directions.block(seed, m) for m in range(3)]
+            losses = []
+            for size in (settings.mu, 0.0):
+                for m in range(3):
+                    network.block_weights(m).copy_(before_M[m] + size * v_M[m])
+                losses.append(loss())
+            rho = (losses[0] - losses[1]) / settings.mu
+            assert result.rho_NQ[n, q] == pytest.approx(rho, abs=1e-8)
+            for m in range(3):
+                step_M[m] += rho * v_M[m] / (4 * 2)
+    for m in range(3):
+        assert torch.allclose(after_M[m], before_M[m] - settings.lr * step_M[m], atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["fedzo", "fedit"])
+def test_the_fast_way_and_the_one_written_to_be_read_agree(new_network, rows, method, family):
+    ends = []
+    for estimator in ("reference", "cohort"):
+        network = new_network(family, torch.float64)
+        run(network, FULL, rows, of(method, estimator=estimator, dtype="float64"))
+        ends.append(torch.cat(weights(network)))
+    assert torch.allclose(ends[0], ends[1], rtol=0, atol=1e-10)
+
+
+def test_one_backward_pass_of_the_cohort_is_the_average_of_the_clients_gradients(new_network, rows, family):
+    network = new_network(family, torch.float64)
+    before = network.weights_sha256()
+    rows.train.last_R[rows.held_N[0]] = 4
+    batches = [client_batch(rows, SETTINGS, 1, n) for n in range(4)]
+    assert len({batch.token_ids_RL.shape[1] for batch in batches}) > 1  # some are padded for the others' sake
+    one_by_one = gradient_reference(network, batches)
+    for max_rows in (None, 3):
+        together = gradient_cohort(network, batches, max_rows=max_rows)
+        assert together.loss_N == pytest.approx(one_by_one.loss_N, rel=1e-12)
+        for found, expected in zip(together.sum_M, one_by_one.sum_M, strict=True):
+            assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+            assert float(expected.abs().max()) > 0
+    assert network.weights_sha256() == before
+    assert not any(parameter.requires_grad for parameter in network.model.parameters())
+
+
+def test_the_gradient_is_the_derivative_along_any_direction(new_network, rows):
+    network, settings = new_network(dtype=torch.float64), of("zorba", estimator="jvp", dtype="float64")
+    state = init(network, settings)
+    plan = plan_round(state, 4, settings)
+    rho_NQ = compute_reports(plan, network, FULL, rows, settings, state.directions).rho_NQ
+    for n in range(4):
+        gradient = gradient_reference(network, [client_batch(rows, settings, 1, n)]).sum_M
+        for q, seed in enumerate(plan.seeds_Q):
+            along = sum(float(g @ state.directions.block(int(seed), m)) for m, g in enumerate(gradient))
+            assert along == pytest.approx(rho_NQ[n, q], rel=1e-9)
+
+
+def test_a_backward_pass_counts_as_two_forward_passes_of_work(new_network, rows):
+    last = {method: run(new_network(), FULL, rows, of(method)).records[-1] for method in METHODS}
+    passes = {method: (record.forward_passes, record.backward_passes) for method, record in last.items()}
+    assert passes == {"zorba": (4 * 4 * 11, 0), "decomfl": (4 * 4 * 2, 0), "fedzo": (4 * 4 * 2, 0), "fedit": (16, 16)}
+    blocks = sum(new_network().sizes_M)
+    numbers = {method: (record.scalars_up, record.scalars_down) for method, record in last.items()}
+    assert numbers["decomfl"] == (4 * 4, 4 * 4 * 2)  # an average and a seed
+    assert numbers["fedzo"] == numbers["fedit"] == (16 * blocks, 16 * blocks)
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_each_method_learns_that_one_answer_is_always_right(new_network, rows, method):
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    rows = FederatedRows(always_1, rows.held_N, always_1)
+    lr = 0.1 if method == "fedit" else 1e-2
+    outcome = run(new_network(), FULL, rows, of(method, rounds=60, num_seeds=512, eval_every=60, lr=lr))
+    assert outcome.records[-1].eval_loss < 0.8 * outcome.records[0].eval_loss
+
+
+@pytest.fixture
+def poisoned(new_network, rows):
+    """A network that makes infinities of one token, and rows in which client 2 alone has it."""
+    network = new_network()
+    with torch.no_grad():
+        network.model.model.decoder.embed_tokens.weight[399] = torch.inf
+    token_ids_RL = rows.train.token_ids_RL.clone()
+    token_ids_RL[rows.held_N[2], 0] = 399
+    return network, dataclasses.replace(rows, train=dataclasses.replace(rows.train, token_ids_RL=token_ids_RL))
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "reference"])
+@pytest.mark.parametrize("method", BASELINES)
+def test_a_broken_client_is_left_out_and_the_round_is_that_of_the_others(
+    poisoned, rows, new_network, method, estimator
+):
+    network, with_poison = poisoned
+    settings = of(method, estimator=estimator)
+    _, result = step(init(network, settings), network, FULL, with_poison, settings)
+    assert [STATUSES[code] for code in result.status_N] == ["reported", "reported", "non-finite", "reported"]
+    if method == "fedit":  # the mean of the others' gradients
+        three, batches = new_network(), [client_batch(rows, settings, 1, n) for n in (0, 1, 3)]
+        for m, total in enumerate(gradient_reference(three, batches).sum_M):
+            wanted = three.block_weights(m) - settings.lr * total / 3
+            assert torch.allclose(network.block_weights(m), wanted, atol=1e-7)
+    assert all(bool(torch.isfinite(network.block_weights(m)).all()) for m in range(3))
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run_before_it_spoils_the_weights(new_network, rows, monkeypatch):
+    network, settings = new_network(), of("fedit", rounds=2)
+    before = network.weights_sha256()
+    method = ALGORITHMS["fedit"]
+
+    def report(*arguments):
+        found = method.report(*arguments)
+        found.gradient_M[1][0] = torch.nan
+        return found
+
+    monkeypatch.setitem(ALGORITHMS, "fedit", dataclasses.replace(method, report=report))
+    with pytest.raises(RunError, match="round 1: the gradient is not finite; the run diverged"):
+        run(network, FULL, rows, settings)
+    assert network.weights_sha256() == before
+
+
+def test_preflight_measures_the_step_that_each_method_takes(new_network, rows):
+    network = new_network()
+    before = network.weights_sha256()
+    for method in METHODS:
+        settings = of(method, lr=1e-4)
+        found = {check.name: check.measured for check in preflight(network, FULL, rows, settings).checks}
+        assert ("scalars" in found) == (method != "fedit")
+        start = weights(network)
+        strides = []
+        for seed in range(12):
+            again = dataclasses.replace(settings, seed=seed)
+            step(init(network, again), network, FULL, rows, again)
+            moved = torch.cat(weights(network)) - torch.cat(start)
+            strides.append(float(moved.norm() / torch.cat(start).norm()))
+            for m, kept in enumerate(start):
+                network.block_weights(m).copy_(kept)
+        assert 0.5 < found["stride"] / np.sqrt(np.mean(np.square(strides))) < 2  # of two clients in one round
+    assert network.weights_sha256() == before
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_a_learning_rate_is_tuned_for_each_method_in_the_same_rounds(new_network, rows, method):
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    network = new_network()
+    before = network.weights_sha256()
+    found = tune(network, FULL, FederatedRows(always_1, rows.held_N, None), of(method, num_seeds=64))
+    assert found.rounds_computed == 7 * 4 + 4 * 4 + 2 * 8
+    assert min(c.loss for c in found.candidates if c.loss is not None) < found.initial_loss
+    assert network.weights_sha256() == before
+
+
+def test_what_a_backward_pass_holds_is_counted_without_running_it(new_network, rows):
+    """Against the same count on real tensors: the blocks' gradients and all that autograd keeps."""
+    network = new_network()
+    batch = Encoded(rows.train.token_ids_RL[:16], rows.train.last_R[:16], rows.train.label_R[:16])
+    with TensorBytes() as real:
+        gradient_reference(network, [batch])
+    config = network.model.config
+    counted = gradient_peak(config, rows=16, seq_len=8, dtype=torch.float32)
+    gradients = 4 * sum(network.sizes_M)
+    # The reference sums over clients: one more copy of the gradients, and each block's parts put together.
+    assert counted.activations == pytest.approx(real.peak - gradients, rel=0.1)
+    forward_only = client_peak(config, batch_size=16, seq_len=8, dtype=torch.float32)
+    assert counted.activations > gradients + forward_only.activations

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.engine.directions import DIRECTION_KINDS, Directions
+from zorba_core.engine.randomness import stream
+from zorba_core.errors import InvalidInputError
+
+SIZES = (1000, 37, 2500)
+
+
+def whole(directions: Directions, seed: int) -> torch.Tensor:
+    return torch.cat([directions.block(seed, m) for m in range(len(directions.sizes_M))])
+
+
+@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+def test_a_block_is_the_same_whatever_was_drawn_before_it(kind):
+    alone = Directions(kind, SIZES).block(7, 2)
+    others_first = Directions(kind, SIZES)
+    others_first.block(9, 2), others_first.block(7, 1)
+    assert torch.equal(alone, others_first.block(7, 2))
+
+
+@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+def test_seeds_and_blocks_have_uncorrelated_directions(kind):
+    size = 20_000
+    directions = Directions(kind, (size, size))
+    keys = [(0, 0), (0, 1), (1, 0), (2**32 - 1, 0), (10, 1), (101, 0)]
+    drawn = torch.stack([directions.block(*key) for key in keys])
+    correlation = np.corrcoef(drawn.numpy())
+    assert np.abs(correlation - np.eye(len(keys))).max() < 5 / math.sqrt(size)
+
+
+@pytest.mark.parametrize(("kind", "norm"), [("sphere", math.sqrt(sum(SIZES))), ("unit-sphere", 1.0)])
+def test_a_sphere_has_its_norm_over_all_blocks(kind, norm):
+    assert whole(Directions(kind, SIZES, dtype=torch.float64), 3).norm().item() == pytest.approx(norm, rel=1e-6)
+
+
+def test_rademacher_is_signs_of_norm_sqrt_d():
+    drawn = whole(Directions("rademacher", SIZES), 3)
+    assert set(drawn.unique().tolist()) == {-1.0, 1.0}
+    assert abs(drawn.mean().item()) < 5 / math.sqrt(sum(SIZES))
+
+
+def test_gaussian_has_the_moments_of_a_standard_normal():
+    drawn = whole(Directions("gaussian", (200_000,)), 3).double()
+    for power, expected, deviation in [(1, 0, 1), (2, 1, math.sqrt(2)), (3, 0, math.sqrt(15)), (4, 3, math.sqrt(96))]:
+        assert (drawn**power).mean().item() == pytest.approx(expected, abs=5 * deviation / math.sqrt(200_000))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "rademacher"])
+def test_float64_runs_use_the_directions_of_float32_runs(kind):
+    single, double = Directions(kind, SIZES).block(5, 0), Directions(kind, SIZES, dtype=torch.float64).block(5, 0)
+    assert torch.equal(single.double(), double)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(InvalidInputError, match=r"cauchy.*gaussian"):
+        Directions("cauchy", SIZES)
+
+
+def test_streams_of_keys_that_would_meet_by_addition_differ():
+    keys = [("batch", 1, 23), ("batch", 12, 3), ("batch", 123), ("batch", 23, 1), ("batch", 1, 23, 0), ("other", 1, 23)]
+    assert len({int(stream(*key).integers(2**62)) for key in keys}) == len(keys)
+
+
+def test_seeds_equal_in_their_low_32_bits_have_streams_of_their_own():
+    assert stream("direction", 5).integers(2**62) != stream("direction", 5 + 2**32).integers(2**62)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(kind, dtype):
+    size = 2**17 + 2**15 + 5  # more than one piece, and a part
+    directions = Directions(kind, (size,), dtype=dtype)
+    weights = 0.05 * Directions("gaussian", (size,), dtype=dtype).block(9, 0)
+    moved = weights.clone()
+    directions.add_to(moved, 3, 0, 1e-3)
+    assert torch.equal(moved, weights + directions.block(3, 0).mul_(1e-3))

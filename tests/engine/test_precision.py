@@ -1,0 +1,169 @@
+"""Products in less than the dtype's precision: what they change and what they leave alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.allocation import Allocation
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.evaluation import evaluate
+from zorba_core.engine.loop import FederatedRows
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.precision import check_capability
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.preflight import preflight
+
+LABELS = [11, 250, 3]
+A_MN = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
+SEEDS = range(8)
+
+
+def batches(num_clients: int = 4) -> list[Encoded]:
+    generator = torch.Generator().manual_seed(7)
+    return [
+        Encoded(
+            torch.randint(2, 400, (4, 20), generator=generator),
+            torch.randint(0, 20, (4,), generator=generator),
+            torch.randint(0, 3, (4,), generator=generator),
+        )
+        for _ in range(num_clients)
+    ]
+
+
+def network_of(family: str, make_tiny_model, precision: str = "bf16") -> BlockNetwork:
+    return BlockNetwork(make_tiny_model(family), LABELS, precision=precision)
+
+
+def relative_error(found: np.ndarray, exact: np.ndarray) -> float:
+    return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+
+
+def test_bfloat16_products_leave_scalars_that_still_point_the_right_way(family, make_tiny_model):
+    """Off by parts of a hundred, where float32 is off by parts of a million; a larger mu brings them closer."""
+    network = network_of(family, make_tiny_model)
+    directions, rows = Directions("rademacher", network.sizes_M), batches()
+    error = {}
+    for mu in (1e-3, 1e-2):
+        with network.at_precision("highest"):
+            exact_NQ = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=mu).rho_NQ
+        found_NQ = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=mu).rho_NQ
+        error[mu] = relative_error(found_NQ, exact_NQ)
+        again_NQ = estimate(network, rows, A_MN, SEEDS, directions, mu=mu).rho_NQ
+        assert relative_error(again_NQ, exact_NQ) < 2 * error[mu] + 1e-3
+    assert 1e-4 < error[1e-2] < error[1e-3]
+    assert error[1e-2] < 0.3
+
+
+def test_exact_derivatives_lose_less_to_bfloat16_than_differences_do(make_tiny_model):
+    network = network_of("opt", make_tiny_model)
+    directions, rows = Directions("rademacher", network.sizes_M), batches()
+    with network.at_precision("highest"):
+        exact_NQ = estimate_jvp(network, rows, A_MN, SEEDS, directions).rho_NQ
+    derivative_NQ = estimate_jvp(network, rows, A_MN, SEEDS, directions).rho_NQ
+    difference_NQ = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=1e-3).rho_NQ
+    assert 1e-5 < relative_error(derivative_NQ, exact_NQ) < 0.1
+    assert relative_error(derivative_NQ, exact_NQ) < relative_error(difference_NQ, exact_NQ)
+
+
+def test_weights_hidden_states_and_logits_keep_their_dtype(family, make_tiny_model):
+    network = network_of(family, make_tiny_model)
+    rows = batches(1)[0]
+    hidden_BLH = network.run_block(0, network.embed(rows.token_ids_RL))
+    assert hidden_BLH.dtype == network.block_weights(0).dtype == torch.float32
+    assert network.run_last_block(hidden_BLH, rows.last_R).dtype == torch.float32
+    assert network(rows.token_ids_RL, rows.last_R).dtype == torch.float64
+
+
+def test_evaluation_multiplies_in_the_dtype_whatever_the_run_does(make_tiny_model):
+    rows = batches(1)[0]
+    fast, exact = (evaluate(network_of("opt", make_tiny_model, p), rows) for p in ("bf16", "highest"))
+    assert fast == exact
+
+
+def test_a_precision_is_put_back_when_a_pass_fails(make_tiny_model):
+    network = network_of("opt", make_tiny_model)
+    with pytest.raises(IndexError), network.at_precision("highest"):
+        network.run_block(99, torch.zeros(1, 2, 16))
+    assert network.precision == "bf16"
+
+
+def test_rounding_a_wide_blocks_weights_is_shared_by_more_rows(make_tiny_model):
+    wide = make_tiny_model("opt")
+    wide.config.hidden_size = 768
+    assert rows_at_once(BlockNetwork(wide, LABELS, precision="bf16"), 128) == 16
+    assert rows_at_once(BlockNetwork(wide, LABELS), 128) == 4
+
+
+def rows_of(count: int) -> FederatedRows:
+    rows = batches(count)
+    together = Encoded(*(torch.cat(parts) for parts in zip(*[vars(b).values() for b in rows], strict=True)))
+    return FederatedRows(together, list(np.arange(4 * count).reshape(count, 4)), together)
+
+
+def test_preflight_measures_what_products_lose_and_refuses_where_it_is_everything(make_tiny_model):
+    network, allocation = network_of("opt", make_tiny_model), Allocation(A_MN)
+    settings = {"precision": "bf16", "batch_size": 4, "seq_len": 20, "direction": "rademacher"}
+
+    def checks(mu: float):
+        found = preflight(network, allocation, rows_of(4), TrainSettings(mu=mu, lr=1e-4, **settings))
+        return {check.name: check for check in found.checks}, found
+
+    good, _ = checks(1e-2)
+    assert good["products"].passed
+    assert 0 < good["products"].measured < 0.5
+    bad, report = checks(1e-6)
+    assert not bad["products"].passed
+    assert "products in bf16 put the scalars" in report.reason()
+    assert "precision highest" in report.reason()
+    exact = preflight(
+        network_of("opt", make_tiny_model, "highest"), allocation, rows_of(4), TrainSettings(batch_size=4, seq_len=20)
+    )
+    assert "products" not in {check.name for check in exact.checks}
+
+
+def test_a_run_says_at_which_precision_it_was_made(tiny_opt_folder, tmp_path):
+    settings = TrainSettings(
+        rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, eval_rows=10, mu=1e-2, precision="bf16"
+    )
+    run = fine_tune(Allocation(A_MN), model=tiny_opt_folder, settings=settings, runs_folder=tmp_path)
+    assert run.config["precision"] == "bf16"
+    assert "products" in {check["name"] for check in run.environment["preflight"]["checks"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"precision": "half"}, "precision is 'half'; choose one of highest, bf16, tf32"),
+        ({"precision": "tf32"}, "which CUDA devices have"),
+        ({"precision": "bf16", "dtype": "float64"}, "leave one of them out"),
+    ],
+)
+def test_a_precision_that_does_not_fit_is_refused(fields, words):
+    with pytest.raises(InvalidInputError, match=words):
+        TrainSettings(**fields)
+
+
+def test_a_gpu_that_can_only_imitate_a_precision_is_refused():
+    check_capability("tf32", (8, 0))
+    check_capability("bf16", (9, 0))
+    with pytest.raises(InvalidInputError, match=r"'bf16' and the GPU is of compute capability 7.5; it takes 8.0"):
+        check_capability("bf16", (7, 5))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_on_a_gpu_the_scalars_still_point_the_right_way(make_tiny_model, precision):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS, device="cuda", precision=precision)
+    directions = Directions("rademacher", network.sizes_M, device="cuda")
+    found_NQ = estimate_cohort(network, batches(), A_MN, SEEDS, directions, mu=1e-2).rho_NQ
+    with network.at_precision("highest"):
+        exact_NQ = estimate_cohort(network, batches(), A_MN, SEEDS, directions, mu=1e-2).rho_NQ
+    assert relative_error(found_NQ, exact_NQ) < 0.3

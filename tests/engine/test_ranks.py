@@ -1,0 +1,175 @@
+"""One run on two processes, started by torchrun, over gloo on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from zorba_core.cli import main
+from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.runs import TRAJECTORY, list_runs, read_run
+from zorba_core.runs.trajectory import read_trajectory
+
+OPTIONS = [
+    *("--clients", "5", "--rounds", "4", "--batch-size", "2", "--perturbations", "3", "--num-seeds", "16"),
+    *("--seq-len", "48", "--eval-rows", "20", "--eval-every", "2", "--participation", "0.8", "--json"),
+]
+TORCHRUN = [
+    *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+    *("-m", "zorba_core"),
+]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def torchrun(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([*TORCHRUN, *arguments], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+
+
+def test_every_client_is_computed_by_one_rank():
+    clients = np.array([0, 2, 3, 7, 8])
+    shares = [Ranks(rank, 3).own(clients).tolist() for rank in range(3)]
+    assert sorted(np.concatenate(shares).tolist()) == clients.tolist()
+    assert ALONE.own(clients).tolist() == clients.tolist()
+    assert Ranks(6, 7).own(clients).tolist() == []  # more ranks than clients
+
+
+@pytest.fixture(scope="module")
+def two(tiny_opt_folder, tmp_path_factory):
+    """(result printed, run, folder) of two ranks."""
+    folder = tmp_path_factory.mktemp("two")
+    done = torchrun("train", "--model", str(tiny_opt_folder), "--runs-folder", str(folder), *OPTIONS)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout)  # one JSON object: one rank talks
+    return result, read_run(result["run"]), folder
+
+
+@pytest.mark.slow
+def test_two_ranks_do_what_one_process_does(two, tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    """Evaluations compare the ranks' weights and fail the run where they differ: a run that ends had equal replicas."""
+    _, run, _ = two
+    where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["zorba", "train", *where, *OPTIONS])
+    with pytest.raises(SystemExit):
+        main()
+    alone = read_run(json.loads(capsys.readouterr().out)["run"])
+    mine, theirs = (read_trajectory(r.path / TRAJECTORY).rounds for r in (alone, run))
+    for one, other in zip(mine, theirs, strict=True):
+        assert other.rho_NQ == pytest.approx(one.rho_NQ, rel=1e-5)
+        assert np.array_equal(one.status_N, other.status_N)
+        assert np.array_equal(one.seeds_Q, other.seeds_Q)
+    assert run.summary["forward_passes"] == alone.summary["forward_passes"] == 4 * 4 * (1 + 3)
+    assert run.summary["scalars_up"] == alone.summary["scalars_up"] == 4 * 4 * 3
+    assert (run.environment["ranks"], alone.environment["ranks"]) == (2, 1)
+
+
+@pytest.mark.slow
+def test_one_folder_is_written_and_one_rank_talks(two):
+    _, run, folder = two
+    listing = list_runs(folder)
+    assert [r.path for r in listing.runs] == [run.path]
+    assert listing.problems == ()
+    assert run.finished
+
+
+@pytest.mark.slow
+def test_two_ranks_resume_what_was_cut(two, tmp_path):
+    _, run, _ = two
+    cut = tmp_path / "cut"
+    shutil.copytree(run.path, cut)
+    (cut / "summary.json").unlink()
+    log = (cut / TRAJECTORY).read_bytes()
+    (cut / TRAJECTORY).write_bytes(log[: len(log) * 2 // 3])
+    done = torchrun("resume", str(cut), "--json")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["weights_sha256"] == run.summary["weights_sha256"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_both_ranks_after_one_round_and_the_run_goes_on(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    """As a terminal sends it: to torchrun and all that share its process group."""
+    where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path)]
+    more = ["--rounds", "150", "--eval-every", "75"]  # long enough to be met on the way
+    started = subprocess.Popen(
+        [*TORCHRUN, "train", *where, *OPTIONS, *more],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True,
+    )  # fmt: skip
+    while started.poll() is None and not any(log.stat().st_size > 2000 for log in tmp_path.glob(f"*/{TRAJECTORY}")):
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGINT)
+    _, errors = started.communicate(timeout=100)
+    assert started.returncode != 0
+    assert errors.count("stopping after this round") == errors.count("zorba: interrupted after round") == 1
+    (run,) = list_runs(tmp_path).runs
+    done = run.summary["rounds_done"]
+    assert (run.summary["stopped_by"], 0 < done < 150) == ("interrupt", True)
+    monkeypatch.setattr(sys, "argv", ["zorba", "resume", str(run.path), "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(capsys.readouterr().out)["rounds_done"] == 150
+    assert read_run(run.path).summary["resumed_after_rounds"] == [done]
+
+
+@pytest.mark.slow
+def test_ranks_whose_weights_differ_end_the_run(tmp_path):
+    """A rank with another model is found at the first evaluation."""
+    script = tmp_path / "differ.py"
+    script.write_text(
+        """
+import sys
+import numpy as np, torch
+sys.path.insert(0, sys.argv[1])
+from tests.tiny_models import tiny_model
+from zorba_core.allocation import Allocation
+from zorba_core.errors import RunError
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.ranks import joined
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.loop import FederatedRows, run
+with joined() as ranks:
+    network = BlockNetwork(tiny_model("opt"), [5, 6])
+    network.block_weights(1)[7] += 1e-3 * ranks.rank
+    train = Encoded(torch.full((8, 4), 9), torch.full((8,), 3), torch.zeros(8, dtype=torch.long))
+    rows = FederatedRows(train, [np.arange(4), np.arange(4, 8)], train)
+    try:
+        run(network, Allocation(np.ones((3, 2))), rows, TrainSettings(rounds=1, batch_size=2, seq_len=4), ranks=ranks)
+    except RunError as error:
+        print(error, flush=True)
+"""
+    )
+    here = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), here],
+        capture_output=True, text=True, env=ENVIRONMENT, check=False,
+    )  # fmt: skip
+    assert done.stdout.count("round 0: rank 1's weights differ from rank 0's") == 2, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_two_ranks_average_the_gradients_of_all_clients(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    """FedIT: what the ranks add up is one process's gradient, up to the order of the sum."""
+    options = [option for option in OPTIONS if option not in ("--perturbations", "3")]
+    options += ["--method", "fedit", "--lr", "0.05", "--model", str(tiny_opt_folder), "--save-model"]
+    done = torchrun("train", "--runs-folder", str(tmp_path / "two"), *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    monkeypatch.setattr(sys, "argv", ["zorba", "train", "--runs-folder", str(tmp_path / "one"), *options])
+    with pytest.raises(SystemExit):
+        main()
+    two, one = json.loads(done.stdout), json.loads(capsys.readouterr().out)
+    assert two["backward_passes"] == one["backward_passes"] == 4 * 4
+    saved = [load_file(f"{result['run']}/model/model.safetensors") for result in (two, one)]
+    moved = load_file(tiny_opt_folder / "model.safetensors")
+    for name, tensor in saved[0].items():
+        assert torch.allclose(tensor, saved[1][name], atol=1e-6)
+    assert any(not torch.equal(tensor, moved[name]) for name, tensor in saved[0].items())

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from zorba_core.engine.batches import client_rows
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"rounds": 0}, "rounds is 0"),
+        ({"lr": 0.0}, "lr is 0.0"),
+        ({"lr": math.nan}, "lr is nan; it must be a finite number"),
+        ({"lr": math.inf}, "lr is inf; it must be a finite number"),
+        ({"mu": -1e-3}, "mu is -0.001"),
+        ({"num_perturbations": 11, "num_seeds": 10}, "more seeds or fewer perturbations"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"target": 1.5}, "target is 1.5"),
+        ({"target": None, "stop_at_target": True}, "needs a target"),
+        ({"eval_rows": 0}, "eval_rows is 0"),
+        ({"direction": "cauchy"}, "direction is 'cauchy'; choose one of gaussian"),
+        ({"inactive": "skipped"}, "choose one of frozen, dropped"),
+        ({"dtype": "float16"}, "choose one of float32, float64"),
+        ({"participation": 0.0}, "participation is 0.0"),
+        ({"participation": 1.1}, "participation is 1.1"),
+        ({"participation": math.nan}, "participation is nan"),
+        ({"outlier_ratio": 0.5}, "outlier_ratio is 0.5"),
+        ({"estimator": "magic"}, "estimator is 'magic'; choose one of cohort"),
+        ({"max_rows": 0}, "max_rows is 0"),
+        ({"max_rows": 8, "estimator": "jvp"}, "the estimator is jvp; leave it out, or use cohort"),
+        ({"device": "tpu"}, "choose cpu or cuda"),
+        ({"num_seeds": 2**40}, "num_seeds is"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value(fields, words):
+    with pytest.raises(InvalidInputError, match=words) as caught:
+        TrainSettings(**fields)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_is_of_the_clients_own_rows_without_repeats():
+    held = np.array([3, 8, 9, 21, 40])
+    chosen = client_rows(held, run_seed=0, round_index=1, client=2, batch_size=4)
+    assert len(set(chosen.tolist())) == 4
+    assert set(chosen.tolist()) <= set(held.tolist())
+
+
+def test_a_client_with_fewer_rows_than_a_batch_repeats_them():
+    assert set(client_rows(np.array([7, 9]), 0, 1, 2, batch_size=30).tolist()) == {7, 9}
+
+
+def test_batches_differ_between_rounds_clients_and_run_seeds_and_can_be_drawn_alone():
+    held = np.arange(1000)
+    keys = [(0, 1, 2), (0, 2, 1), (1, 1, 2), (0, 1, 3), (0, 12, 0)]
+    drawn = [tuple(client_rows(held, *key, batch_size=8)) for key in keys]
+    assert len(set(drawn)) == len(keys)
+    assert drawn[2] == tuple(client_rows(held, *keys[2], batch_size=8))

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.allocation import Allocation
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.evaluation import choose_rows, evaluate
+from zorba_core.engine.loop import FederatedRows, init, run, step
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.reports import STATUSES
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, RunError
+
+A_MN = np.array([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 1]], dtype=bool)
+SETTINGS = TrainSettings(rounds=4, num_perturbations=3, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-3)
+
+
+def rows_of_two_kinds(count: int, seed: int) -> Encoded:
+    """Prompts of tokens 30..44 have label 0, prompts of tokens 45..59 label 1."""
+    generator = torch.Generator().manual_seed(seed)
+    label_R = torch.randint(0, 2, (count,), generator=generator)
+    token_ids_RL = torch.randint(30, 45, (count, 8), generator=generator) + 15 * label_R[:, None]
+    return Encoded(token_ids_RL, torch.randint(2, 8, (count,), generator=generator), label_R)
+
+
+@pytest.fixture
+def rows() -> FederatedRows:
+    return FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in range(4)], rows_of_two_kinds(40, 2))
+
+
+@pytest.fixture
+def new_network(make_tiny_model):
+    return lambda dtype=torch.float32: BlockNetwork(make_tiny_model("opt"), [70, 71], dtype=dtype)
+
+
+def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):
+    def fingerprint(seed: int) -> str:
+        network = new_network()
+        run(network, Allocation(A_MN), rows, dataclasses.replace(SETTINGS, seed=seed))
+        return network.weights_sha256()
+
+    assert fingerprint(0) == fingerprint(0)
+    assert fingerprint(0) != fingerprint(1)
+
+
+def test_forward_passes_alone_lower_the_loss(new_network, rows):
+    """Where one answer is always right, a random network learns to give it."""
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    settings = dataclasses.replace(SETTINGS, rounds=40, num_perturbations=8, num_seeds=512, eval_every=40, lr=1e-2)
+    outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
+    assert outcome.records[-1].eval_loss < 0.6 * outcome.records[0].eval_loss
+
+
+def test_a_block_that_nobody_activates_keeps_its_weights(new_network, rows):
+    A = A_MN.copy()
+    A[1] = False
+    A[0] = True
+    network = new_network()
+    before_M = [network.block_weights(m).clone() for m in range(3)]
+    run(network, Allocation(A), rows, SETTINGS)
+    changed = [not torch.equal(before_M[m], network.block_weights(m)) for m in range(3)]
+    assert changed == [True, False, True]
+
+
+def test_only_blocks_are_fine_tuned(new_network, rows):
+    network = new_network()
+    outside = {k: v.clone() for k, v in network.model.named_parameters() if ".layers." not in k}
+    run(network, Allocation(A_MN), rows, SETTINGS)
+    assert all(torch.equal(v, outside[k]) for k, v in network.model.named_parameters() if k in outside)
+
+
+def test_a_round_is_the_equations_of_the_paper(new_network, rows):
+    """w_m <- w_m - lr (1/Q) sum_n (a_mn / c_m) sum_q rho[n, q] v_q,m, from what the round reports."""
+    network = new_network(torch.float64)
+    before_M = [network.block_weights(m).clone() for m in range(3)]
+    state, result = step(init(network, SETTINGS), network, Allocation(A_MN), rows, SETTINGS)
+    for m in range(3):
+        clients = np.flatnonzero(A_MN[m])
+        gradient = sum(
+            result.rho_NQ[n, q] * state.directions.block(int(seed), m) / len(clients) / 3
+            for n in clients
+            for q, seed in enumerate(result.seeds_Q)
+        )
+        assert torch.allclose(network.block_weights(m), before_M[m] - 1e-3 * gradient, atol=1e-12)
+
+
+def test_seeds_are_all_different_and_a_round_repeats_none(new_network, rows):
+    network = new_network()
+    settings = dataclasses.replace(SETTINGS, num_seeds=2000, num_perturbations=100, batch_size=1)
+    state = init(network, settings)
+    assert len(set(state.seeds_P.tolist())) == 2000
+    one_client = FederatedRows(rows.train, rows.held_N[:1], rows.evaluation)
+    after, first = step(state, network, Allocation(A_MN[:, :1] | True), one_client, settings)
+    _, second = step(after, network, Allocation(A_MN[:, :1] | True), one_client, settings)
+    assert len(set(first.seeds_Q.tolist())) == 100
+    assert set(first.seeds_Q.tolist()) <= set(state.seeds_P.tolist())
+    assert set(first.seeds_Q.tolist()) != set(second.seeds_Q.tolist())
+
+
+def test_records_count_what_was_computed_and_sent(new_network, rows):
+    outcome = run(new_network(), Allocation(A_MN), rows, SETTINGS)
+    assert [r.round for r in outcome.records] == [0, 1, 2, 3, 4]
+    assert [r.eval_accuracy is not None for r in outcome.records] == [True, False, True, False, True]
+    last = outcome.records[-1]
+    assert last.forward_passes == 4 * 4 * (1 + 3)  # rounds x clients x (base + Q)
+    assert last.scalars_up == 4 * 4 * 3  # rounds x clients x Q
+    assert last.scalars_down == 4 * 4 * (3 + 1) * 3  # rounds x clients x (an average a block, and the seed) x Q
+
+
+def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    rows = FederatedRows(always_1, rows.held_N, always_1)
+    settings = dataclasses.replace(SETTINGS, rounds=60, num_perturbations=8, num_seeds=512, target=1.0, lr=2e-2)
+    outcome = run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, stop_at_target=True))
+    assert outcome.stopped_by == "target"
+    assert 0 < outcome.rounds_done < 60
+    accuracies = [r.eval_accuracy for r in outcome.records if r.eval_accuracy is not None]
+    assert accuracies[-1] == 1.0
+    assert max(accuracies[:-1]) < 1.0
+
+
+def test_a_model_at_its_target_already_is_left_alone(new_network, rows):
+    settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings)
+    assert (outcome.stopped_by, outcome.rounds_done) == ("target", 0)
+
+
+def test_a_callback_ends_the_run(new_network, rows):
+    class After3(Callback):
+        rounds = 0
+
+        def on_round(self, record):
+            self.rounds = record.round
+
+        def wants_stop(self):
+            return self.rounds >= 2  # asked after round 3, before its record
+
+    settings = dataclasses.replace(SETTINGS, rounds=9, eval_every=9)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings, [After3()])
+    assert (outcome.stopped_by, outcome.rounds_done) == ("interrupt", 3)
+    assert outcome.records[-1].eval_accuracy is not None
+
+
+def test_a_run_in_which_no_client_has_a_finite_loss_stops_with_the_round_and_the_cure(new_network, rows):
+    settings = dataclasses.replace(SETTINGS, lr=1e30)
+    says = r"round \d.*4 of 4 refused \(4 non-finite; first client 0\).*smaller learning rate \(lr is 1e\+30\)"
+    with pytest.raises(RunError, match=says):
+        run(new_network(), Allocation(A_MN), rows, dataclasses.replace(settings, eval_every=4))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"allocation": Allocation(np.ones((2, 4)))}, "2 blocks and the model has 3"),
+        ({"allocation": Allocation(np.ones((3, 5)))}, "5 clients and data is held by 4"),
+        ({"settings": dataclasses.replace(SETTINGS, seq_len=65)}, "65 and the model has 64 positions"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(new_network, rows, change, words):
+    request = {"allocation": Allocation(A_MN), "rows": rows, "settings": SETTINGS, **change}
+    with pytest.raises(InvalidInputError, match=words):
+        run(new_network(), **request)
+
+
+def test_evaluation_does_not_depend_on_batches_or_order(new_network, rows):
+    network = new_network(torch.float64)
+    whole = evaluate(network, rows.evaluation, batch_size=40)
+    shuffled = evaluate(network, rows.evaluation.rows(np.random.default_rng(0).permutation(40)), batch_size=7)
+    assert shuffled.accuracy == whole.accuracy
+    assert shuffled.loss == pytest.approx(whole.loss, rel=1e-12)
+
+
+def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
+    chosen = choose_rows(500, 40, seed=3)
+    assert np.array_equal(chosen, choose_rows(500, 40, seed=3))
+    assert not np.array_equal(chosen, choose_rows(500, 40, seed=4))
+    assert len(set(chosen.tolist())) == 40
+    assert np.array_equal(choose_rows(5, 40, seed=3), np.arange(5))
+
+
+POISON = 399  # a token that no row has by itself
+
+
+@pytest.fixture
+def poisoned(new_network, rows):
+    """A network that makes infinities of one token, and rows in which client 2 alone has it."""
+    network = new_network()
+    with torch.no_grad():
+        network.model.model.decoder.embed_tokens.weight[POISON] = torch.inf
+    token_ids_RL = rows.train.token_ids_RL.clone()
+    token_ids_RL[rows.held_N[2], 0] = POISON
+    return network, dataclasses.replace(rows, train=dataclasses.replace(rows.train, token_ids_RL=token_ids_RL))
+
+
+class Steps(Callback):
+    def __init__(self):
+        self.entries = []
+
+    def on_step(self, entry):
+        self.entries.append(entry)
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "reference"])
+def test_a_client_without_a_finite_loss_is_refused_and_the_round_is_that_of_the_others(poisoned, rows, estimator):
+    """The same round as if the client had not been there at all, and a block that only it activates stays."""
+    network, with_poison = poisoned
+    A = A_MN.copy()
+    A[2] = [0, 0, 1, 0]  # the last block is client 2's alone
+    settings = dataclasses.replace(SETTINGS, rounds=1, estimator=estimator)
+    before_M = [network.block_weights(m).clone() for m in range(3)]
+    state, result = step(init(network, settings), network, Allocation(A), with_poison, settings)
+    assert [STATUSES[code] for code in result.status_N] == ["reported", "reported", "non-finite", "reported"]
+    assert torch.equal(network.block_weights(2), before_M[2])
+    others = result.status_N == 0
+    for m in range(2):
+        clients = np.flatnonzero(A[m] & others)
+        gradient = sum(
+            float(result.rho_NQ[n, q]) * state.directions.block(int(seed), m) / len(clients) / 3
+            for n in clients
+            for q, seed in enumerate(result.seeds_Q)
+        )
+        moved = before_M[m] - network.block_weights(m)
+        assert len(clients) >= 1
+        assert torch.allclose(moved, 1e-3 * gradient, atol=1e-7)
+
+
+def test_a_run_goes_on_without_a_broken_client_and_its_log_says_so(poisoned):
+    network, rows = poisoned
+    steps = Steps()
+    outcome = run(network, Allocation(A_MN), rows, SETTINGS, [steps])
+    assert outcome.rounds_done == 4
+    assert all(entry.status_N.tolist() == [0, 0, 2, 0] for entry in steps.entries)
+    assert all(np.isfinite(entry.train_loss) for entry in steps.entries)
+    assert [(r.clients_reported, r.clients_refused) for r in outcome.records] == [(None, None), *[(3, 1)] * 4]
+    assert all(np.isfinite(record.eval_loss) for record in outcome.records if record.eval_loss is not None)
+
+
+def test_a_run_whose_evaluation_is_not_finite_fails_with_the_round(new_network, rows):
+    network = new_network()
+    network.block_weights(1)[:] = torch.nan
+    with pytest.raises(RunError, match=r"round 0: the evaluation loss is nan"):
+        run(network, Allocation(A_MN), rows, SETTINGS)
+
+
+def test_only_the_clients_that_are_asked_compute_and_send(new_network, rows):
+    steps = Steps()
+    settings = dataclasses.replace(SETTINGS, participation=0.5, rounds=6)
+    outcome = run(new_network(), Allocation(A_MN), rows, settings, [steps])
+    asked = np.array([entry.status_N == 0 for entry in steps.entries])
+    assert asked.sum(axis=1).tolist() == [2] * 6
+    assert len({tuple(row) for row in asked}) > 1
+    assert all((entry.rho_NQ[entry.status_N == 1] == 0).all() for entry in steps.entries)
+    assert outcome.records[-1].forward_passes == 6 * 2 * (1 + 3)
+    assert outcome.records[-1].scalars_up == 6 * 2 * 3
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "reference", "jvp"])
+def test_every_estimator_trains(new_network, rows, estimator):
+    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
+    settings = dataclasses.replace(SETTINGS, rounds=5, num_perturbations=8, num_seeds=64, eval_every=5, lr=1e-2)
+    settings = dataclasses.replace(settings, estimator=estimator)
+    outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
+    assert outcome.records[-1].eval_loss < outcome.records[0].eval_loss

@@ -1,0 +1,150 @@
+"""What crosses the wire, counted by hand on a case small enough, and what the paper printed for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning import message_sizes as wire
+from zorba_core.planning.communication import kinds_of_block, numbers_a_round, run_communication
+from zorba_core.study.printed_communication import NUM_CLIENTS, NUM_SEEDS, PRINTED, matching, matching_any_kinds
+
+# Four blocks, three clients; blocks 0 and 3 have the same clients.
+A_MN = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=bool)
+
+
+def sent(method: str, A_MN=A_MN, **changes):
+    return run_communication(
+        method,
+        A_MN,
+        **{"rounds": 5, "reports": 15, "num_directions": 2, "num_seeds": 16, "parameters": 100, "block_parameters": 80}
+        | changes,
+    )
+
+
+def test_a_run_counted_by_hand():
+    """3 clients, 5 rounds, Q = 2. Paper: 16 seeds and 5 x (2 + 2) numbers down to each client, 5 x 2 up from each.
+    Needed: 3 kinds of block, so 5 x (2 + 6) down, and 4 kinds once."""
+    found = sent("zorba")
+    by_kind = {message.kind: message for message in found.messages}
+    assert (found.form, found.kinds_of_block) == ("averages", 3)
+    assert {kind: m.messages for kind, m in by_kind.items()} == {"setup": 3, "plan": 15, "report": 15, "aggregate": 15}
+    assert {kind: m.paper for kind, m in by_kind.items()} == {"setup": 48, "plan": 30, "report": 30, "aggregate": 30}
+    assert {kind: m.needed for kind, m in by_kind.items()} == {"setup": 12, "plan": 30, "report": 30, "aggregate": 90}
+    sizes = {"setup": 3 * (1 + 4 * 2), "plan": 15 * (7 + 8), "report": 15 * (4 + 8 + 16), "aggregate": 15 * (4 + 48)}
+    assert {kind: m.wire_bytes for kind, m in by_kind.items()} == sizes
+    assert found.total("needed", "up") == 30
+    assert found.total("needed") == 12 + 30 + 30 + 90
+    assert found.describe()["down"]["wire_bytes"] == sum(sizes.values()) - sizes["report"]
+
+
+def test_blocks_with_the_same_clients_share_an_average_and_one_that_nobody_has_needs_none():
+    kinds, kind_M = kinds_of_block(A_MN)
+    assert kinds == 3
+    assert kind_M[0] == kind_M[3]
+    assert len(set(kind_M.tolist())) == 3
+    assert kinds_of_block(np.ones((12, 50)))[0] == 1
+    unused = A_MN.copy()
+    unused[1] = False
+    assert kinds_of_block(unused)[1].tolist()[1] == -1
+    assert kinds_of_block(unused)[0] == 2
+
+
+def test_with_more_kinds_of_block_than_clients_their_scalars_are_passed_on_instead():
+    A = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=bool)  # 3 kinds, 2 clients
+    found = sent("zorba", A, rounds=50, reports=100)
+    assert found.form == "scalars"
+    aggregate = found.messages[-1]
+    assert aggregate.needed == 2 * 100 * 2  # every client hears all scalars
+    assert found.messages[0].needed == 2 * 8  # all of A, once, to both
+    assert aggregate.wire_bytes == 100 * (4 + 1) + 2 * 100 * 2 * 8
+    assert sent("zorba", A, rounds=1, reports=2).form == "averages"  # A costs more than one round saves
+
+
+def test_with_fewer_reports_there_is_less_to_pass_on_and_silence_sends_nothing():
+    A = np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=bool)
+    half = sent("zorba", A, rounds=50, reports=50, usable_reports=40)
+    assert half.messages[-1].needed == 2 * 40 * 2
+    assert half.total("needed", "up") == 50 * 2
+    assert half.messages[1].messages == 100  # everyone gets every plan
+
+
+def test_decomfl_needs_one_average_and_fedzo_and_fedit_every_weight_both_ways():
+    full = np.ones((4, 3), dtype=bool)
+    assert sent("decomfl", full).messages[-1].needed == 15 * 2
+    for method in ("fedzo", "fedit"):
+        found = sent(method, full)
+        assert found.form == "dense"
+        assert (found.total("paper", "up"), found.total("paper", "down")) == (1500, 1500)
+        assert (found.total("needed", "up"), found.total("needed", "down")) == (1200, 1200)
+        assert found.total("wire_bytes", "up") == 15 * (4 + 8 + 80 * 4)
+    assert sent("fedit", full, bytes_per_number=2).total("wire_bytes", "up") == 15 * (12 + 160)
+    with pytest.raises(InvalidInputError, match="unknown method"):
+        sent("fedavg", full)
+
+
+def test_the_columns_of_the_metrics_are_the_plain_count():
+    assert numbers_a_round("zorba", 50, 12, 10, 0) == (10, 50 * 13 * 10)
+    assert numbers_a_round("decomfl", 50, 12, 1, 0) == (1, 50 * 2)
+    assert numbers_a_round("fedzo", 50, 12, 1, 800) == numbers_a_round("fedit", 50, 12, 0, 800) == (800, 40000)
+
+
+def test_what_is_packed_comes_back_to_the_bit():
+    rng = np.random.default_rng(0)
+    seeds_Q, rho_NQ = np.array([0, 7, 2**32 - 1], np.uint32), rng.normal(size=(11, 3))
+    rho_NQ[4, 1] = -0.0
+    round_index, asked, seeds = wire.unpack_plan(wire.pack_plan(9, False, seeds_Q))
+    assert (round_index, asked, seeds.tolist()) == (9, False, seeds_Q.tolist())
+    round_index, loss, rho_Q = wire.unpack_report(wire.pack_report(2**32 - 1, 0.1, rho_NQ[0]), 3)
+    assert (round_index, loss, rho_Q.tobytes()) == (2**32 - 1, 0.1, rho_NQ[0].tobytes())
+    round_index, rho_bar_DQ = wire.unpack_averages(wire.pack_averages(3, rho_NQ), 11, 3)
+    assert (round_index, rho_bar_DQ.tobytes()) == (3, rho_NQ.tobytes())
+    reported_N = rng.random(11) < 0.5
+    round_index, who_N, back_NQ = wire.unpack_scalars(wire.pack_scalars(3, reported_N, rho_NQ), 11, 3)
+    assert who_N.tolist() == reported_N.tolist()
+    assert np.array_equal(back_NQ[reported_N], rho_NQ[reported_N])
+    assert not back_NQ[~reported_N].any()
+
+
+@pytest.mark.parametrize("cut", [0, 3, 6, -1])
+def test_a_message_of_a_wrong_length_is_refused(cut):
+    plan, report = wire.pack_plan(1, True, [1, 2]), wire.pack_report(1, 0.5, [1.0, 2.0])
+    averages = wire.pack_averages(1, np.ones((3, 2)))
+    scalars = wire.pack_scalars(1, np.ones(9, bool), np.ones((9, 2)))
+    for unpack in (
+        lambda: wire.unpack_plan(plan[:cut]),
+        lambda: wire.unpack_plan(plan[:4] + b"\2" + plan[5:]),
+        lambda: wire.unpack_report(report[:cut], 2),
+        lambda: wire.unpack_averages(averages[:cut], 3, 2),
+        lambda: wire.unpack_scalars(scalars[:cut], 9, 2),
+    ):
+        with pytest.raises(InvalidInputError, match="wrong length or content"):
+            unpack()
+
+
+def test_the_papers_fedit_and_fedzo_send_the_whole_model_both_ways():
+    for method in ("fedit", "fedzo"):
+        for cell in PRINTED[method]:
+            low, high = cell.per_client_round
+            assert low <= 2 * cell.parameters <= high
+
+
+def test_the_papers_decomfl_counts_are_m_plus_3_by_every_convention_that_fits():
+    found = matching("decomfl")
+    assert len(found) == 38
+    assert {convention.per_client_round for convention in found} == {(15, 15, 15, 27, 27, 27)}
+    assert {convention.num_directions for convention in found} == {1, 2, 3}
+    # None of them is the text's: a seed down, a scalar up, an average down, and no more.
+    text = ("Q seeds", "Q scalars", "Q averages")
+    assert {c.terms[3] for c in found if c.terms[:3] == text} == {"M flags", "the client's block numbers"}
+
+
+def test_no_convention_gives_the_papers_zorba_counts():
+    assert matching("zorba") == ()
+    assert matching_any_kinds("zorba") == ()
+    assert matching_any_kinds("decomfl") != ()  # the search does find what is there
+    first, last = PRINTED["zorba"][0].per_client_round, PRINTED["zorba"][-1].per_client_round
+    assert first[1] < 10 + 10  # seeds and scalars at the stated Q
+    assert 28 < last[0] < last[1] < 29
+    assert sum(float(cell.total) < NUM_CLIENTS * NUM_SEEDS for cell in PRINTED["zorba"]) == 4

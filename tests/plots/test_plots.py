@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zorba_core.allocation import sweep
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload
+from zorba_core.planning.models import model_spec
+from zorba_core.plots import (
+    DARK,
+    LIGHT,
+    PAPER_SCENARIOS,
+    allocation_figure,
+    client_order,
+    compare_fronts_figure,
+    front_figure,
+    front_order,
+    learning_curves_figure,
+)
+
+MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
+
+
+@pytest.fixture(scope="module")
+def front():
+    return sweep(
+        uniform_fleet(MODEL, WORKLOAD, 10, 0).capacity_N_bytes, MODEL, WORKLOAD, 200, tau_mode="vector", seed=0
+    )
+
+
+def trace(figure, name):
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+def test_a_clicked_point_leads_back_to_its_allocation(front):
+    figure = front_figure(front)
+    for name in ("swept, dominated", "Pareto front"):
+        points = trace(figure, name)
+        for x, y, customdata in zip(points.x, points.y, points.customdata, strict=True):
+            allocation = front.allocation(int(customdata[0]))
+            assert allocation.bias_lambda == pytest.approx(y)
+            assert allocation.total_blocks == customdata[1]
+            assert front.vram_ratio_E[int(customdata[0])] == x
+
+
+def test_no_two_clickable_points_lie_on_one_spot(front):
+    figure = front_figure(front)
+    points = [trace(figure, name) for name in ("swept, dominated", "Pareto front")]
+    spots = [spot for part in points for spot in zip(np.round(part.x, 9), np.round(part.y, 9), strict=True)]
+    assert len(spots) == len(set(spots))
+    assert set(spots) == {
+        (round(x, 9), round(y, 9))
+        for x, y in zip(front.vram_ratio_E, front.bias_lambda_E, strict=True)
+        if not np.isnan(y)
+    }
+
+
+def test_along_the_front_more_vram_means_less_bias(front):
+    order = front_order(front)
+    assert len(order) > 5
+    assert (np.diff(front.vram_ratio_E[order]) > 0).all()
+    assert (np.diff(front.bias_lambda_E[order]) < 0).all()
+
+
+def test_reductions_that_leave_a_block_untrained_are_not_drawn():
+    few = sweep(uniform_fleet(MODEL, WORKLOAD, 3, 1).capacity_N_bytes, MODEL, WORKLOAD, 300, tau_mode="vector", seed=0)
+    assert np.isnan(few.bias_lambda_E).any()
+    for part in front_figure(few).data:
+        assert not np.isnan(np.asarray(part.y, float)).any()
+
+
+def test_the_papers_scenarios_stand_where_the_paper_prints_them(front):
+    marks = trace(front_figure(front), "the paper's scenarios")
+    assert list(zip(marks.x, marks.y, strict=True)) == [(0.71, 0.50), (0.86, 0.50), (0.86, 0.95)]
+    assert [text.strip("</b>") for text in marks.text] == list(PAPER_SCENARIOS)
+    assert len(front_figure(front, references={}).data) == len(front_figure(front).data) - 1
+
+
+def test_every_compared_front_has_a_dash_and_a_marker_of_its_own(front):
+    figure = compare_fronts_figure({"one": front, "two": front, "three": front}, references={})
+    assert len({(part.line.dash, part.marker.symbol) for part in figure.data}) == 3
+
+
+def test_the_matrix_is_drawn_in_the_order_asked_for(front):
+    allocation = front.allocation(front.knee)
+    order_N = client_order(allocation.A_MN, np.zeros(10), "blocks")
+    assert (np.diff(allocation.blocks_held_N[order_N]) <= 0).all()
+    figure = allocation_figure(allocation.A_MN, order_N=order_N)
+    np.testing.assert_array_equal(figure.data[0].z, allocation.A_MN[:, order_N])
+    np.testing.assert_array_equal(figure.data[1].x, allocation.popularity_M)
+
+
+def test_vram_bars_follow_their_clients(front):
+    A_MN = front.allocation(front.knee).A_MN
+    capacity, used = np.arange(10.0, 20.0), np.arange(10.0)
+    order_N = client_order(A_MN, capacity, "vram")
+    figure = allocation_figure(A_MN, used_N_gib=used, capacity_N_gib=capacity, parameters_gib=0.5, order_N=order_N)
+    np.testing.assert_array_equal(trace(figure, "capacity").y, capacity[::-1])
+    np.testing.assert_array_equal(trace(figure, "used by activated blocks").y, used[::-1])
+    assert [row[0] for row in trace(figure, "capacity").customdata] == [f"client-{n}" for n in range(9, -1, -1)]
+
+
+def run(name, accuracy, target=0.75):
+    metrics = pd.DataFrame(
+        {
+            "round": range(len(accuracy)),
+            "eval_accuracy": accuracy,
+            "eval_loss": 1.0,
+            "train_loss": 1.0,
+            "seconds": 2.0 * np.arange(len(accuracy)),
+            "forward_passes": 1,
+            "scalars_up": 1,
+        }
+    )
+    return SimpleNamespace(
+        name=name, metrics=metrics, evaluations=metrics.dropna(subset=["eval_accuracy"]), config={"target": target}
+    )
+
+
+def test_a_star_marks_the_first_round_at_the_target():
+    figure = learning_curves_figure([run("a", [0.5, None, 0.74, 0.76, 0.7, 0.8]), run("b", [0.5, 0.6])], cost="seconds")
+    stars = [part for part in figure.data if part.marker.symbol == "star"]
+    assert [(star.x[0], star.y[0], star.text[0]) for star in stars] == [(6.0, 0.76, "round 3")]
+    assert [shape.y0 for shape in figure.layout.shapes] == [0.75]
+
+
+def test_a_run_without_a_target_has_neither_star_nor_line():
+    figure = learning_curves_figure([run("a", [0.5, 0.9], target=None)])
+    assert len(figure.data) == 1
+    assert not figure.layout.shapes
+
+
+@pytest.mark.parametrize("wrong", [{"measure": "f1"}, {"cost": "euros"}])
+def test_an_unknown_measure_or_cost_is_refused_with_the_known_ones(wrong):
+    with pytest.raises(InvalidInputError, match="choose one of"):
+        learning_curves_figure([run("a", [0.5])], **wrong)
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2 contrast ratio of two #rrggbb colours."""
+
+    def luminance(color):
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=lambda palette: palette.name)
+def test_text_and_marks_stand_out_from_the_paper(palette):
+    assert contrast(palette.text, palette.paper) >= 7
+    assert contrast(palette.muted, palette.paper) >= 4.5
+    for mark in (palette.front, palette.selected, *palette.series):
+        assert contrast(mark, palette.paper) >= 3, mark
+
+
+def test_figures_need_neither_torch_nor_streamlit():
+    code = "import sys, zorba_core.plots; print({'torch', 'streamlit'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

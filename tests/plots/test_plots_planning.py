@@ -1,0 +1,136 @@
+"""The pictures of the Fleet and Trade-off pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.shared.scenario import Scenario, study
+from app.shared.tradeoff import COSTS, MEASURES, View, baselines, bound, paper_scenarios, value_of
+from zorba_core.plots import (
+    DARK,
+    LIGHT,
+    Axis,
+    Mark,
+    Points,
+    affordable_figure,
+    matrix_picture,
+    parallel_figure,
+    tradeoff_figure,
+    vram_figure,
+)
+
+SCENARIO = Scenario(num_clients=15, num_epsilons=80)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return study(SCENARIO)
+
+
+def points_of(view: View, number: int = 0) -> Points:
+    customdata = np.column_stack((np.arange(len(view.x_E)), np.full(len(view.x_E), number)))
+    return Points("method", view.x_E, view.y_E, view.order_F, customdata, "")
+
+
+def named(figure, name):
+    return next(trace for trace in figure.data if trace.name == name)
+
+
+def test_every_point_of_the_plot_can_be_traced_back_by_a_click(result):
+    view = View(result, "gib", "v")
+    figure = tradeoff_figure(points_of(view), Axis("x"), Axis("y", log=True))
+    for name in ("dominated", "method"):
+        trace = named(figure, name)
+        index = np.asarray(trace.customdata)[:, 0].astype(int)
+        np.testing.assert_array_equal(trace.x, view.x_E[index])
+        np.testing.assert_array_equal(trace.y, view.y_E[index])
+    np.testing.assert_array_equal(np.asarray(named(figure, "method").customdata)[:, 0], view.order_F)
+
+
+def test_methods_and_marks_differ_in_shape_and_not_by_colour_alone(result):
+    view = View(result, "ratio", "lambda")
+    others = [points_of(view, number) for number in (1, 2, 3)]
+    marks = [Mark(kind, kind, 0.7, 0.5) for kind in ("selected", "recommended", "pinned", "paper", "baseline")]
+    figure = tradeoff_figure(points_of(view), Axis("x"), Axis("y", log=True), others=others, marks=marks)
+    lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
+    assert len({trace.line.dash for trace in lines}) == len({trace.marker.symbol for trace in lines}) == 4
+    shapes = [trace.marker.symbol for trace in figure.data if trace.mode in ("markers", "markers+text")]
+    assert len(set(shapes)) == len(shapes)
+
+
+def test_a_landmark_beyond_the_plot_is_named_at_its_edge_with_its_value(result):
+    view = View(result, "ratio", "lambda")
+    marks = [Mark("baseline", "FedIT", 9.5, 0.02, "950%")]
+    figure = tradeoff_figure(points_of(view), Axis("x"), Axis("y", log=True), marks=marks)
+    trace = named(figure, "baseline")
+    assert trace.x[0] == figure.layout.xaxis.range[1] < 2
+    assert "FedIT need 950%" in trace.text[0]
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("measure", ["lambda", "v"])
+@pytest.mark.parametrize("solver", ["balanced", "two-level", "exact"])
+def test_no_point_of_any_method_lies_below_the_bound(cost, measure, solver):
+    view = View(study(replace(SCENARIO, solver=solver)), cost, measure)
+    x_T, y_T = bound(view.study, cost, measure)
+    usable = ~np.isnan(view.y_E)
+    nearest = np.searchsorted(x_T, view.x_E[usable] * (1 + 1e-12), side="left").clip(max=len(x_T) - 1)
+    assert (view.y_E[usable] >= y_T[nearest] * (1 - 1e-9)).all()  # the bound falls with cost: the next total's is lower
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_measure_on_the_plot_is_the_measure_of_the_matrix(result, measure):
+    view = View(result, "ratio", measure)
+    for point in view.order_F[:: max(1, len(view.order_F) // 5)]:
+        assert value_of(result.solution(int(point)), measure) == pytest.approx(view.y_E[point])
+
+
+@pytest.mark.parametrize("measure", ["lambda", "v", "least"])
+@pytest.mark.parametrize("cost", COSTS)
+def test_half_the_weight_on_convergence_recommends_the_knee(result, cost, measure):
+    view = View(result, cost, measure)
+    assert view.recommended(0.5) == view.knee
+    ends = view.recommended(0.0), view.recommended(1.0)
+    assert ends == (view.order_F[0], view.order_F[-1])
+
+
+def test_landmarks_lie_where_the_paper_and_the_memory_model_put_them(result):
+    ratio = {mark.name: (mark.x, mark.y) for mark in paper_scenarios(result, "ratio", "lambda")}
+    assert ratio["SC2"] == pytest.approx((0.86, 0.50))
+    gib = {mark.name: mark.x for mark in paper_scenarios(result, "gib", "lambda")}
+    assert gib["SC2"] == pytest.approx(0.86 * result.capacity_gib)
+    assert paper_scenarios(result, "ratio", "v") == []
+    full = baselines(result, "blocks", "lambda")
+    assert [(mark.x, mark.y) for mark in full] == [(15 * 12, pytest.approx(1 / 15))]
+
+
+def test_both_histograms_of_a_fleet_count_every_client_once():
+    rng = np.random.default_rng(0)
+    for capacity_N in (rng.uniform(0.4, 2, 300), rng.choice([0.4, 8.0, 16.0], 300)):
+        figure = vram_figure(capacity_N, one_block_gib=0.6, all_blocks_gib=1.9, palette=DARK)
+        assert sum(sum(trace.y) for trace in figure.data) == 300
+        small = named(figure, "too small")
+        assert small.marker.pattern.shape == "/"
+    blocks_N = rng.integers(0, 20, 300)
+    figure = affordable_figure(blocks_N, 12)
+    assert sum(sum(trace.y) for trace in figure.data) == 300
+    assert list(named(figure, "too small").y) == [(blocks_N == 0).sum()]
+
+
+@pytest.mark.parametrize("shape", [(12, 50), (48, 400), (3, 3), (24, 1)])
+def test_the_small_picture_of_a_matrix_fills_the_share_of_cells_that_are_active(shape):
+    A_MN = np.random.default_rng(1).random(shape) < 0.4
+    pixels = matrix_picture(A_MN, palette=LIGHT).reshape(-1, 3)
+    filled = (pixels == (0x00, 0x72, 0xB2)).all(axis=1).sum()
+    empty = (pixels == (0xE6, 0xEA, 0xEF)).all(axis=1).sum()
+    assert filled / (filled + empty) == pytest.approx(A_MN.mean())
+
+
+def test_the_selected_point_is_drawn_over_the_other_lines():
+    columns = {"a": np.array([1.0, 2, 3]), "b": np.array([3.0, 1, 2])}
+    trace = parallel_figure(columns, selected=1).data[0]
+    assert list(trace.line.color) == [0, 0, 1]
+    assert [list(dimension["values"])[-1] for dimension in trace.dimensions] == [2, 1]

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import OPTConfig
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.planning.models import model_spec
+from zorba_core.runs.memory_estimate import TensorBytes, client_peak, run_peak
+from zorba_core.runs.memory_meter import MemoryMeter
+
+MIB = 2**20
+OPT_125M = OPTConfig()  # Hugging Face's default is that size
+
+
+def test_psi_charges_opt_125m_seventy_times_the_activations_that_forward_passes_hold():
+    """B=8, L=128, float32, all 12 blocks active: psi 1953.2 MiB, counted 525.8 MiB."""
+    spec, workload = model_spec("opt-125m"), Workload(8, 128)
+    psi_block = psi_block_bytes(spec, workload)
+    assert psi_model_bytes(spec, workload) / MIB == pytest.approx(477.2, abs=0.1)
+    assert psi_block / MIB == 123.0
+    peak = client_peak(OPT_125M, batch_size=8, seq_len=128, dtype=torch.float32)
+    assert peak.parameters / MIB == pytest.approx(477.75, abs=0.01)
+    assert peak.perturbation / MIB == pytest.approx(27.04, abs=0.01)  # one block: 7.09 million parameters
+    assert peak.activations / MIB == pytest.approx(21.0, abs=0.1)
+    assert peak.total / MIB == pytest.approx(525.8, abs=0.2)
+    # The widest place: one feed-forward state of alpha BLH numbers (the activation is taken in place) and three hidden
+    # states, where psi's terms for one block, with Q, K and V once instead of K times, are (alpha + 3 + 1) BLH.
+    BLH = 8 * 128 * 768 * 4
+    assert peak.activations == pytest.approx((4 + 3) * BLH, rel=0.01)
+    assert psi_block == (4 + 3 * 12 + 1) * BLH
+    assert 12 * psi_block / peak.activations == pytest.approx(70.3, abs=0.1)
+
+
+def test_the_peak_does_not_grow_with_the_number_of_blocks_and_grows_with_the_batch(tiny_config):
+    def activations(num_blocks: int, batch_size: int) -> int:
+        config = tiny_config(num_hidden_layers=num_blocks)
+        return client_peak(config, batch_size=batch_size, seq_len=32, dtype=torch.float32).activations
+
+    assert activations(2, 8) == activations(8, 8)
+    assert activations(2, 32) == pytest.approx(4 * activations(2, 8), rel=0.05)
+
+
+def test_half_precision_halves_it(tiny_config):
+    single, half = (
+        client_peak(tiny_config(), batch_size=8, seq_len=32, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert half.parameters == pytest.approx(single.parameters / 2, rel=0.05)
+    assert half.activations == pytest.approx(single.activations / 2, rel=0.1)
+
+
+@pytest.fixture
+def tiny_config():
+    sizes = {
+        "vocab_size": 200, "hidden_size": 64, "ffn_dim": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "max_position_embeddings": 64, "word_embed_proj_dim": 64,
+    }  # fmt: skip
+    return lambda **changes: OPTConfig(**(sizes | changes))
+
+
+@pytest.mark.parametrize("precision", ["highest", "bf16"])
+@pytest.mark.parametrize("estimator", ["cohort", "reference", "jvp"])
+def test_what_the_estimators_really_hold_is_what_is_counted(tiny_config, estimator, precision):
+    """The same counter over the real computation, real tensors and real noise."""
+    from transformers import OPTForCausalLM
+
+    config, settings = tiny_config(), TrainSettings(batch_size=16, seq_len=32, estimator=estimator, precision=precision)
+    network = BlockNetwork(OPTForCausalLM(config), [5, 6], precision=precision)
+    generator = torch.Generator().manual_seed(0)
+    batches = [
+        Encoded(
+            torch.randint(2, 200, (16, 32), generator=generator),
+            torch.full((16,), 31),
+            torch.randint(0, 2, (16,), generator=generator),
+        )
+        for _ in range(3)
+    ]
+    A_MN = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=bool)
+    directions = Directions("rademacher", network.sizes_M)
+    run = {"cohort": estimate_cohort, "reference": estimate, "jvp": estimate_jvp}[estimator]
+    with TensorBytes() as count:
+        run(network, batches, A_MN, [1, 2], directions, mu=1e-3)
+    peak = run_peak(config, A_MN, settings, rows_at_once=rows_at_once(network, 32))
+    counted = peak.perturbation + peak.activations
+    assert count.peak == pytest.approx(counted, rel=0.2)
+
+
+def test_a_tensor_is_counted_once_while_it_lives():
+    with TensorBytes() as count:
+        first = torch.zeros(1000)  # 4,000 bytes are 8 grains
+        view = first[10:].view(-1)
+        assert count.now == 4096
+        del first
+        assert count.now == 4096
+        F.relu(view)
+        assert (count.now, count.peak) == (4096, 8192)
+        del view
+    assert count.now == 0
+
+
+def test_the_meter_sees_what_was_touched_between_begin_and_end():
+    meter = MemoryMeter("cpu")
+    meter.begin()
+    block = np.ones(2**23)  # 64 MiB
+    del block
+    measured = meter.describe()
+    if measured["bytes"] is None:
+        pytest.skip("needs Linux's /proc")
+    assert 60 * MIB < measured["bytes"] < 90 * MIB

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.allocation import Allocation
+from zorba_core.cli import main
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.loop import FederatedRows, run
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.runs.tuning import hold_out, tune
+
+ALLOCATION = Allocation(np.ones((3, 4), dtype=bool))
+SETTINGS = TrainSettings(num_perturbations=4, num_seeds=64, batch_size=4, seq_len=8)
+
+
+@pytest.fixture
+def rows() -> FederatedRows:
+    """One answer is always right; the evaluation rows are unusable, so reading them would show."""
+    generator = torch.Generator().manual_seed(1)
+    train = Encoded(
+        torch.randint(30, 60, (120, 8), generator=generator),
+        torch.randint(2, 8, (120,), generator=generator),
+        torch.ones(120, dtype=torch.long),
+    )
+    return FederatedRows(train, [np.arange(n, 120, 4) for n in range(4)], None)
+
+
+@pytest.fixture
+def network(make_tiny_model) -> BlockNetwork:
+    return BlockNetwork(make_tiny_model("opt"), [70, 71])
+
+
+def test_the_advised_rate_learns_and_the_weights_are_left_bit_for_bit(network, rows):
+    before = network.weights_sha256()
+    found = tune(network, ALLOCATION, rows, SETTINGS)
+    assert network.weights_sha256() == before
+    assert found.rounds_computed == 7 * 4 + 4 * 4 + 2 * 8
+    assert [c.rounds for c in found.candidates].count(16) == 2
+    split = hold_out(rows, SETTINGS.seed)
+    settings = dataclasses.replace(SETTINGS, lr=found.lr, rounds=16, eval_every=16)
+    outcome = run(network, ALLOCATION, split, settings)
+    assert outcome.records[0].eval_loss == found.initial_loss
+    (chosen,) = [c for c in found.candidates if c.lr == found.lr]
+    assert outcome.records[-1].eval_loss == chosen.loss < found.initial_loss
+
+
+def test_held_out_rows_belong_to_no_client_and_every_client_keeps_some(rows):
+    split = hold_out(rows, seed=0)
+    assert len(split.evaluation) == 120 // 5
+    assert sum(map(len, split.held_N)) + len(split.evaluation) == 120
+    assert all(set(now) < set(was.tolist()) for now, was in zip(split.held_N, rows.held_N, strict=True))
+    few = FederatedRows(rows.train, [np.array([n]) for n in range(4)], None)
+    with pytest.raises(InvalidInputError, match="too few rows"):
+        hold_out(few, seed=0)
+
+
+def test_a_rate_that_diverges_is_dropped_and_an_edge_is_said(network, rows):
+    found = tune(network, ALLOCATION, rows, SETTINGS, lr_grid=[1e30, 1e-3, 1e-9], first_rounds=2)
+    assert [c.lr for c in found.candidates] == [1e30, 1e-3, 1e-9]
+    assert found.candidates[0].loss is None
+    assert found.candidates[0].left_after == 2
+    assert found.lr == 1e-3
+    assert found.note == ""
+    assert "largest of the grid" in tune(network, ALLOCATION, rows, SETTINGS, lr_grid=[1e-3, 1e-9]).note
+
+
+def test_rates_that_all_fail_are_no_advice(network, rows):
+    with pytest.raises(RunError, match="no learning rate from"):
+        tune(network, ALLOCATION, rows, SETTINGS, lr_grid=[1e30, 1e28], first_rounds=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"lr_grid": [0.1]}, "at least 2 different"),
+        ({"lr_grid": [0.1, -1.0]}, r"learning rate -1\.0"),
+        ({"lr_grid": [0.1, math.nan]}, "learning rate nan"),
+        ({"first_rounds": 0}, "first_rounds is 0"),
+        ({"settings": dataclasses.replace(SETTINGS, mu=1e-12)}, "no learning rate helps: .*swallows"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(network, rows, change, says):
+    request = {"settings": SETTINGS} | change
+    with pytest.raises(InvalidInputError, match=says):
+        tune(network, ALLOCATION, rows, request.pop("settings"), **request)
+
+
+def test_the_command_prints_a_rate_and_a_table(tiny_opt_folder, monkeypatch, capsys):
+    options = ["--model", str(tiny_opt_folder), "--clients", "3", "--batch-size", "2", "--perturbations", "2"]
+    monkeypatch.setattr(
+        sys, "argv", ["zorba", "tune", *options, "--lrs", "0.01,0.0001", "--first-rounds", "2", "--json"]
+    )
+    with pytest.raises(SystemExit) as left:
+        main()
+    captured = capsys.readouterr()
+    if left.value.code:  # a model with random weights need not learn in two rounds
+        assert "no learning rate from" in captured.err
+    else:
+        assert json.loads(captured.out)["lr"] in (0.01, 0.0001)
+    monkeypatch.setattr(sys, "argv", ["zorba", "tune", *options, "--lrs", "0.01;0.1"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "numbers separated by commas" in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""What the tables say, on tables made up so that the answer is known."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.study.experiments import analysis, store
+from zorba_core.study.experiments.lambda_law import recipes_20
+from zorba_core.study.experiments.measures import allocation_measures
+from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
+
+ARMS = ("full", "balanced-4", "balanced-2", "balanced-1", "starved-3", "hub-pile", "hub-spread", "hub2-pile", "twos")
+
+
+def results_of(loss_of, seeds=(0, 1), rates=(2e-2,), skip=(), failed=()) -> store.Results:
+    """Results whose late loss is ``loss_of(measures, seed, rate)``."""
+    rows, curves = [], []
+    for arm in ARMS:
+        measures = allocation_measures(recipes_20()[arm].build())
+        for seed in seeds:
+            for rate in rates:
+                if (arm, seed) in skip:
+                    continue
+                sha, loss = f"{arm}/{seed}/{rate}", loss_of(measures, seed, rate)
+                status = "failed" if (arm, seed) in failed else "finished"
+                row = {name: measures[name] for name in ("lambda", "V", "E", "D", "N_eff", "T", "min_c")}
+                rows.append({
+                    **row, "sha256": sha, "engine_version": store.ENGINE_VERSION, "arm": arm, "role": "measure",
+                    "status": status, "seed": seed, "dataset": "sst2", "alpha": 1.0, "method": "zorba",
+                    "num_clients": 20, "lr": rate, "rounds": 30, "rounds_done": 30,
+                    "late_loss": loss if status == "finished" else None, "late_accuracy": 0.7, "best_accuracy": 0.8,
+                    "psi_gib": 1.0, "sent_paper": 300, "sent_needed": 60, "sent_bytes": 900, "work": 30,
+                    "seconds": 3.0,
+                })  # fmt: skip
+                curves += [
+                    {"sha256": sha, "round": t, "loss": loss, "accuracy": a, "forward_passes": 100 * t, "seconds": t}
+                    for t, a in ((0, 0.5), (10, 0.6), (20, 0.8))
+                ]
+    frame = store.frame_of(rows, store.RUN_SCHEMA)
+    return store.Results("lambda", "standard", frame, store.frame_of(curves, store.CURVE_SCHEMA), (), 0)
+
+
+def test_rounds_and_passes_to_a_target_are_read_off_the_curve():
+    runs = analysis.with_crossings(results_of(lambda m, seed, lr: 0.5))
+    expected = 10 + 10 * (target_of("sst2", EASY_SHARE) - 0.6) / 0.2
+    assert runs["rounds_to"].tolist() == pytest.approx([expected] * len(runs))
+    assert runs["passes_to"].tolist() == pytest.approx([100 * expected] * len(runs))
+
+
+def test_a_law_of_v_and_e_is_found_again_and_lambda_does_not_rank_by_it():
+    table = analysis.allocation_table(results_of(lambda m, seed, lr: 0.5 + 0.1 * m["V"] + 0.02 * m["E"] + seed))
+    law = analysis.noise_law(table)
+    assert law.slope_F == pytest.approx([0.1, 0.02])
+    assert law.r2_left_out == pytest.approx(1)
+    ranked = analysis.predictors(table)
+    assert ranked.loc["V", "value"] > ranked.loc["lambda", "value"]
+
+
+def test_seeds_that_some_arms_lack_do_not_shift_the_others():
+    whole = analysis.allocation_table(results_of(lambda m, seed, lr: m["V"] + 10 * seed))
+    holes = analysis.allocation_table(
+        results_of(lambda m, seed, lr: m["V"] + 10 * seed, skip=[("full", 1), ("twos", 1)])
+    )
+    assert holes["loss"].to_dict() == pytest.approx(whole["loss"].to_dict())
+    assert holes["seeds"].to_dict()["full"] == 1
+
+
+def test_an_arm_that_diverged_ranks_last_and_stays_out_of_the_law():
+    table = analysis.allocation_table(results_of(lambda m, seed, lr: m["V"], failed=[("hub-pile", 1)]))
+    assert table.loc["hub-pile", "loss"] == math.inf
+    assert table.loc["hub-pile", "diverged"] == 1
+    assert analysis.noise_law(table).slope_F == pytest.approx([1, 0])
+    assert math.isfinite(analysis.predictors(table).loc["V", "value"])
+
+
+def test_a_tuned_rate_is_chosen_on_the_other_seeds():
+    """Rate 0.02 is best on seeds 0 and 1; seed 2 alone would choose 0.01."""
+
+    def loss_of(measures, seed, lr):
+        return {0.01: 0.6, 0.02: 0.5}[lr] if seed < 2 else {0.01: 0.4, 0.02: 0.7}[lr]
+
+    results = results_of(loss_of, seeds=(0, 1, 2), rates=(0.01, 0.02))
+    assert analysis.allocation_table(results, lr=None)["loss"].tolist() == pytest.approx(
+        [(0.6 + 0.6 + 0.7) / 3] * len(ARMS)
+    )
+
+
+def test_matched_pairs_differ_in_lambda_and_coupled_noise_alone():
+    results = results_of(lambda m, seed, lr: m["E"] + 0.001 * seed * m["D"])
+    table = analysis.allocation_table(results)
+    pairs = analysis.matched_pairs(table, results.runs)
+    assert pairs["pile"].tolist() == ["hub-pile"]
+    (pair,) = pairs.itertuples()
+    assert pair.lambda_pile < pair.lambda_spread
+    assert pair.E_pile > pair.E_spread
+    assert pair.value == pytest.approx(pair.E_pile - pair.E_spread, abs=0.01)
+
+
+def test_arms_are_compared_by_dataset_with_how_many_seeds_reached_the_target():
+    compared = analysis.compare_arms(results_of(lambda m, seed, lr: 0.5, failed=[("twos", 0)])).set_index("arm")
+    assert compared.loc["full", "reached"] == 2
+    assert compared.loc["twos", "reached"] == 1
+    assert compared.loc["full", "sent_paper_a_round"] == 10
+    assert compared.loc["full", "late_loss"] == 0.5
+
+
+def test_too_few_runs_are_said_with_the_command_that_makes_them():
+    results = results_of(lambda m, seed, lr: m["V"])
+    with pytest.raises(MissingDataError, match="zorba experiment lambda"):
+        analysis.allocation_table(results, lr=0.5)
+    with pytest.raises(InvalidInputError, match="too few to correlate"):
+        analysis.predictors(analysis.allocation_table(results).head(3))
+    with pytest.raises(MissingDataError, match="no runs"):
+        analysis.arm_effects(pd.DataFrame(columns=["arm", "seed", "status", "late_loss"]), "late_loss")

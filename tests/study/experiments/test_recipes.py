@@ -1,0 +1,95 @@
+"""The matrices of the experiments: what they promise, and what their measures mean."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from zorba_core.allocation import PAPER_SCENARIOS
+from zorba_core.errors import InvalidInputError
+from zorba_core.study.experiments.cases import scenario_recipes
+from zorba_core.study.experiments.lambda_law import recipes_20, recipes_50
+from zorba_core.study.experiments.measures import allocation_measures, coupled_noise, direction_coupling
+from zorba_core.study.experiments.recipes import Recipe, dealt
+
+
+def test_the_lambda_experiment_has_at_least_forty_allocations_and_each_is_complete():
+    allocations = [recipe.build() for recipe in (*recipes_20().values(), *recipes_50().values())]
+    assert len({allocation.A_MN.tobytes() for allocation in allocations}) == len(allocations) >= 40
+    assert all(allocation.is_complete for allocation in allocations)
+
+
+def test_at_eighty_blocks_lambda_spreads_widely_and_total_not_at_all():
+    at_80 = [a for a in (recipe.build() for recipe in recipes_20().values()) if a.total_blocks == 80]
+    assert len(at_80) >= 12
+    assert max(a.bias_lambda for a in at_80) > 20 * min(a.bias_lambda for a in at_80)
+
+
+@pytest.mark.parametrize("name", ["hub", "hub2", "twos", "linear"])
+def test_piling_keeps_v_and_turns_lambda_and_coupled_noise_against_each_other(name):
+    recipes = recipes_20()
+    spread = allocation_measures(recipes.get(f"{name}-spread", recipes.get(name)).build())
+    pile = allocation_measures(recipes[f"{name}-pile"].build())
+    assert pile["V"] == spread["V"]
+    assert pile["T"] == spread["T"]
+    assert pile["lambda"] < spread["lambda"]
+    assert pile["N_eff"] < spread["N_eff"]
+
+
+@pytest.mark.parametrize("name", PAPER_SCENARIOS)
+def test_the_scenarios_have_the_printed_lambda(name):
+    allocation = scenario_recipes()[name].build()
+    assert allocation.bias_lambda == pytest.approx(PAPER_SCENARIOS[name].bias_lambda, abs=1e-3)
+
+
+def test_sc2_and_sc3_have_equally_many_blocks_and_sc1_fewer():
+    total = {name: recipe.build().total_blocks for name, recipe in scenario_recipes().items()}
+    assert total["SC1"] < total["SC2"] == total["SC3"]
+
+
+def test_coupled_noise_is_m_over_n_for_equally_popular_blocks_whatever_the_total():
+    for blocks, clients in itertools.product((3, 4, 6, 12), (12, 24)):
+        A_MN = Recipe("uniform", clients, blocks=blocks).build().A_MN
+        assert coupled_noise(A_MN) == pytest.approx(12 / clients)
+
+
+def test_direction_coupling_runs_from_one_to_the_number_of_blocks():
+    assert direction_coupling(np.ones((12, 5), bool)) == pytest.approx(12)
+    assert direction_coupling(np.eye(4, dtype=bool)) == pytest.approx(1)
+
+
+def test_coupled_noise_by_hand():
+    """Two blocks, two clients: the first holds both, the second the first block only."""
+    A_MN = np.array([[True, True], [True, False]])
+    assert coupled_noise(A_MN) == pytest.approx(((2 + 1) / 4 + 2 / 1) / 2)
+    assert direction_coupling(A_MN) == pytest.approx(((1 + 1 / 4) + (1 + 1)) / 2)
+
+
+def test_blocks_that_nobody_trains_are_left_out_of_the_mean():
+    only = Recipe("only", 3, only_blocks=(10, 11)).build()
+    assert coupled_noise(only.A_MN) == pytest.approx(2 / 3)
+    assert direction_coupling(only.A_MN) == pytest.approx(2)
+
+
+def test_shuffling_blocks_changes_the_matrix_and_no_measure():
+    plain = Recipe("popularity", 20, popularity_M=(1, *[7] * 9, 8, 8))
+    shuffled = Recipe("popularity", 20, popularity_M=(1, *[7] * 9, 8, 8), shuffle=3)
+    assert not np.array_equal(plain.build().A_MN, shuffled.build().A_MN)
+    assert allocation_measures(shuffled.build()) == pytest.approx(allocation_measures(plain.build()))
+
+
+def test_a_random_matrix_has_no_empty_block_or_client():
+    assert all(Recipe("random", 8, share=0.02, draw=draw).build().is_complete for draw in range(20))
+
+
+def test_impossible_recipes_are_refused_with_the_reason():
+    with pytest.raises(InvalidInputError, match="leave client"):
+        dealt((1, 1), 3, "spread")
+    with pytest.raises(InvalidInputError, match="between 1 and 3"):
+        dealt((1, 4), 3, "spread")
+    with pytest.raises(InvalidInputError, match="recipe 'magic'"):
+        Recipe("magic", 3)
+    with pytest.raises(InvalidInputError, match="12 or 24 blocks"):
+        Recipe("solver", 5, num_blocks=7, solver="balanced").build()

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import to_json
+from zorba_core.study.bench import BenchSettings, allocations, client_batches, run_bench, run_targets
+
+
+def test_a_bench_compares_what_it_timed(tiny_opt_folder):
+    settings = BenchSettings(
+        model=str(tiny_opt_folder),
+        num_clients=4,
+        batch_size=2,
+        seq_len=9,
+        num_perturbations=2,
+        total_blocks=6,
+        repeats=1,
+        growth=False,
+    )
+    lines: list[str] = []
+    result = run_bench(settings, lines.append)
+    assert set(result["rounds"]) == set(allocations(settings, 3))
+    for entry in result["rounds"].values():
+        seconds = {name: values[0] for name, values in entry["seconds"].items()}
+        assert entry["cohort_over_floor"] == pytest.approx(seconds["cohort"] / seconds["floor"])
+        assert entry["reference_over_cohort"] == pytest.approx(seconds["reference"] / seconds["cohort"])
+        assert entry["faster_than_full"] == pytest.approx(
+            result["rounds"]["full"]["seconds"]["cohort"][0] / seconds["cohort"]
+        )
+        assert entry["rho_difference_over_largest"] < 1e-5
+        assert entry["row_blocks_per_direction"] <= entry["row_blocks_of_full"] == 3 * 4 * 2
+    assert result["rounds"]["full"]["row_blocks_per_direction"] == 3 * 4 * 2
+    exact, fast = (result["precisions"][name] for name in ("highest", "bf16"))
+    assert [row["mu"] for row in fast["rho"]] == [settings.mu, 3 * settings.mu, 10 * settings.mu]
+    for at_highest, at_bf16 in zip(exact["rho"], fast["rho"], strict=True):
+        assert at_highest["relative_to_float64"] < at_bf16["relative_to_float64"]
+        assert at_bf16["correlation_with_derivative"] <= 1
+    assert exact["speed_over_highest"] == 1
+    assert "growth" not in result
+    assert '"git_commit"' in to_json(result)
+    assert lines
+
+
+def test_the_profile_for_gpus_measures_every_precision_that_the_device_has(tiny_opt_folder):
+    settings = BenchSettings(num_clients=3, batch_size=2, seq_len=8, num_perturbations=2, repeats=2)
+    lines: list[str] = []
+    result = run_targets(settings, [str(tiny_opt_folder)], lines.append)
+    found = result["models"]["tiny-opt"]
+    assert result["settings"]["model"] == [str(tiny_opt_folder)]
+    assert found["block_parameters"] == 3 * (4 * (16 * 16 + 16) + 2 * 16 * 32 + 32 + 16 + 4 * 16)
+    assert list(found["precisions"]) == list(found["rho"]) == ["highest", "bf16"]
+    # Of the full blocks alone: products of 6 rows of 8 positions, base pass and two directions.
+    products = 2 * (6 * 8) * (4 * 16 * 16 + 2 * 16 * 32) * 2 * 3
+    for entry in found["precisions"].values():
+        assert entry["flops"] > products
+        assert entry["flops_per_second"] == entry["flops"] / entry["seconds"]
+        assert len(entry["all_seconds"]) == 2
+    assert found["rho"]["highest"][0]["relative_to_float64"] < found["rho"]["bf16"][0]["relative_to_float64"]
+    seconds = [operation["seconds"] for operation in found["profile"]["operations"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert any("mm" in operation["operation"] for operation in found["profile"]["operations"])
+    assert '"git_commit"' in to_json(result)
+    assert len(lines) == 2
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded():
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    with pytest.raises(InvalidInputError, match="sees no CUDA device"):
+        BenchSettings(device="cuda")
+
+
+def test_routed_allocations_hold_the_total_and_least_work_is_least():
+    settings = BenchSettings()
+    by_name = allocations(settings, 12)
+    assert by_name["full"].total_blocks == 600
+    assert all(by_name[name].total_blocks <= 200 for name in by_name if name != "full")
+
+    def work(name: str) -> int:
+        return int(np.logical_or.accumulate(by_name[name].A_MN, axis=0).sum())
+
+    assert work("two-level, least work") < work("balanced, least work") <= work("balanced") < work("full") == 600
+
+
+def test_rows_of_unequal_length_are_cut_to_their_clients_longest():
+    for batch in client_batches(BenchSettings(num_clients=6), 500, shortest=8):
+        assert batch.token_ids_RL.shape[1] == int(batch.last_R.max()) + 1 <= 32
+
+
+def test_a_count_below_one_is_refused():
+    with pytest.raises(InvalidInputError, match="repeats is 0"):
+        BenchSettings(repeats=0)

@@ -1,0 +1,125 @@
+"""Curves and outcomes of runs as numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.plots import curves_figure, outcomes_figure
+from zorba_core.study.comparison import Curve, Record, axes_of, cloud_of, group_of, kinds_of, panel_of, smoothed
+
+
+def test_smoothing_leaves_a_constant_curve_alone_and_keeps_the_raw_one():
+    rounds = np.arange(5.0)
+    flat = smoothed(Curve("a", rounds, np.full(5, 0.3), rounds), 0.9)
+    np.testing.assert_allclose(flat.y_P, 0.3)
+    jump = smoothed(Curve("a", rounds, np.array([0.0, 0, 1, 1, 1]), rounds), 0.5)
+    # Debiased: weights 1/2^k of the past, divided by their sum.
+    np.testing.assert_allclose(jump.y_P, [0, 0, 4 / 7, 12 / 15, 28 / 31])
+    np.testing.assert_array_equal(jump.raw_P, [0, 0, 1, 1, 1])
+
+
+def test_the_interval_of_a_mean_is_students():
+    rounds = np.arange(2.0)
+    group = group_of("g", [Curve("a", rounds, np.full(2, value), rounds) for value in (1.0, 2.0, 3.0)], "interval")
+    # t(0.975, 2) = 4.302653, standard error 1 / sqrt(3)
+    np.testing.assert_allclose(group.high_P - group.y_P, 4.302652729 / np.sqrt(3))
+
+
+def test_groups_are_averaged_where_all_of_them_are():
+    short = Curve("a", np.array([0.0, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 2.0]))
+    long = Curve("b", np.array([1.0, 4.0]), np.array([3.0, 6.0]), np.array([1.0, 4.0]))
+    group = group_of("g", [short, long], "range")
+    np.testing.assert_array_equal(group.x_P, [1.0, 2.0])
+    np.testing.assert_allclose(group.y_P, [2.0, 3.0])
+
+
+def record(name, accuracy, *, arm=None, bias=1.0, **config):
+    metrics = pd.DataFrame(
+        {
+            "round": np.arange(len(accuracy)),
+            "train_loss": np.nan,
+            "eval_loss": 1 - np.asarray(accuracy),
+            "eval_accuracy": accuracy,
+            "seconds": 1.0 * np.arange(len(accuracy)),
+            "work": 10.0 * np.arange(len(accuracy)),
+            "bytes": 100.0 * np.arange(len(accuracy)),
+        }
+    )
+    summary = {"allocation": {"lambda": bias}, "vram_gib": {"total": 1.0}}
+    return Record(name, config, {}, metrics, summary, "finished", arm=arm)
+
+
+FOUR = [
+    record("a0", [0.5, 0.6], arm="a", bias=0.5, lr=0.01, seed=0, target=0.7),
+    record("a1", [0.5, 0.8], arm="a", bias=0.5, lr=0.01, seed=1, target=0.7),
+    record("b0", [0.5, 0.7], arm="b", bias=2.0, lr=0.02, seed=0, target=0.7),
+    record("b1", [0.5, 0.9], arm="b", bias=2.0, lr=0.02, seed=1, target=0.7),
+]
+
+
+def test_axes_and_kinds_are_what_runs_differ_in():
+    assert set(axes_of(FOUR)) == {"lambda", "lr", "seed"}
+    assert kinds_of(FOUR) == ["arm", "lr", "seed"]
+    assert not axes_of(FOUR[:1])
+
+
+def test_a_group_is_a_dot_at_its_means_with_its_spread():
+    cloud = cloud_of(FOUR, x="lambda", y="best", kind="arm", band="interval")
+    a, b = cloud.dots
+    assert (a.kind, a.x, b.kind, b.x) == ("a", 0.5, "b", 2.0)
+    assert (a.y, b.y) == (pytest.approx(0.7), pytest.approx(0.8))
+    # t(0.975, 1) = 12.7062, standard error 0.1
+    assert a.y_bounds[1] - a.y == pytest.approx(12.7062047 * 0.1)
+    assert a.names == ("a0", "a1")
+    single = cloud_of(FOUR, x="lambda", y="best")
+    assert [dot.y_bounds for dot in single.dots] == [None] * 4
+
+
+def test_what_is_not_told_is_named():
+    cloud = cloud_of(FOUR, x="lambda", y="to_target")
+    assert len(cloud.dots) == 3
+    assert len(cloud.untold) == 1
+    assert not cloud_of(FOUR, x="unheard of", y="best").dots
+    with pytest.raises(InvalidInputError, match="choose one of best"):
+        cloud_of(FOUR, x="lr", y="money")
+
+
+def test_endless_bars_do_not_hide_the_dots():
+    cloud = cloud_of(FOUR, x="lambda", y="best", kind="arm", band="interval")
+    low, high = outcomes_figure(cloud).layout.yaxis.range
+    assert 0.6 < low < 0.7 < 0.8 < high < 0.9
+    low, high = outcomes_figure(cloud, log_y=True).layout.yaxis.range
+    assert np.log10(0.6) < low < np.log10(0.7) < np.log10(0.8) < high < np.log10(0.9)
+
+
+def test_dots_of_a_click_name_their_runs_and_those_picked_are_ringed():
+    figure = outcomes_figure(cloud_of(FOUR, x="lambda", y="best", kind="arm", band="range"), picked=["b1"])
+    assert [list(of[0]) for of in (figure.data[0].customdata, figure.data[1].customdata)] == [
+        ["a0", "a1"],
+        ["b0", "b1"],
+    ]
+    assert figure.data[-1].name == "picked in the table"
+    assert list(figure.data[-1].x) == [2.0]
+    shapes = {trace.marker.symbol for trace in figure.data}
+    assert len(shapes) == 3  # no meaning rests on colour alone
+
+
+def test_a_logarithmic_cost_begins_where_something_was_spent():
+    panels = [panel_of(FOUR, measure=measure, cost="bytes") for measure in ("eval_accuracy", "eval_loss")]
+    figure = curves_figure(panels, log_cost=True, log_loss=True)
+    lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
+    assert all(min(line.x) == 100.0 for line in lines)
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type, figure.layout.yaxis2.type) == ("log", "linear", "log")
+    assert sum(line.showlegend for line in lines) == 4  # each curve once, though it is drawn twice
+    assert lines[0].line.color == lines[4].line.color
+
+
+def test_panels_of_unlike_costs_are_refused():
+    panels = [panel_of(FOUR, measure="eval_loss", cost=cost) for cost in ("bytes", "round")]
+    with pytest.raises(InvalidInputError, match="one cost"):
+        curves_figure(panels)
+    with pytest.raises(InvalidInputError, match="one cost"):
+        curves_figure([])

@@ -1,0 +1,1 @@
+"""The solvers: each answers an allocation problem with a matrix."""

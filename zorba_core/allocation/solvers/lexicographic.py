@@ -1,0 +1,159 @@
+"""The paper's solver: Theorem 4, Dinic's flow, and the greedy update of Algorithm 1.
+
+Three points where the printed text does not run, and what is done about them:
+
+* budgets are floored to whole blocks first (the paper's real-valued budgets give a gamma* that no matrix attains);
+* Dinic's flow may leave clients with no block. With S = sum of budgets = gamma* M + r and r < M, Algorithm 1 can raise
+  at most r blocks, so some block stays a candidate while any client has room; a client without a block has room,
+  hence every such client gets one before the loop can end;
+* Algorithm 1's guard never changes in the loop, so its one real exit is an empty candidate set, which is added.
+
+Shapes: M blocks, N clients. ``A_MN`` bool; ``budget_N``, ``room_N`` int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from networkx.algorithms.flow import dinitz
+from numpy.typing import NDArray
+
+from zorba_core.allocation.measures import least_popularity, popularity
+from zorba_core.allocation.problem import Allocation, AllocationProblem
+from zorba_core.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class GreedyStep:
+    """One turn of Algorithm 1's loop: block m*, the client chosen at random, and L and F after it."""
+
+    block: int
+    client: int
+    gain: int  # clients of F for which ``block`` was a bottleneck
+    low_blocks: tuple[int, ...]  # L: blocks still at gamma*
+    low_clients: tuple[int, ...]  # F: clients whose least popularity is still gamma*
+
+
+@dataclass(frozen=True)
+class GammaCertificate:
+    """A cut that proves that gamma* cannot be gamma_star + 1: the flow into ``blocks`` is at most ``capacity``, which
+    is below the ``demand`` of one more client on each. ``open_clients`` are on the source's side of the cut, and
+    count with their arcs into ``blocks``; every other client counts with its whole budget."""
+
+    gamma_star: int
+    blocks: tuple[int, ...]
+    open_clients: tuple[int, ...]
+    capacity: int
+    demand: int
+
+
+def gamma_star(budget_N: NDArray[np.int64], num_blocks: int) -> int:
+    """Theorem 4 in closed form: floor(sum_n min(budget_n, M) / M). O(N).
+
+    sum_n min(budget_n, b) / b never rises with b, so the minimum over subsets B is at B = all blocks.
+    """
+    return int(np.minimum(budget_N, num_blocks).sum()) // num_blocks
+
+
+def gamma_star_by_subsets(budget_N: NDArray[np.int64], num_blocks: int) -> int:
+    """Theorem 4 as printed, min over subset sizes b of floor(sum_n min(budget_n, b) / b). O(M N)."""
+    sizes = range(1, num_blocks + 1)
+    return min(int(np.minimum(budget_N, size).sum()) // size for size in sizes)
+
+
+def gamma_certificate(budget_N: NDArray[np.int64], num_blocks: int) -> GammaCertificate:
+    """The minimum cut of the flow network that asks every block for gamma* + 1 clients, by Dinic."""
+    gamma = gamma_star(budget_N, num_blocks)
+    capacity, (reached, _) = nx.minimum_cut(_network(budget_N, num_blocks, gamma + 1), "s", "t", flow_func=dinitz)
+    return GammaCertificate(
+        gamma_star=gamma,
+        blocks=tuple(m for m in range(num_blocks) if ("block", m) not in reached),
+        open_clients=tuple(n for n in range(len(budget_N)) if ("client", n) in reached),
+        # The blocks on the source's side pay their demand in full; without them the same cut bounds the others alone.
+        capacity=int(capacity) - (gamma + 1) * sum(("block", m) in reached for m in range(num_blocks)),
+        demand=(gamma + 1) * sum(("block", m) not in reached for m in range(num_blocks)),
+    )
+
+
+def solve_lexicographic(
+    problem: AllocationProblem, rng: np.random.Generator, trace: list[GreedyStep] | None = None
+) -> Allocation:
+    """Algorithm 2's inner step for one budget vector. Steps of the greedy update are appended to ``trace``.
+
+    Popularities of the result are gamma* or gamma* + 1. The clients that Algorithm 1 "randomly selects" come from
+    ``rng``. Cost: 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
+
+    Raises:
+        InvalidInputError: the request has a total, which the paper's method has no place for.
+    """
+    if problem.total is not None:
+        raise InvalidInputError(
+            "the lexicographic solver cannot honour a total (budgets decide it); leave it out, or use balanced, "
+            "two-level or exact"
+        )
+    A_MN = initial_matrix(problem.usable_N, problem.num_blocks)
+    for step in greedy_update(A_MN, problem.usable_N, rng):
+        A_MN[step.block, step.client] = True
+        if trace is not None:
+            trace.append(step)
+    return Allocation(A_MN)
+
+
+def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.bool_]:
+    """A-tilde of problem P_I: gamma* clients on every block, by Dinic's algorithm. Clients may be left without one."""
+    gamma = gamma_star(budget_N, num_blocks)
+    residual = dinitz(_network(budget_N, num_blocks, gamma), "s", "t")
+    A_MN = np.zeros((num_blocks, len(budget_N)), bool)
+    for client in range(len(budget_N)):
+        for node, arc in residual["client", client].items():
+            if node != "s" and arc["flow"] > 0:
+                A_MN[node[1], client] = True
+    return A_MN
+
+
+def greedy_update(
+    initial_MN: NDArray[np.bool_], budget_N: NDArray[np.int64], rng: np.random.Generator
+) -> Iterator[GreedyStep]:
+    """Algorithm 1, one step at a time; the input is not changed, the caller adds each step's block to it.
+
+    Ties of the argmax go to the smallest block id.
+    """
+    popularity_M = popularity(initial_MN)
+    gamma = int(popularity_M.min())
+    room_N = budget_N - initial_MN.sum(axis=0)  # r
+    low_M = popularity_M == gamma  # L
+    low_N = least_popularity(initial_MN) == gamma  # F
+    bottleneck_MN = initial_MN & low_M[:, None]  # W_n as columns
+    while low_M.any() and low_N.any():
+        can_take_MN = ~initial_MN & (room_N > 0)
+        candidates = np.flatnonzero(low_M & can_take_MN.any(axis=1))  # C
+        if not candidates.size:
+            return
+        gain_C = bottleneck_MN[candidates][:, low_N].sum(axis=1)
+        best = int(candidates[gain_C.argmax()])
+        client = int(rng.choice(np.flatnonzero(can_take_MN[best])))
+        room_N[client] -= 1
+        low_M[best] = False
+        held_it = bottleneck_MN[best].copy()
+        bottleneck_MN[best] = False
+        low_N &= ~(held_it & ~bottleneck_MN.any(axis=0))
+        yield GreedyStep(
+            best,
+            client,
+            int(gain_C.max()),
+            tuple(np.flatnonzero(low_M).tolist()),
+            tuple(np.flatnonzero(low_N).tolist()),
+        )
+
+
+def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
+    """Source -> client (budget) -> block (1) -> sink (``demand``)."""
+    graph = nx.DiGraph()
+    for client, budget in enumerate(budget_N.tolist()):
+        graph.add_edge("s", ("client", client), capacity=budget)
+        graph.add_edges_from(((("client", client), ("block", m)) for m in range(num_blocks)), capacity=1)
+    graph.add_edges_from(((("block", m), "t") for m in range(num_blocks)), capacity=demand)
+    return graph

@@ -1,0 +1,195 @@
+"""Two-level allocations in closed form: g hub blocks that all may use, and M - g blocks for the largest budgets only.
+
+Hub blocks have popularity v1, the others v2 <= v1, and only the n2 clients of largest budget use the others, so
+Lambda <= (N - n2)/v1^2 + n2/v2^2. With D = (M - g) v2, a choice (g, n2, v1, v2) can be carried out iff
+
+    v2 <= n2,  D <= sum_{i<=n2} min(budget_i, M - g),
+    g v1 <= sum_i min(budget_i, g) - max(0, D - sum_{i<=n2} max(0, budget_i - g)),
+    g v1 + D <= T (total mode eq: the clients' blocks, N - n2 of them hub only, can reach T),
+    N - n2 <= g v1,  N <= g v1 + D,
+
+which is Hoffman's condition for the flow from clients to the two groups; inside a group blocks are wrapped around.
+Only the histogram of budgets and its prefix sums enter, so a million clients cost a sort and a few passes.
+
+Shapes: M blocks, N clients, C choices. ``budget_N`` int64 sorted falling; ``g_C``, ``n2_C``, ``v1_C``, ``v2_C`` int64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zorba_core.allocation.problem import AllocationProblem
+from zorba_core.allocation.solvers.balanced import solve_balanced, water_filled_budgets
+from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
+
+# Up to this many values of n2 and of v2 are tried at once; beyond, a grid is refined around the best points.
+_GRID = 64
+_REFINED_GROUPS = 6
+
+
+@dataclass(frozen=True)
+class TwoLevel:
+    """A choice of the closed form; ``bias_lambda`` is exact unless a client happens to hold popular blocks only."""
+
+    hub_blocks: int  # g
+    hub_popularity: int  # v1
+    top_clients: int  # n2
+    top_popularity: int  # v2
+    bias_lambda: float
+
+
+def solve_two_level(problem: AllocationProblem, target: float = 0.0) -> WrappedAllocation:
+    """The best of the two-level choices and the balanced allocation: of least Lambda, or closest to a ``target``.
+
+    Equals the optimum on most totals of realistic fleets; never better than ``exact``. Every (g, n2, v2) is tried when
+    N <= 64; above, a grid over n2 and v2 is refined down to single steps around its best points.
+    1 ms at N=50, milliseconds at N=1000, a sort and some passes at N = 10^6.
+    """
+    balanced = solve_balanced(problem)
+    order_N = by_falling_budget(problem)
+    choice = best_two_level(problem, problem.usable_N[order_N], target)
+    if choice is None:
+        return balanced
+    two_level = _carry_out(problem, order_N, choice)
+    return min((balanced, two_level), key=lambda allocation: abs(allocation.bias_lambda - target))
+
+
+def by_falling_budget(problem: AllocationProblem) -> NDArray[np.int64]:
+    """Clients from the largest usable budget to the smallest, equal ones in the order given."""
+    negative = -problem.usable_N
+    return np.argsort(negative.astype(np.int16) if problem.num_blocks < 2**15 else negative, kind="stable")  # radix
+
+
+def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64], target: float = 0.0) -> TwoLevel | None:
+    """The choice whose closed-form Lambda is closest to ``target``, None when none can be carried out. ``budget_N`` is
+    sorted falling."""
+
+    def distance(choice: TwoLevel) -> float:
+        return abs(choice.bias_lambda - target)
+
+    form = _ClosedForm(problem, budget_N)
+    N, floor = problem.num_clients, problem.min_popularity
+    groups = np.arange(1, problem.num_blocks)
+    n2 = _grid(1, N)
+    v2 = _grid(floor, N)
+    step = max(_widest(n2), _widest(v2))
+    best: TwoLevel | None = None
+    windows = [(groups, n2, v2)]
+    while windows and len(groups):
+        found = [choice for window in windows for choice in form.best_per_group(*window, target)]
+        found.sort(key=distance)
+        best = min((choice for choice in (best, *found[:1]) if choice is not None), key=distance, default=None)
+        if step <= 1:
+            break
+        half, step = 2 * step, max(1, 4 * step // _GRID)
+        windows = [
+            (
+                np.array([choice.hub_blocks]),
+                _around(choice.top_clients, half, step, 1, N),
+                _around(choice.top_popularity, half, step, floor, N),
+            )
+            for choice in found[:_REFINED_GROUPS]
+        ]
+    return best
+
+
+class _ClosedForm:
+    """Lambda of (g, n2, v2), broadcast, from prefix sums of the sorted budgets."""
+
+    def __init__(self, problem: AllocationProblem, budget_N: NDArray[np.int64]) -> None:
+        self.M, self.N = problem.num_blocks, problem.num_clients
+        self.total, self.exactly = problem.most_blocks, problem.total_mode == "eq"
+        self.floor = problem.min_popularity
+        self.prefix = np.concatenate(([0], np.cumsum(budget_N)))
+        # larger[k]: clients with budget > k
+        self.larger = self.N - np.cumsum(np.bincount(budget_N, minlength=self.M + 1))
+
+    def capped(self, first: NDArray[np.int64], cap: NDArray[np.int64]) -> NDArray[np.int64]:
+        """sum over the ``first`` largest budgets of min(budget, cap)."""
+        cut = np.minimum(first, self.larger[cap])
+        return cap * cut + self.prefix[first] - self.prefix[cut]
+
+    def best_per_group(
+        self, groups: NDArray[np.int64], n2: NDArray[np.int64], v2: NDArray[np.int64], target: float
+    ) -> list[TwoLevel]:
+        """For each g, the pair (n2, v2) whose Lambda is closest to ``target``."""
+        value, v1 = self.evaluate(groups[:, None, None], n2[None, :, None], v2[None, None, :])
+        flat = value.reshape(len(groups), -1)
+        best_G = np.abs(flat - target).argmin(axis=1)
+        choices = []
+        for row, at in enumerate(best_G.tolist()):
+            if np.isfinite(flat[row, at]):
+                a, b = divmod(at, len(v2))
+                popularity = int(v1[row, a, b]), int(v2[b])
+                choices.append(
+                    TwoLevel(int(groups[row]), popularity[0], int(n2[a]), popularity[1], float(flat[row, at]))
+                )
+        return choices
+
+    def evaluate(
+        self, g: NDArray[np.int64], n2: NDArray[np.int64], v2: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        M, N = self.M, self.N
+        demand = (M - g) * v2
+        top = self.capped(n2, np.full_like(n2, M))
+        spare = top - self.capped(n2, g)
+        hub = self.capped(np.full_like(g, N), g)
+        room = np.minimum(hub - np.maximum(0, demand - spare), self.total - demand)
+        v1 = np.minimum(room // g, N)
+        fits = (v2 <= n2) & (demand <= self.capped(n2, M - g)) & (v1 >= v2)
+        fits &= (g * v1 >= N - n2) & (g * v1 + demand >= N)
+        if self.exactly:
+            fits = fits & (hub + spare >= self.total)
+        safe = np.maximum(v1, 1).astype(float)
+        value = (N - n2) / (safe * safe) + n2 / (v2 * v2).astype(float)
+        return np.where(fits, value, np.inf), v1
+
+
+def _carry_out(problem: AllocationProblem, order_N: NDArray[np.int64], choice: TwoLevel) -> WrappedAllocation:
+    """Blocks held in each group, then wrapped around. Clients are taken in the order of falling budgets."""
+    M, N, g, n2 = problem.num_blocks, problem.num_clients, choice.hub_blocks, choice.top_clients
+    budget_N = problem.usable_N[order_N]
+    demand, hub_total = (M - g) * choice.top_popularity, g * choice.hub_popularity
+    top_room = np.where(np.arange(N) < n2, np.minimum(budget_N, M - g), 0)
+    spare = np.minimum(np.maximum(budget_N - g, 0), top_room)  # blocks that take nothing from the hub
+    from_spare = water_filled_budgets(spare, min(demand, int(spare.sum())))
+    top_N = from_spare + water_filled_budgets(top_room - from_spare, demand - int(from_spare.sum()))
+    _serve_every_client(top_N, top_room, hub_total)
+    if problem.total_mode == "eq":
+        left = problem.most_blocks - demand - hub_total
+        hub_room = int(np.minimum(budget_N - top_N, g).sum()) - hub_total
+        extra = water_filled_budgets(spare - np.minimum(spare, top_N), max(0, left - hub_room))
+        top_N, hub_total = top_N + extra, hub_total + min(left, hub_room)
+    must_N = (top_N == 0).astype(np.int64)
+    hub_N = must_N + water_filled_budgets(np.minimum(budget_N - top_N, g) - must_N, hub_total - int(must_N.sum()))
+    held = np.empty((2, N), np.int64)
+    held[:, order_N] = hub_N, top_N
+    # Hub last: most clients hold hub blocks only, and so reuse the base pass up to there.
+    return WrappedAllocation((WrappedGroup(0, M - g, held[1]), WrappedGroup(M - g, g, held[0])))
+
+
+def _serve_every_client(top_N: NDArray[np.int64], top_room: NDArray[np.int64], hub_total: int) -> None:
+    """Where more clients hold none of the top blocks than the hub has places, give some of them one, in place, from
+    clients that hold several."""
+    missing = int((top_N == 0).sum()) - hub_total
+    if missing <= 0:
+        return
+    top_N[np.flatnonzero((top_N == 0) & (top_room > 0))[:missing]] = 1
+    excess = np.maximum(top_N - 1, 0)
+    top_N -= water_filled_budgets(excess, missing)
+
+
+def _grid(first: int, last: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(first, last, min(_GRID, last - first + 1)).round().astype(np.int64))
+
+
+def _widest(grid: NDArray[np.int64]) -> int:
+    return int(np.diff(grid).max(initial=1))
+
+
+def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray[np.int64]:
+    points = np.arange(centre - half, centre + half + 1, step)
+    return points[(points >= first) & (points <= last)]

@@ -1,0 +1,144 @@
+"""Allocations that wrap around groups of blocks, kept as two numbers per client and group instead of a matrix.
+
+In a group of g blocks, client n takes its next ``held_N[n]`` blocks modulo g, starting where the client before it
+stopped. With a million clients popularity, Lambda and block counts take milliseconds; the matrix comes on demand.
+
+Shapes: M blocks, N clients. ``held_N``, ``start_N`` int64; ``A_MN`` bool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from zorba_core.allocation.measures import AllocationMetrics
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedGroup:
+    """Blocks ``first_block .. first_block + num_blocks - 1``; client n takes ``held_N[n]`` in a row, cyclically.
+
+    Popularities are ``low`` or ``low + 1``; the blocks ``< num_high`` of the group have the larger one.
+    """
+
+    first_block: int
+    num_blocks: int
+    held_N: NDArray[np.int64]
+
+    @cached_property
+    def start_N(self) -> NDArray[np.int64]:
+        return (np.cumsum(self.held_N) - self.held_N) % self.num_blocks
+
+    @cached_property
+    def levels(self) -> tuple[int, int]:
+        """(low, num_high): total = low * num_blocks + num_high."""
+        return divmod(int(self.held_N.sum()), self.num_blocks)
+
+    @property
+    def popularity(self) -> NDArray[np.int64]:
+        low, num_high = self.levels
+        return low + (np.arange(self.num_blocks) < num_high)
+
+    @cached_property
+    def high_held_N(self) -> NDArray[np.int64]:
+        """How many of each client's blocks have the larger popularity."""
+        if self.levels[1] == 0:
+            return np.zeros_like(self.held_N)
+        return high_blocks_held(self.start_N, self.held_N, self.levels[1], self.num_blocks)
+
+
+def high_blocks_held(
+    start: NDArray[np.int64], held: NDArray[np.int64], num_high: int | NDArray[np.int64], num_blocks: int
+) -> NDArray[np.int64]:
+    """Overlap of the cyclic run [start, start + held) with [0, num_high), all modulo ``num_blocks``; broadcasts."""
+    end = start + held
+    straight = np.maximum(np.minimum(end, num_high) - start, 0)
+    return straight + np.clip(end - num_blocks, 0, num_high)
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedAllocation(AllocationMetrics):
+    """A matrix made of wrapped groups that together cover blocks 0..M-1, once each."""
+
+    groups: tuple[WrappedGroup, ...]
+
+    @property
+    def num_blocks(self) -> int:
+        return sum(group.num_blocks for group in self.groups)
+
+    @cached_property
+    def popularity_M(self) -> NDArray[np.int64]:
+        return np.concatenate([group.popularity for group in self.groups])
+
+    @cached_property
+    def blocks_held_N(self) -> NDArray[np.int64]:
+        return np.sum([group.held_N for group in self.groups], axis=0)
+
+    @cached_property
+    def least_popularity_N(self) -> NDArray[np.int64]:
+        nowhere = np.iinfo(np.int64).max
+        least_N = np.full(len(self.groups[0].held_N), nowhere)
+        for group in self.groups:
+            here_N = group.levels[0] + (group.high_held_N == group.held_N)
+            least_N = np.minimum(least_N, np.where(group.held_N > 0, here_N, nowhere))
+        return np.where(least_N == nowhere, 0, least_N)
+
+    @cached_property
+    def influence_N(self) -> NDArray[np.float64]:
+        total_N = np.zeros(len(self.groups[0].held_N))
+        for group in self.groups:
+            low, num_high = group.levels
+            if low:
+                total_N += (group.held_N - group.high_held_N) / low
+            if num_high:
+                total_N += group.high_held_N / (low + 1)
+        return total_N / self.num_blocks
+
+    @cached_property
+    def first_block_N(self) -> NDArray[np.int64]:
+        first_N = np.full(len(self.groups[0].held_N), self.num_blocks)
+        for group in self.groups:
+            wraps_N = group.start_N + group.held_N > group.num_blocks
+            here_N = group.first_block + np.where(wraps_N, 0, group.start_N)
+            first_N = np.minimum(first_N, np.where(group.held_N > 0, here_N, self.num_blocks))
+        return first_N
+
+    @cached_property
+    def A_MN(self) -> NDArray[np.bool_]:
+        """The dense matrix, built on first use: M * N bytes."""
+        rows = []
+        for group in self.groups:
+            block_G = np.arange(group.num_blocks)[:, None]
+            rows.append((block_G - group.start_N) % group.num_blocks < group.held_N)
+        A_MN = np.concatenate(rows)
+        A_MN.setflags(write=False)
+        return A_MN
+
+    @property
+    def blocks_per_client(self) -> list[list[int]]:
+        """0-based block ids, rising, one list per client in the order given."""
+        columns = self.sparse_blocks()
+        return [ids.tolist() for ids in np.split(columns.indices, columns.indptr[1:-1])]
+
+    def sparse_blocks(self) -> sparse.csc_array:
+        """The matrix as (M, N) compressed columns: ``indices[indptr[n]:indptr[n+1]]`` are client n's block ids, rising.
+
+        Written from the starts, without the dense matrix: O(total blocks) time and memory.
+        """
+        held_N = self.blocks_held_N
+        indptr = np.concatenate(([0], np.cumsum(held_N)))
+        indices = np.empty(indptr[-1], np.int32)
+        offset_N = indptr[:-1].copy()
+        for group in self.groups:
+            # A run that wraps is [0, end - g) followed by [start, g): rising ids without a sort.
+            tail_N = np.maximum(group.start_N + group.held_N - group.num_blocks, 0)
+            pieces = ((tail_N, np.zeros_like(tail_N)), (group.held_N - tail_N, group.start_N))
+            for length_N, start_N in pieces:
+                step = np.arange(int(length_N.sum())) - np.repeat(np.cumsum(length_N) - length_N, length_N)
+                indices[np.repeat(offset_N, length_N) + step] = group.first_block + np.repeat(start_N, length_N) + step
+                offset_N += length_N
+        return sparse.csc_array((np.ones(len(indices), bool), indices, indptr), shape=(self.num_blocks, len(held_N)))

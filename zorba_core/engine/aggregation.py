@@ -1,0 +1,74 @@
+"""What the server does with the scalars: average per block, then update each block along the shared directions.
+
+The paper writes the average as one number a direction, but its weights a_mn / c_m depend on the block, so there is one
+average per block and direction: ``rho_bar_MQ``.
+
+Shapes: M blocks, N clients, Q directions of the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.network import BlockNetwork
+
+
+def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray | None = None) -> np.ndarray:
+    """rho_bar[m, q] = (1/Q) sum_n (a_mn / c_m) rho[n, q], shape (M, Q), float64.
+
+    ``reported_N`` (bool, default all) leaves out clients whose scalars did not arrive: c_m then counts those that
+    reported. A block that nobody reported on gets zeros, so its weights stay.
+    """
+    A_MN = np.asarray(A_MN, dtype=bool)
+    rho_NQ = np.asarray(rho_NQ, dtype=np.float64)
+    if reported_N is not None:
+        A_MN = A_MN & np.asarray(reported_N, dtype=bool)
+        rho_NQ = np.where(np.asarray(reported_N, dtype=bool)[:, None], rho_NQ, 0.0)
+    popularity_M = A_MN.sum(axis=1)
+    weight_MN = A_MN / np.maximum(popularity_M, 1)[:, None]
+    # Summed client after client rather than by a matrix product, whose order differs between machines and threads: what
+    # is replayed elsewhere, or computed on several ranks, must have the same bits.
+    return (weight_MN[:, :, None] * rho_NQ[None]).sum(axis=1) / rho_NQ.shape[1]
+
+
+def apply_scalars(
+    network: BlockNetwork,
+    rho_NQ: np.ndarray,
+    A_MN: np.ndarray,
+    reported_N: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+) -> np.ndarray:
+    """One round's update from what crossed the wire; returns rho_bar_MQ. A live round and a replayed one both end here,
+    so they leave the same bits."""
+    rho_bar_MQ = average_per_block(rho_NQ, A_MN, reported_N)
+    update_blocks(network, rho_bar_MQ, seeds_Q, directions, lr)
+    return rho_bar_MQ
+
+
+@torch.no_grad()
+def update_blocks(
+    network: BlockNetwork, rho_bar_MQ: np.ndarray, seeds_Q: Sequence[int], directions: Directions, lr: float
+) -> None:
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average."""
+    for m in range(network.num_blocks):
+        if not np.any(rho_bar_MQ[m]):
+            continue
+        network.block_weights(m).sub_(shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions), alpha=lr)
+
+
+@torch.no_grad()
+def shared_step(
+    network: BlockNetwork, block: int, rho_bar_Q: np.ndarray, seeds_Q: Sequence[int], directions: Directions
+) -> torch.Tensor:
+    """sum_q rho_bar[q] v_q,m for one block, (D_m,). Summed before it meets the weights: one rounding against w_m a
+    round instead of Q."""
+    step = torch.zeros_like(network.block_weights(block))
+    for q, seed in enumerate(seeds_Q):
+        step.add_(directions.block(int(seed), block), alpha=float(rho_bar_Q[q]))
+    return step

@@ -1,0 +1,140 @@
+"""What happens beside the training loop: progress on the terminal, and leaving on Ctrl-C with the work kept."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from tqdm import tqdm
+
+from zorba_core.engine.reports import describe_refusals
+from zorba_core.runs.trajectory import EvaluationEntry, RoundEntry
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One row of a run's metrics. Counts and seconds are totals since the start; None where not evaluated."""
+
+    round: int  # rounds done; 0 is the model before fine-tuning
+    train_loss: float | None  # mean over clients of F_n at the round's start
+    eval_loss: float | None
+    eval_accuracy: float | None
+    seconds: float  # spent in rounds, evaluations not counted
+    forward_passes: int  # of one client's batch
+    scalars_up: int  # numbers sent by all clients: finite differences, estimates or weights
+    scalars_down: int  # numbers sent to all clients: averages and seeds, estimates or weights
+    clients_reported: int | None = None  # in this round
+    clients_refused: int | None = None  # in this round, for scalars that could not be used
+    backward_passes: int = 0  # of one client's batch
+
+
+class Callback:
+    """Told of every round, including round 0, the evaluation before the first."""
+
+    def on_start(self, folder: Path) -> None:
+        """Everything is loaded and checked; the run's folder exists."""
+
+    def on_step(self, entry: RoundEntry) -> None:
+        """The weights are those after the round; its evaluation, where one is due, comes next."""
+
+    def on_evaluation(self, entry: EvaluationEntry) -> None:
+        """The model was evaluated."""
+
+    def on_round(self, record: RoundRecord) -> None:
+        """After a round, and its evaluation where one is due."""
+
+    def wants_stop(self) -> bool:
+        """Asked after every round: end the run here?"""
+        return False
+
+
+class Progress(Callback):
+    """A bar with the time left on a terminal; one line an evaluation where stderr is a file."""
+
+    def __init__(self, num_rounds: int, stream: TextIO | None = None) -> None:
+        self._num_rounds, self._stream = num_rounds, stream or sys.stderr
+        self._started, self._first = 0.0, -1
+        self._refused: set[int] = set()
+        self._bar: tqdm | None = None
+
+    def on_start(self, folder: Path) -> None:
+        print(f"run {folder}", file=self._stream, flush=True)
+
+    def on_step(self, entry: RoundEntry) -> None:
+        refused = set(np.flatnonzero(entry.refused_N).tolist())
+        if refused - self._refused:  # said once for each client, however long it goes on
+            print(f"\nround {entry.round}: {describe_refusals(entry.status_N)}", file=self._stream, flush=True)
+        self._refused |= refused
+
+    def on_round(self, record: RoundRecord) -> None:
+        if self._first < 0:  # round 0, or where a run that goes on was left
+            self._started, self._first = time.monotonic(), record.round
+            if self._stream.isatty():
+                self._bar = tqdm(
+                    total=self._num_rounds,
+                    initial=record.round,
+                    unit="round",
+                    file=self._stream,
+                    dynamic_ncols=True,
+                )
+        if self._bar is not None:
+            self._bar.update(record.round - self._bar.n)
+            if record.eval_accuracy is not None:
+                self._bar.set_postfix(accuracy=f"{record.eval_accuracy:.3f}", loss=f"{record.eval_loss:.3f}")
+            if record.round == self._num_rounds:
+                self._bar.close()
+        elif record.eval_accuracy is not None:
+            elapsed = time.monotonic() - self._started
+            done = record.round - self._first
+            left = elapsed / done * (self._num_rounds - record.round) if done else None
+            ending = "" if left is None else f", {tqdm.format_interval(left)} left"
+            print(
+                f"round {record.round}/{self._num_rounds}: accuracy {record.eval_accuracy:.3f}, "
+                f"loss {record.eval_loss:.3f}{ending}",
+                file=self._stream,
+                flush=True,
+            )
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Interrupt(Callback):
+    """Turns the first Ctrl-C into "stop after this round"; a second one, or one during loading, stops at once."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.folder: Path | None = None  # of the run, once there is something to keep
+        self._asked, self._stream = False, stream or sys.stderr
+
+    def on_start(self, folder: Path) -> None:
+        self.folder = folder
+
+    def wants_stop(self) -> bool:
+        return self._asked
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen for SIGINT within the context (only the main thread can; elsewhere nothing changes)."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self._asked or self.folder is None:
+            raise KeyboardInterrupt
+        self._asked = True
+        print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)

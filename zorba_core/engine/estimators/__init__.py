@@ -1,0 +1,1 @@
+"""The ways to get rho[n, q]: one file each."""

@@ -1,0 +1,214 @@
+"""Zeroth-order estimates of all clients in one forward pass a direction: the routed cohort.
+
+All clients share w and v_q; they differ in their rows and in the blocks they activate. So one pass serves them all: at
+block m the rows of the clients that activate it go through w_m + mu v_m, the others through w_m. Up to its first active
+block a row is what it was without perturbation, so it starts there, from the hidden state that the base pass kept.
+Noise is drawn, and weights are moved, once for each direction and block, whatever the number of clients.
+
+The result is that of :func:`zorba_core.engine.estimators.reference.estimate`, the reference, written client by client:
+
+- in float64 to 1e-10;
+- in float32 on the CPU just as closely, as long as every client's rows make at least 16 positions (or ``max_rows``
+  splits no client's rows below that). A difference of two losses over mu magnifies rounding by 1 / mu: two ways to
+  round the same product are 1e-4 of rho apart at mu = 1e-3, so agreement means the same bits. They are the same
+  because each row keeps the length of its client's batch, because a matrix product of 16 rows or more rounds each
+  row as any larger one does (MKL; fewer rows take another path), and because the label head is in float64;
+- on a GPU, whose kernels depend on the whole shape, up to rounding magnified by 1 / mu.
+
+Shapes: M blocks, N clients, Q directions, R rows of a group, L positions, H hidden size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive, at_last
+from zorba_core.errors import InvalidInputError
+
+# Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
+# wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took half as long again), but
+# no fewer than a wide block's weights are worth reading for, or rounding to bfloat16; elsewhere large kernels.
+_PIECE_CPU, _LEAST_POSITIONS_CPU, _LEAST_POSITIONS_BF16, _PIECE_ELSEWHERE = 2**17, 512, 2048, 2**26
+
+
+@torch.no_grad()
+def estimate_cohort(
+    network: BlockNetwork,
+    batches_N: Sequence[Encoded],
+    A_MN: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    *,
+    mu: float,
+    inactive: Inactive = "frozen",
+    max_rows: int | None = None,
+) -> Estimate:
+    """rho[n, q] of every client and direction. The network's weights are left as they were, bit for bit.
+
+    Args:
+        max_rows: at most so many rows go through a block at once, which bounds the memory needed beyond two hidden
+            states of every row; default: as many as suit the device.
+
+    Raises:
+        InvalidInputError: ``max_rows`` below 1.
+    """
+    A_MN = np.asarray(A_MN, dtype=bool)
+    num_blocks, num_clients = A_MN.shape
+    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)  # num_blocks: activates none, never starts
+    cohort = _Cohort(network, batches_N, A_MN, max_rows)  # embedded
+    everyone = cohort.pieces(np.ones(num_clients, dtype=bool))
+    active_M = [cohort.pieces(A_MN[m]) for m in range(num_blocks)]
+    passive_M = [cohort.pieces(~A_MN[m] & (first_N < m)) for m in range(num_blocks)]
+    starting_M = [cohort.pieces(first_N == m) for m in range(num_blocks)]
+
+    for m in range(num_blocks):
+        cohort.keep(starting_M[m])
+        if inactive == "frozen":
+            cohort.through(m, everyone)
+        else:
+            cohort.through(m, active_M[m])
+            cohort.through_dropped(m, cohort.pieces(~A_MN[m]))
+    loss_N = cohort.losses()
+
+    rho_NQ = np.zeros((num_clients, len(seeds_Q)))
+    for q, seed in enumerate(seeds_Q):
+        cohort.restart()
+        for m in range(num_blocks):
+            if inactive == "frozen":
+                cohort.through(m, passive_M[m])
+            else:
+                cohort.through_dropped(m, passive_M[m])
+            if active_M[m]:
+                with _moved(network, m, directions, int(seed), mu):
+                    cohort.through(m, active_M[m])
+        rho_NQ[:, q] = (cohort.losses() - loss_N) / mu
+    return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
+
+
+def rows_at_once(network: BlockNetwork, length: int) -> int:
+    """Rows of ``length`` positions that go through a block together unless ``max_rows`` says fewer."""
+    width = int(network.model.config.hidden_size)
+    on_cpu = network.device.type == "cpu"
+    least = _LEAST_POSITIONS_BF16 if network.precision == "bf16" else _LEAST_POSITIONS_CPU
+    positions = max(_PIECE_CPU // width, least) if on_cpu else _PIECE_ELSEWHERE // width
+    return max(1, positions // length)
+
+
+@contextlib.contextmanager
+def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
+    """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
+    weights = network.block_weights(block)
+    kept = weights.clone()
+    try:
+        directions.add_to(weights, seed, block, mu)
+        yield
+    finally:
+        weights.copy_(kept)
+
+
+@dataclass(eq=False)
+class _Group:
+    """Rows of the clients whose batches have one length: no padding beyond what the reference has."""
+
+    client_R: np.ndarray
+    last_R: Tensor
+    label_R: Tensor
+    piece_rows: int
+    hidden_RLH: Tensor
+    kept_RLH: Tensor  # each row's state before its first active block
+    label_RH: Tensor  # after the last block, at the position that the head reads
+
+
+Piece = tuple[_Group, slice | Tensor]  # some rows of a group
+
+
+class _Cohort:
+    """The rows of all clients and where they stand."""
+
+    def __init__(
+        self, network: BlockNetwork, batches_N: Sequence[Encoded], A_MN: np.ndarray, max_rows: int | None
+    ) -> None:
+        if max_rows is not None and max_rows < 1:
+            raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
+        self._network = network
+        self._rows_N = np.array([len(batch.label_R) for batch in batches_N])
+        clients_by_shape: dict[tuple[int, int], list[int]] = {}
+        for n in np.lexsort(A_MN):  # clients with the same blocks stand together: their rows are then a plain slice
+            rows, length = batches_N[n].token_ids_RL.shape
+            # Too few positions for the same bits in company: such a client's rows go through on their own.
+            alone = rows if rows * length < SAME_BITS_ROWS else 0
+            clients_by_shape.setdefault((length, alone), []).append(int(n))
+        self._groups = [
+            self._group([batches_N[n] for n in clients], clients, alone, max_rows)
+            for (_, alone), clients in sorted(clients_by_shape.items())
+        ]
+
+    def _group(self, batches: list[Encoded], clients: list[int], alone: int, max_rows: int | None) -> _Group:
+        device = self._network.device
+        token_ids_RL = torch.cat([batch.token_ids_RL for batch in batches]).to(device)
+        hidden_RLH = self._network.embed(token_ids_RL)
+        piece_rows = alone or rows_at_once(self._network, token_ids_RL.shape[1])
+        return _Group(
+            client_R=np.repeat(clients, self._rows_N[clients]),
+            last_R=torch.cat([batch.last_R for batch in batches]).to(device),
+            label_R=torch.cat([batch.label_R for batch in batches]).to(device),
+            piece_rows=min(piece_rows, max_rows or piece_rows),
+            hidden_RLH=hidden_RLH,
+            kept_RLH=torch.empty_like(hidden_RLH),
+            label_RH=torch.empty_like(hidden_RLH[:, 0]),
+        )
+
+    def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
+        """The rows of the chosen clients, in pieces of nearly equal size."""
+        found: list[Piece] = []
+        for group in self._groups:
+            rows = np.flatnonzero(chosen_N[group.client_R])
+            if len(rows):
+                for piece in np.array_split(rows, -(-len(rows) // group.piece_rows)):
+                    together = piece[-1] - piece[0] + 1 == len(piece)
+                    where = slice(int(piece[0]), int(piece[-1]) + 1) if together else torch.from_numpy(piece)
+                    found.append((group, where if together else where.to(self._network.device)))
+        return found
+
+    def keep(self, pieces: list[Piece]) -> None:
+        for group, rows in pieces:
+            group.kept_RLH[rows] = group.hidden_RLH[rows]
+
+    def restart(self) -> None:
+        """Every row at its first active block again."""
+        for group in self._groups:
+            group.hidden_RLH.copy_(group.kept_RLH)
+
+    def through(self, block: int, pieces: list[Piece]) -> None:
+        for group, rows in pieces:
+            if block == self._network.num_blocks - 1:
+                group.label_RH[rows] = self._network.run_last_block(group.hidden_RLH[rows], group.last_R[rows])
+            else:
+                group.hidden_RLH[rows] = self._network.run_block(block, group.hidden_RLH[rows])
+
+    def through_dropped(self, block: int, pieces: list[Piece]) -> None:
+        for group, rows in pieces:
+            hidden_RLH = self._network.run_block_without_weights(group.hidden_RLH[rows])
+            if block == self._network.num_blocks - 1:
+                group.label_RH[rows] = at_last(hidden_RLH, group.last_R[rows])
+            else:
+                group.hidden_RLH[rows] = hidden_RLH
+
+    def losses(self) -> np.ndarray:
+        """F_n of every client where its rows stand now, after the last block: (N,), float64."""
+        sum_N = np.zeros(len(self._rows_N))
+        for group in self._groups:
+            logits_RC = self._network.head(group.label_RH)
+            loss_R = F.cross_entropy(logits_RC, group.label_R, reduction="none").cpu().numpy()
+            sum_N += np.bincount(group.client_R, weights=loss_R, minlength=len(sum_N))
+        return sum_N / self._rows_N

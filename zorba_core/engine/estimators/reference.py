@@ -1,0 +1,89 @@
+"""Zeroth-order estimates, one client after another: the paper's finite differences, written to be read.
+
+    rho[n, q] = (F_n(w^_n + mu v_q; xi_n) - F_n(w^_n; xi_n)) / mu
+
+F_n is the mean cross-entropy over the label words on client n's batch xi_n, and v_q perturbs the blocks that client n
+activates and no others. All clients share w and v_q; only activation and data differ.
+
+What an inactive block does is the reading of w^_mn = a_mn w_m:
+
+- ``frozen`` (default): it keeps its weights and is not perturbed, as the paper's text says of frozen blocks;
+- ``dropped``: literally zero weights, so it contributes nothing to the client's forward passes.
+
+Shapes: M blocks, N clients, Q directions, B rows, C label words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.network import BlockNetwork, Inactive
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What the clients computed in a round."""
+
+    rho_NQ: np.ndarray  # float64
+    loss_N: np.ndarray  # F_n at the unperturbed point, float64
+    forward_passes: int  # of one client's batch
+
+
+def batch_loss(
+    network: BlockNetwork, batch: Encoded, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
+) -> float:
+    """F_n(w; xi): mean cross-entropy over the label words.
+
+    The logits have the network's dtype; from there on it is float64, since a difference of two close losses is next.
+    """
+    logits_BC = network(batch.token_ids_RL, batch.last_R, active_M, inactive)
+    return float(F.cross_entropy(logits_BC.double(), batch.label_R))
+
+
+@contextlib.contextmanager
+def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
+    """Within the context, w_m + shift for the given blocks; afterwards exactly the bits of before."""
+    kept = {m: network.block_weights(m).clone() for m in shift_by_block}
+    try:
+        for m, shift in shift_by_block.items():
+            network.block_weights(m).add_(shift)
+        yield
+    finally:
+        for m, weights in kept.items():
+            network.block_weights(m).copy_(weights)
+
+
+@torch.no_grad()
+def estimate(
+    network: BlockNetwork,
+    batches_N: Sequence[Encoded],
+    A_MN: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    *,
+    mu: float,
+    inactive: Inactive = "frozen",
+) -> Estimate:
+    """rho[n, q] of every client and direction. The network's weights are left as they were, bit for bit."""
+    A_MN = np.asarray(A_MN, dtype=bool)
+    num_blocks, num_clients = A_MN.shape
+    loss_N = np.array([batch_loss(network, batches_N[n], A_MN[:, n], inactive) for n in range(num_clients)])
+    rho_NQ = np.zeros((num_clients, len(seeds_Q)))
+    for q, seed in enumerate(seeds_Q):
+        # Drawn once for all clients: noise costs more than the arithmetic done with it.
+        shift_M = [directions.block(int(seed), m).mul_(mu) for m in range(num_blocks)]
+        for n in range(num_clients):
+            active_M = A_MN[:, n]
+            with perturbed(network, {m: shift_M[m] for m in np.flatnonzero(active_M)}):
+                loss = batch_loss(network, batches_N[n], active_M, inactive)
+            rho_NQ[n, q] = (loss - loss_N[n]) / mu
+    return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))

@@ -1,0 +1,1 @@
+"""The federated methods: what clients report, and how the server moves the weights."""

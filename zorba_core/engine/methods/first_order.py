@@ -1,0 +1,113 @@
+"""The gradient by backpropagation, which FedIT takes: of all clients' rows in one batch, or one client after another.
+
+Every client's batch has B rows and F_n is their mean loss, so the mean over clients of the gradients of F_n is the
+gradient of one mean over all rows: one forward and one backward pass of the cohort serve every client. It costs the
+memory that forward-only training avoids: what every block made of every row is kept until the backward pass.
+
+A client whose loss is not finite is left out, as if it had not been asked.
+
+Shapes: N clients, R rows of all clients, L positions, M blocks, D_m parameters of block m.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.network import BlockNetwork
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """What the clients computed in a round."""
+
+    sum_M: tuple[Tensor, ...]  # sum of the gradients of F_n over clients whose loss is finite, (D_m,) for each block
+    loss_N: np.ndarray  # F_n, float64
+    forward_passes: int  # of one client's batch
+    backward_passes: int  # likewise
+
+    @property
+    def counted(self) -> int:
+        """How many clients are in the sum."""
+        return int(np.isfinite(self.loss_N).sum())
+
+
+def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Encoded], *, max_rows: int | None = None) -> Gradient:
+    """All clients in one batch and one backward pass. ``max_rows`` bounds the rows that are kept for it at a time."""
+    loss_N, sum_M = _pass(network, batches_N, max_rows)
+    passes = len(batches_N)
+    finite = np.flatnonzero(np.isfinite(loss_N))
+    if len(finite) < len(batches_N):  # a loss that is not finite spoils the whole sum: again without those clients
+        _, sum_M = _pass(network, [batches_N[n] for n in finite], max_rows)
+        passes += len(finite)
+    return Gradient(sum_M, loss_N, passes, passes)
+
+
+def gradient_reference(network: BlockNetwork, batches_N: Sequence[Encoded]) -> Gradient:
+    """One client after another, written to be read: each its own forward and backward pass."""
+    loss_N, total_M = np.zeros(len(batches_N)), _zeros(network)
+    for n, batch in enumerate(batches_N):
+        (loss_N[n],), own_M = _pass(network, [batch], None)
+        if np.isfinite(loss_N[n]):
+            for total, own in zip(total_M, own_M, strict=True):
+                total.add_(own)
+    return Gradient(total_M, loss_N, len(batches_N), len(batches_N))
+
+
+def _pass(
+    network: BlockNetwork, batches: Sequence[Encoded], max_rows: int | None
+) -> tuple[np.ndarray, tuple[Tensor, ...]]:
+    """Each batch's mean loss, and the gradient of their sum."""
+    total_M = _zeros(network)
+    if not batches:
+        return np.zeros(0), total_M
+    client_R = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
+    share_R = 1 / np.bincount(client_R)[client_R]
+    longest = max(batch.token_ids_RL.shape[1] for batch in batches)
+    token_ids_RL = torch.cat([F.pad(b.token_ids_RL, (0, longest - b.token_ids_RL.shape[1])) for b in batches])
+    last_R, label_R = torch.cat([b.last_R for b in batches]), torch.cat([b.label_R for b in batches])
+    loss_R = np.zeros(len(client_R))
+    parameters_M = [list(network.block_module(m).parameters()) for m in range(network.num_blocks)]
+    with _differentiable(network):
+        for rows in np.array_split(np.arange(len(client_R)), -(-len(client_R) // (max_rows or len(client_R)))):
+            here = slice(int(rows[0]), int(rows[-1]) + 1)
+            loss_here_R = _losses(network, token_ids_RL[here], last_R[here], label_R[here])
+            loss_R[here] = loss_here_R.detach().cpu().numpy()
+            weighted = (loss_here_R * torch.from_numpy(share_R[here]).to(loss_here_R)).sum()
+            found = iter(torch.autograd.grad(weighted, [p for block in parameters_M for p in block]))
+            for total, block in zip(total_M, parameters_M, strict=True):
+                total.add_(torch.cat([next(found).reshape(-1) for _ in block]))
+    return np.bincount(client_R, weights=loss_R * share_R, minlength=len(batches)), total_M
+
+
+def _losses(network: BlockNetwork, token_ids_RL: Tensor, last_R: Tensor, label_R: Tensor) -> Tensor:
+    hidden_RLH = network.embed(token_ids_RL)
+    for m in range(network.num_blocks - 1):
+        hidden_RLH = network.run_block(m, hidden_RLH)
+    logits_RC = network.head(network.run_last_block(hidden_RLH, last_R))
+    return F.cross_entropy(logits_RC, label_R, reduction="none")
+
+
+def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:
+    return tuple(torch.zeros_like(network.block_weights(m)) for m in range(network.num_blocks))
+
+
+@contextlib.contextmanager
+def _differentiable(network: BlockNetwork) -> Iterator[None]:
+    """Within the context the blocks' parameters, and they alone, are differentiated by."""
+    modules = [network.block_module(m) for m in range(network.num_blocks)]
+    try:
+        for module in modules:
+            module.requires_grad_(True)
+        with torch.enable_grad():
+            yield
+    finally:
+        for module in modules:
+            module.requires_grad_(False)

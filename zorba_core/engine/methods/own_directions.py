@@ -1,0 +1,93 @@
+"""FedZO's directions: each client perturbs along its own.
+
+In a deployment a client draws its directions from whatever randomness it has and nobody else learns them; that is why
+it must send a whole estimate. Here client n's direction for the round's seed s is that of a seed derived from both, the
+first 64 bits of the stream ("client-direction", s, n) of :mod:`zorba_core.engine.randomness`, so that a run is
+repeatable and its scalars alone can rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients,
+rounds or methods meet in one direction only by a chance of about one in 2**32 or less.
+
+Shapes: M blocks, N clients, Q directions of a round and client.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.randomness import stream
+
+
+def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
+    """Client n's own seeds for the round's seeds, in their order."""
+    return [_client_seed(int(seed), int(client)) for seed in seeds_Q]
+
+
+@functools.lru_cache(maxsize=2**14)  # a round asks for each once a block
+def _client_seed(seed: int, client: int) -> int:
+    return int(stream("client-direction", seed, client).integers(2**64, dtype=np.uint64))
+
+
+def estimate_own(
+    estimator: Callable[..., Estimate],
+    network: BlockNetwork,
+    batches: Sequence[Encoded],
+    clients: Sequence[int],
+    A_MN: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+) -> Estimate:
+    """rho[n, q] of the given clients, each along its own directions, by any estimator. ``A_MN`` has their columns.
+
+    No two clients meet the same weights, so there is nothing to share but the base weights: one client after another.
+    """
+    found = [
+        estimator(network, [batch], A_MN[:, [column]], client_seeds(seeds_Q, int(client)), directions)
+        for column, (batch, client) in enumerate(zip(batches, clients, strict=True))
+    ]
+    return Estimate(
+        np.concatenate([one.rho_NQ for one in found]),
+        np.concatenate([one.loss_N for one in found]),
+        sum(one.forward_passes for one in found),
+    )
+
+
+@torch.no_grad()
+def own_step(
+    network: BlockNetwork,
+    block: int,
+    rho_NQ: np.ndarray,
+    clients: Sequence[int],
+    seeds_Q: Sequence[int],
+    directions: Directions,
+) -> torch.Tensor:
+    """The mean over ``clients`` of their estimates (1/Q) sum_q rho[n, q] v_nq of block m: (D_m,). ``rho_NQ`` has their
+    rows."""
+    step = torch.zeros_like(network.block_weights(block))
+    for row, client in enumerate(clients):
+        for q, seed in enumerate(client_seeds(seeds_Q, int(client))):
+            step.add_(directions.block(seed, block), alpha=float(rho_NQ[row, q]) / rho_NQ.size)
+    return step
+
+
+@torch.no_grad()
+def apply_own(
+    network: BlockNetwork,
+    rho_NQ: np.ndarray,
+    reported_N: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+) -> None:
+    """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported, in place."""
+    clients = np.flatnonzero(reported_N)
+    for m in range(network.num_blocks):
+        network.block_weights(m).sub_(
+            own_step(network, m, rho_NQ[clients], clients, seeds_Q, directions), alpha=lr
+        )  # fmt: skip

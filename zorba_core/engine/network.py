@@ -1,0 +1,188 @@
+"""A Hugging Face causal language model seen as the paper sees it: embed | M transformer blocks | label head.
+
+Only the blocks are fine-tuned. Embeddings, final norm and head keep their weights, and the head is computed for the
+label words at the last prompt position alone: full-vocabulary logits would be by far the largest tensor.
+
+Prompts are padded on the right and their last position is read. Attention is causal, so what stands behind that
+position cannot reach it and no attention mask is needed.
+
+Shapes: B rows, L positions, H hidden size, C label words, M blocks, D_m parameters of block m.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from zorba_core.engine.families import Family, LabelPositions, family_of
+from zorba_core.engine.precision import products_in
+
+Inactive = Literal["frozen", "dropped"]
+# From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
+SAME_BITS_ROWS = 16
+
+
+class BlockNetwork:
+    """The model as blocks whose weights are one flat vector each.
+
+    The parameters of block m become views into ``block_weights(m)``: what is written there is what the block computes
+    with. ``model`` is taken over (moved, set to evaluation mode), not copied. ``precision`` is that of the products
+    within blocks (:mod:`zorba_core.engine.precision`).
+
+    Raises:
+        InvalidInputError: an architecture without an adapter.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        label_ids: Sequence[int],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        precision: str = "highest",
+    ) -> None:
+        # Fixed, so that two runs of one seed take the same kernels; eager attention differs in the last bits.
+        model.set_attn_implementation("sdpa")
+        self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+        self.dtype, self.device, self.precision = dtype, torch.device(device), precision
+        self._family: Family = family_of(self.model)
+        self._blocks: list[nn.Module] = self._family.blocks()
+        self._weights_M = [_flatten(block) for block in self._blocks]
+        self._label_ids = torch.as_tensor(label_ids, dtype=torch.long, device=self.device)
+        self._without_weights: nn.Module | None = None
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def max_positions(self) -> int:
+        return int(self.model.config.max_position_embeddings)
+
+    @property
+    def sizes_M(self) -> tuple[int, ...]:
+        """Parameters of each block."""
+        return tuple(weights.numel() for weights in self._weights_M)
+
+    def block_weights(self, block: int) -> Tensor:
+        """w_m, shape (D_m,): writing to it changes the block."""
+        return self._weights_M[block]
+
+    def block_module(self, block: int) -> nn.Module:
+        """Block m as the model's own module; its parameters, in order, are the parts of ``block_weights(m)``."""
+        return self._blocks[block]
+
+    @contextlib.contextmanager
+    def at_precision(self, precision: str) -> Iterator[None]:
+        """Within the context, products of that precision instead of the network's own."""
+        before, self.precision = self.precision, precision
+        try:
+            yield
+        finally:
+            self.precision = before
+
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        """Hidden states before the first block, shape (B, L, H)."""
+        return self._family.embed(token_ids_BL)
+
+    def run_block(self, block: int, hidden_BLH: Tensor) -> Tensor:
+        """Hidden states after block m with its current weights."""
+        with products_in(self.precision, self.device):
+            return self._family.run(self._blocks[block], hidden_BLH)
+
+    def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
+        """Hidden states (B, H) after the last block at each row's last prompt position, the only ones the head reads:
+        of other positions nothing but keys and values is computed."""
+        # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
+        at = LabelPositions(last_B, hidden_BLH.shape[1], SAME_BITS_ROWS)
+        with products_in(self.precision, self.device):
+            return self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(last_B), 0]
+
+    def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
+        """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.
+
+        Where the norm comes before attention (OPT-125M, GPT-2, Llama), both branches add zero and the block is the
+        identity. Where it comes after (OPT-350M), the zeroed norm writes zeros over everything: the text is lost.
+        """
+        if self._family.residual_passes_through:
+            return hidden_BLH
+        if self._without_weights is None:
+            self._without_weights = copy.deepcopy(self._blocks[0])
+            for parameter in self._without_weights.parameters():
+                parameter.zero_()
+        return self._family.run(self._without_weights, hidden_BLH)
+
+    def label_logits(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
+        """Logits of the label words at each row's last prompt position, shape (B, C)."""
+        return self.head(at_last(hidden_BLH, last_B))
+
+    def head(self, hidden_BH: Tensor) -> Tensor:
+        """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""
+        return self._family.logits(hidden_BH, self._label_ids)
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        token_ids_BL: Tensor,
+        last_B: Tensor,
+        active_M: Sequence[bool] | None = None,
+        inactive: Inactive = "frozen",
+    ) -> Tensor:
+        """Label logits (B, C) of the whole network.
+
+        With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights; with ``"frozen"`` (and when
+        ``active_M`` is not given) every block runs with its weights.
+        """
+        hidden_BLH = self.embed(token_ids_BL)
+        for m in range(self.num_blocks):
+            if inactive == "dropped" and active_M is not None and not active_M[m]:
+                hidden_BLH = self.run_block_without_weights(hidden_BLH)
+            elif m == self.num_blocks - 1:
+                return self.head(self.run_last_block(hidden_BLH, last_B))
+            else:
+                hidden_BLH = self.run_block(m, hidden_BLH)
+        return self.label_logits(hidden_BLH, last_B)
+
+    def weights_sha256(self) -> str:
+        """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""
+        return _fingerprint(self.model.named_parameters())
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model in Hugging Face format."""
+        separate = copy.deepcopy(self.model)
+        for block in family_of(separate).blocks():
+            for parameter in block.parameters():  # views of one vector, which safetensors refuses
+                parameter.data = parameter.data.clone()
+        separate.save_pretrained(folder)
+
+
+def at_last(hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
+    """Each row at its last prompt position: (B, H)."""
+    return hidden_BLH[torch.arange(len(last_B), device=hidden_BLH.device), last_B]
+
+
+def _flatten(block: nn.Module) -> Tensor:
+    """Move a block's parameters into one vector and let each parameter be a view of its part."""
+    parameters = list(block.parameters())
+    flat = torch.cat([parameter.data.reshape(-1) for parameter in parameters])
+    start = 0
+    for parameter in parameters:
+        parameter.data = flat[start : start + parameter.numel()].view(parameter.shape)
+        start += parameter.numel()
+    return flat
+
+
+def _fingerprint(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
+    digest = hashlib.sha256()
+    for name, parameter in sorted(named_parameters):
+        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
+        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
+    return digest.hexdigest()

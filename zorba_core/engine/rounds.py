@@ -1,0 +1,77 @@
+"""What a round is made of: the same objects in one process and over a network, for every method.
+
+Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.batches import client_rows, trim
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.settings import TrainSettings
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedRows:
+    """What there is to learn from and to be judged by."""
+
+    train: Encoded  # all clients' rows
+    held_N: Sequence[np.ndarray]  # row indices that each client holds
+    evaluation: Encoded
+
+
+@dataclass(frozen=True, eq=False)
+class TrainState:
+    """Where a run stands, its weights apart (they are the network's)."""
+
+    rounds_done: int
+    seeds_P: np.ndarray  # uint32, shared with all clients before the first round
+    directions: Directions
+
+
+@dataclass(frozen=True, eq=False)
+class RoundPlan:
+    """What the server decides before a round: the same for every transport."""
+
+    round: int  # 1 is the first
+    seeds_Q: np.ndarray  # uint32; none where the method takes the gradient
+    asked_N: np.ndarray  # bool
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """What came back. A client that was not asked, or did not answer, has zeros."""
+
+    rho_NQ: np.ndarray  # float64
+    loss_N: np.ndarray  # float64, F_n at the round's start
+    forward_passes: int  # of one client's batch
+    backward_passes: int = 0  # likewise
+    gradient_M: tuple[Tensor, ...] | None = None  # FedIT: the mean over clients whose loss is finite, (D_m,) each
+
+
+@dataclass(frozen=True, eq=False)
+class RoundResult:
+    """What crossed the wire in one round, and what it cost."""
+
+    seeds_Q: np.ndarray  # uint32, server to clients
+    rho_NQ: np.ndarray  # float64, clients to server; zeros for a client that was not asked
+    status_N: np.ndarray  # uint8: who reported, and who was refused why (zorba_core.engine.reports)
+    rho_bar_MQ: np.ndarray | None  # float64, server to clients; None where other things are exchanged
+    loss_N: np.ndarray  # F_n at the round's start
+    forward_passes: int
+    backward_passes: int = 0
+
+
+def client_batch(
+    rows: FederatedRows, settings: TrainSettings, round_index: int, client: int, device: torch.device | str = "cpu"
+) -> Encoded:
+    """Client n's mini-batch of round t, without positions that are padding in all of it."""
+    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
+    return trim(rows.train.rows(chosen), device)

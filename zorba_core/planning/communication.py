@@ -1,0 +1,155 @@
+"""What crosses the wire: for each kind of message, and over a run. No torch.
+
+Three counts stand side by side.
+
+- ``paper``: numbers ("parameters") by the paper's text. Q seeds and Q averages to each client and Q finite differences
+  from it in every round, P seeds once; for FedZO and FedIT all d parameters each way. (What its Table II prints is
+  another matter: :mod:`zorba_core.study.printed_communication`.)
+- ``needed``: numbers that the receiver cannot do without. The paper writes one average a direction, but its weights
+  a_mn / c_m depend on the block, so there is one for each *kind* of block, blocks with equal rows of A being of one
+  kind: D x Q averages and, once, the kind of each of the M blocks. Or the server passes on the scalars of the clients
+  that reported, at most N x Q, and every client averages for itself, which takes all of A, once. The smaller is chosen
+  and named (``form``). The P seeds are never sent, since every plan names its Q. FedZO and FedIT send the parameters
+  of the blocks only, for nothing else is trained.
+- ``wire_bytes``: the length of :mod:`zorba_core.planning.message_sizes`'s messages.
+
+Every client gets every plan and every aggregate, asked or not, for it must follow the weights.
+
+Shapes: M blocks, N clients, Q directions of a round, D kinds of block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zorba_core.planning import message_sizes as wire
+from zorba_core.planning.methods import method_facts
+
+Form = Literal["averages", "scalars", "dense"]
+
+
+class RoundNumbers(NamedTuple):
+    """The plain count that a run's metrics keep: an average for each block and direction, kinds not looked for."""
+
+    up_per_report: int
+    down: int  # to all clients
+
+
+@dataclass(frozen=True)
+class Message:
+    """One kind of message over a run; counts are of all of them together."""
+
+    kind: str  # "setup", "plan", "report" or "aggregate"
+    direction: Literal["down", "up"]
+    messages: int
+    paper: int  # numbers
+    needed: int  # numbers
+    wire_bytes: int
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What a run sent."""
+
+    method: str
+    form: Form  # of the aggregate
+    kinds_of_block: int  # D
+    messages: tuple[Message, ...]
+
+    def total(self, count: str, direction: str | None = None) -> int:
+        """``count`` is ``paper``, ``needed``, ``wire_bytes`` or ``messages``; ``direction`` up, down or both."""
+        return sum(getattr(m, count) for m in self.messages if direction in (None, m.direction))
+
+    def describe(self) -> dict[str, Any]:
+        counts = ("paper", "needed", "wire_bytes", "messages")
+        return {
+            "method": self.method,
+            "form": self.form,
+            "kinds_of_block": self.kinds_of_block,
+            "up": {count: self.total(count, "up") for count in counts},
+            "down": {count: self.total(count, "down") for count in counts},
+            "by_message": [asdict(message) for message in self.messages],
+        }
+
+
+def numbers_a_round(
+    method: str, num_clients: int, num_blocks: int, num_directions: int, block_parameters: int
+) -> RoundNumbers:
+    """Numbers sent in a round without any cleverness, for the columns ``scalars_up`` and ``scalars_down``."""
+    if method_facts(method).exchanges == "scalars":
+        averages = num_blocks if method_facts(method).allocates else 1  # all blocks have the same clients
+        return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)
+    return RoundNumbers(block_parameters, num_clients * block_parameters)
+
+
+def kinds_of_block(A_MN: ArrayLike) -> tuple[int, NDArray[np.int64]]:
+    """(D, kind_M): how many different rows A has, and which of them each block's is. A block that nobody activates has
+    no average; its kind is -1."""
+    A_MN = np.asarray(A_MN, bool)
+    used_M = A_MN.any(axis=1)
+    kind_M = np.full(len(A_MN), -1)
+    if used_M.any():
+        _, kind_M[used_M] = np.unique(A_MN[used_M], axis=0, return_inverse=True)
+    return int(kind_M.max()) + 1, kind_M
+
+
+def run_communication(
+    method: str,
+    A_MN: ArrayLike,
+    *,
+    rounds: int,
+    reports: int,
+    usable_reports: int | None = None,
+    num_directions: int,
+    num_seeds: int = 0,
+    parameters: int = 0,
+    block_parameters: int = 0,
+    bytes_per_number: int = 4,
+) -> Communication:
+    """Count a run.
+
+    Args:
+        reports: that clients sent in all rounds together (N x rounds when all take part).
+        usable_reports: of them, those that entered an average; default: all.
+        num_directions, num_seeds: Q and P.
+        parameters, block_parameters: d of the whole model, and of its blocks; for FedZO and FedIT.
+        bytes_per_number: of a parameter on the wire.
+    """
+    A_MN, facts = np.asarray(A_MN, bool), method_facts(method)
+    num_blocks, num_clients = A_MN.shape
+    aggregates = num_clients * rounds
+    if facts.exchanges != "scalars":
+        size = wire.dense_size(block_parameters, bytes_per_number)
+        plan = len(wire.pack_plan(1, True, []))
+        return Communication(method, "dense", 0, (
+            Message("plan", "down", aggregates, 0, 0, aggregates * plan),
+            Message("report", "up", reports, reports * parameters, reports * block_parameters, reports * size),
+            Message("aggregate", "down", aggregates, aggregates * parameters, aggregates * block_parameters,
+                    aggregates * size),
+        ))  # fmt: skip
+    Q, usable = num_directions, reports if usable_reports is None else usable_reports
+    kinds, kind_M = kinds_of_block(A_MN)
+    as_averages = num_clients * num_blocks + aggregates * kinds * Q
+    as_scalars = num_clients * A_MN.size + num_clients * usable * Q
+    form: Form = "averages" if as_averages <= as_scalars else "scalars"
+    zero_Q = np.zeros(Q)
+    if form == "averages":
+        key, numbers = np.maximum(kind_M, 0), aggregates * kinds * Q
+        aggregate_bytes = aggregates * len(wire.pack_averages(1, np.zeros((kinds, Q))))
+    else:
+        key, numbers = A_MN, num_clients * usable * Q
+        nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
+        aggregate_bytes = aggregates * nobody + num_clients * usable * zero_Q.nbytes
+    setup = num_clients * len(wire.pack_setup(A_MN[:, 0], key))
+    plan = len(wire.pack_plan(1, True, zero_Q))
+    report = len(wire.pack_report(1, 0.0, zero_Q))
+    return Communication(method, form, kinds, (
+        Message("setup", "down", num_clients, num_clients * num_seeds, num_clients * key.size, setup),
+        Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
+        Message("report", "up", reports, reports * Q, reports * Q, reports * report),
+        Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),
+    ))  # fmt: skip

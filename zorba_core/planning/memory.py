@@ -1,0 +1,150 @@
+"""The paper's VRAM model (psi, section II) and the budgets that follow from it. The only place with 2**30.
+
+A client that activates k blocks holds ``psi_md + k * psi_block`` bytes, with ``psi_block = (alpha + 3K + 1) B L H``
+numbers. The term 3KBLH multiplies Q, K and V by the number of heads, which over-counts what a forward pass really
+holds; it is kept because it is the paper's model and reproduces its Table II.
+
+Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
+from zorba_core.planning.models import ModelSpec
+
+GIB = 2**30
+DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+METHODS = ("zorba", "fedzo", "decomfl", "fedit")
+
+Method = Literal["zorba", "fedzo", "decomfl", "fedit"]
+TooSmall = Literal["error", "clamp"]
+
+# A capacity such as "parameters plus exactly one block" must afford that block: dividing floats may give 0.999...
+# The slack is far below one block in a million and far above float64's rounding.
+_WHOLE_BLOCK_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one forward pass processes: B sequences of L tokens in ``dtype``."""
+
+    batch_size: int = 8  # B
+    seq_len: int = 128  # L, tokens
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InvalidInputError(f"batch size is {self.batch_size}; it must be at least 1")
+        if self.seq_len < 1:
+            raise InvalidInputError(f"sequence length is {self.seq_len}; it must be at least 1 token")
+        if self.dtype not in DTYPE_BYTES:
+            raise InvalidInputError(f"unknown dtype {self.dtype!r}; choose one of {', '.join(DTYPE_BYTES)}")
+
+    @property
+    def bytes_per_number(self) -> int:
+        return DTYPE_BYTES[self.dtype]
+
+
+def psi_model_bytes(model: ModelSpec, workload: Workload) -> int:
+    """psi_md: bytes for the model's parameters, which every client holds."""
+    return model.num_parameters * workload.bytes_per_number
+
+
+def psi_block_bytes(model: ModelSpec, workload: Workload) -> int:
+    """psi_block = (alpha + 3K + 1) B L H numbers: bytes of activations for one activated block."""
+    numbers = (model.ffn_ratio + 3 * model.num_heads + 1) * model.hidden_size * workload.batch_size * workload.seq_len
+    return round(numbers * workload.bytes_per_number)
+
+
+def psi_client_bytes(model: ModelSpec, workload: Workload, blocks_N: ArrayLike) -> NDArray[np.float64]:
+    """psi_tot,n = psi_md + psi_block * (blocks that client n activates), in bytes, shape (N,)."""
+    blocks = np.asarray(blocks_N, dtype=np.float64)
+    return psi_model_bytes(model, workload) + psi_block_bytes(model, workload) * blocks
+
+
+def total_bytes(
+    model: ModelSpec, workload: Workload, num_clients: int, total_blocks: int | None = None, method: Method = "zorba"
+) -> int:
+    """All clients together, as in Table II: parameters and activations, and FedIT's gradients (one more copy of d).
+
+    ``total_blocks`` is the sum of the activation matrix and belongs to ZorBA; the baselines activate all M*N blocks.
+
+    Raises:
+        InvalidInputError: an unknown method, ``total_blocks`` missing for ZorBA, outside [max(M, N), M*N], or given
+            for a baseline and not M*N.
+    """
+    if method not in METHODS:
+        raise InvalidInputError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
+    if num_clients < 1:
+        raise InvalidInputError(f"number of clients is {num_clients}; it must be at least 1")
+    most, least = model.num_blocks * num_clients, max(model.num_blocks, num_clients)
+    if method == "zorba":
+        if total_blocks is None:
+            raise InvalidInputError("ZorBA's VRAM depends on the allocation: give the total of activated blocks")
+        if not least <= total_blocks <= most:
+            raise InvalidInputError(
+                f"total blocks is {total_blocks}; with {model.num_blocks} blocks and {num_clients} clients it must be "
+                f"between {least} (each block and each client once) and {most}"
+            )
+    elif total_blocks not in (None, most):
+        raise InvalidInputError(f"{method} activates all {most} blocks; leave total blocks out, or use method zorba")
+    copies = 2 if method == "fedit" else 1
+    blocks = most if total_blocks is None else total_blocks
+    return num_clients * copies * psi_model_bytes(model, workload) + blocks * psi_block_bytes(model, workload)
+
+
+def affordable_blocks(
+    capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload, reserve_N_bytes: ArrayLike = 0.0
+) -> NDArray[np.int64]:
+    """floor((psi_max,n - psi_md - epsilon_n) / psi_block): whole blocks client n can hold, negative when not even the
+    parameters fit. Broadcasts, so a reserve of shape (E, N) gives E budget vectors at once.
+
+    Raises:
+        InvalidInputError: a capacity or reserve that is not finite or is negative, naming the client.
+    """
+    capacity, reserve = np.asarray(capacity_N_bytes, np.float64), np.asarray(reserve_N_bytes, np.float64)
+    for what, values in (("capacity", capacity), ("reserve", reserve)):
+        bad = ~np.isfinite(values) | (values < 0)
+        if bad.any():
+            where = int(np.argwhere(bad)[0][-1]) if values.ndim else 0
+            raise InvalidInputError(
+                f"client {where}: {what} is {values[bad].flat[0]:g} bytes; it must be a finite number of at least 0"
+            )
+    free = capacity - psi_model_bytes(model, workload) - reserve
+    return np.floor(free / psi_block_bytes(model, workload) + _WHOLE_BLOCK_SLACK).astype(np.int64)
+
+
+def whole_block_budgets(
+    capacity_N_bytes: ArrayLike,
+    model: ModelSpec,
+    workload: Workload,
+    reserve_N_bytes: ArrayLike = 0.0,
+    too_small: TooSmall = "error",
+) -> NDArray[np.int64]:
+    """lambda_n: whole blocks in 1..M that client n may activate.
+
+    The paper divides without rounding; the fractions then inflate gamma* beyond what any matrix attains, so budgets
+    are floored before anything is computed from them. A client that cannot hold one block is refused by name
+    (``too_small="error"``) or given one block all the same (``"clamp"``).
+
+    Raises:
+        InfeasibleError: clients that cannot hold the model and one block, by index.
+    """
+    blocks = affordable_blocks(capacity_N_bytes, model, workload, reserve_N_bytes)
+    if too_small == "error" and (blocks < 1).any():
+        clients = np.unique(np.argwhere(blocks < 1)[:, -1]) if blocks.ndim else np.zeros(1, np.int64)
+        need = (psi_model_bytes(model, workload) + psi_block_bytes(model, workload)) / GIB
+        raise InfeasibleError(
+            f"{len(clients)} of {blocks.shape[-1] if blocks.ndim else 1} clients cannot hold {model.name} and one "
+            f"block ({need:.3f} GiB): client {name_some(clients.tolist())}; leave them out, or lower batch "
+            "size, sequence length or precision",
+            clients=clients.tolist(),
+        )
+    return np.clip(blocks, 1, model.num_blocks)

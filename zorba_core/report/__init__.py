@@ -1,0 +1,1 @@
+"""The report page: the ledger of claims as HTML with figures."""

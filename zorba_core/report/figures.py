@@ -1,0 +1,218 @@
+"""The pictures of the report page, as PNG inside data addresses. plotly and kaleido are needed here and nowhere else in
+the ledger."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
+from zorba_core.planning.models import model_spec
+from zorba_core.study.experiments import analysis, read_results
+from zorba_core.study.experiments.store import Results
+from zorba_core.study.ledger.front_rows import N, front_curve
+from zorba_core.study.ledger.memory_rows import MEASURED, MIB, read_measured
+from zorba_core.study.ledger.verdicts import PROFILE
+
+_SCALE = 1.5  # pixels of the picture for one of the page
+
+
+@dataclass(frozen=True)
+class Picture:
+    """``light`` and ``dark`` are data addresses."""
+
+    title: str
+    caption: str
+    alt: str
+    light: str
+    dark: str
+    width: int
+    height: int
+
+
+def pictures(checkout: Path) -> list[Picture]:
+    """
+    Raises:
+        MissingDataError: plotly or kaleido is not installed, or there are no results.
+    """
+    for package in ("plotly", "kaleido"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingDataError(
+                f"the page's figures need {package}; install it with: "
+                "pip install -c constraints.txt torch==2.13.0 -e '.[app,notebooks]', or leave --html out"
+            )
+    import kaleido
+
+    from zorba_core.plots.pictures import OFFLINE
+
+    kaleido.start_sync_server(silence_warnings=True, **OFFLINE)
+    try:
+        root = checkout / "artifacts" / "experiments"
+        results = {name: read_results(name, PROFILE, root) for name in ("lambda", "cases", "tables")}
+        makers = (*_lambda_makers(results["lambda"]), *_training_makers(results), _front, _memory(checkout))
+        return [picture for picture in (maker() for maker in makers) if picture is not None]
+    finally:
+        kaleido.stop_sync_server(silence_warnings=True)
+
+
+def _picture(title: str, caption: str, draw: Callable[[Any], Any]) -> Picture:
+    from zorba_core.plots.theme import DARK, LIGHT
+
+    light, dark = (draw(palette) for palette in (LIGHT, DARK))
+    return Picture(
+        title, caption, f"{title}. {caption}", _png(light), _png(dark), light.layout.width, light.layout.height
+    )
+
+
+def _png(figure: Any) -> str:
+    from zorba_core.plots.pictures import picture_bytes
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The kopts argument is ignored")  # the server has its own
+        picture = picture_bytes(figure, "png", scale=_SCALE)
+    return "data:image/png;base64," + base64.b64encode(picture).decode()
+
+
+def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
+    from zorba_core.plots.claims import pairs_figure, predictor_figure
+
+    table = analysis.allocation_table(results)
+    runs = results.finished
+    runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
+    fewest, most = int(table["seeds"].min()), int(table["seeds"].max())
+    seeds = f"{len(runs)} runs, {fewest if fewest == most else f'{fewest} to {most}'} for each allocation"
+    diverged = int((table["diverged"] > 0).sum())
+    seeds += f"; {diverged} allocations that diverged are not drawn" if diverged else ""
+
+    def against(measure: str, what: str) -> Callable[[], Picture]:
+        def make() -> Picture:
+            try:
+                rho = analysis.predictors(table, measures=[measure]).loc[measure]
+                told = f"Rank correlation {rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f})"
+            except InvalidInputError:
+                told = "Too few allocations for a correlation"
+            caption = f"{told} over {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
+            return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette))
+
+        return make
+
+    def matched() -> Picture | None:
+        pairs = analysis.matched_pairs(table, runs)
+        if pairs.empty:
+            return None
+        caption = (
+            "Equal totals, popularities and V; scarce blocks piled on the same clients have the lower Λ and the higher "
+            "coupled noise. Right of zero: the lower Λ trains worse. Bars: 95 % over seeds, where there are two."
+        )
+        return _picture("Matched pairs", caption, lambda palette: pairs_figure(pairs, palette))
+
+    return [against("lambda", "Loss against Λ"), against("V", "Loss against V"), matched]
+
+
+def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture | None]]:
+    from zorba_core.plots.claims import arms_figure
+
+    def cases() -> Picture | None:
+        one = results["cases"]
+        curves = analysis.mean_curves(one.runs, one.curves)
+        titles = {name: f"{name}, Λ {s.bias_lambda:.2f} at {s.vram_ratio:.2f}" for name, s in PAPER_SCENARIOS.items()}
+        count = int(one.runs["seed"].nunique())
+        caption = f"50 clients, SST-2, opt-mini, matrices with the printed (VRAM ratio, Λ). {count} runs each."
+        return _picture(
+            "The case study of Fig. 4(b)",
+            caption,
+            lambda palette: arms_figure(curves, palette, titles=titles, x="Rounds", y="Evaluation loss"),
+        )
+
+    def methods(cost: str, title: str, x: str, log_x: bool) -> Callable[[], Picture | None]:
+        def make() -> Picture | None:
+            one = results["tables"]
+            runs = one.runs[one.runs["dataset"] == "sst2"]
+            measured, trials = runs[runs["role"] == "measure"], runs[runs["role"] == "tune"]
+            told = f"Up to {int(measured['seed'].nunique())} runs each, at rates tuned with four trials."
+            if measured["arm"].nunique() < trials["arm"].nunique():  # not every method has been run at its rate yet
+                measured = trials.loc[trials.groupby("arm")["late_loss"].idxmin()]
+                told = (
+                    "One trial each: the best of four rates, chosen on this very run; the runs that use it are to come."
+                )
+            curves = analysis.mean_curves(measured, one.curves, cost=cost)
+            if curves.empty:
+                return None
+            curves = curves[curves["cost"] > 0] if log_x else curves
+            titles = {"zorba": "ZorBA, Q=10", "decomfl-10": "DeComFL, Q=10", "decomfl": "DeComFL, Q=1",
+                      "fedzo": "FedZO, Q=1", "fedit": "FedIT"}  # fmt: skip
+            caption = f"SST-2, opt-mini, 20 clients. {told}"
+            return _picture(
+                title,
+                caption,
+                lambda palette: arms_figure(curves, palette, titles=titles, x=x, y="Evaluation loss", log_x=log_x),
+            )
+
+        return make
+
+    return [
+        cases,
+        methods("round", "Methods by rounds", "Rounds", False),
+        methods("forward_passes", "Methods by forward passes", "Forward passes of a client's batch (log scale)", True),
+    ]
+
+
+def _front() -> Picture:
+    from zorba_core.plots.claims import lines_figure
+
+    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
+    fleet = uniform_fleet(model, workload, N, seed=0)
+    capacity = fleet.capacity_N_bytes.sum()
+    budgets = whole_block_budgets(fleet.capacity_N_bytes, model, workload)
+    ratios = np.linspace(0.5, 0.95, 10)
+    best = []
+    for ratio in ratios:
+        total = int((ratio * capacity - N * psi_model_bytes(model, workload)) // psi_block_bytes(model, workload))
+        best.append(solve(AllocationProblem(budgets, model.num_blocks, total), "exact").value)
+    lines = {"the paper's method": (ratios, front_curve(ratios)), "proven optimum": (ratios, best)}
+    points = {name: (s.vram_ratio, s.bias_lambda) for name, s in PAPER_SCENARIOS.items()}
+    caption = (
+        "OPT-125M, 50 clients. The paper's three scenarios lie above what its own method gives at their VRAM; SC2 and "
+        "SC3 are dominated whatever the method."
+    )
+    return _picture(
+        "The front of Fig. 4(a)",
+        caption,
+        lambda palette: lines_figure(
+            lines, palette, x="Share of all VRAM", y="Λ (log scale)", points=points, log_y=True
+        ),
+    )
+
+
+def _memory(checkout: Path) -> Callable[[], Picture]:
+    from zorba_core.plots.claims import lines_figure
+
+    def make() -> Picture:
+        measured = read_measured(checkout / MEASURED)
+        blocks = sorted(measured)
+        block = psi_block_bytes(model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)) / MIB
+        lines = {
+            "the paper's model": (blocks, [count * block for count in blocks]),
+            "measured": (blocks, [measured[count] for count in blocks]),
+        }
+        caption = (
+            "One client of OPT-125M's sizes, B = 8, L = 128, above the loaded model. Forward passes free a block's "
+            "tensors before they make the next one's. On CPU; no GPU was at hand."
+        )
+        return _picture(
+            "Fig. 1: VRAM by activated blocks",
+            caption,
+            lambda palette: lines_figure(lines, palette, x="Activated blocks", y="MiB beside the parameters"),
+        )
+
+    return make

@@ -1,0 +1,94 @@
+"""Weights on disk, for a method whose log cannot give them back: FedIT exchanges weights, not scalars.
+
+At every evaluation the blocks' weights are written to ``checkpoint.safetensors`` in the run's folder, whole or not at
+all, after the log has the evaluation with their fingerprint. A resumed run starts from them and cuts its log back to
+that round: the rounds after it are computed again (from the same batches, so on a CPU to the same bits). A run that
+ends by itself removes the file; ``--save-model`` keeps the final model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.files import atomic_path
+from zorba_core.runs.trajectory import EvaluationEntry, Trajectory
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class Checkpoint(Callback):
+    """Writes the weights at every evaluation but that of the base model.
+
+    Raises:
+        RunError: while writing: the disk is full, or fails. The checkpoint before stays.
+    """
+
+    def __init__(self, folder: Path, network: BlockNetwork) -> None:
+        self._path, self._network = folder / CHECKPOINT, network
+
+    def on_evaluation(self, entry: EvaluationEntry) -> None:
+        if entry.round > 0:
+            weights = {_name(m): self._network.block_weights(m) for m in range(self._network.num_blocks)}
+            try:
+                with atomic_path(self._path) as temporary:
+                    save_file(weights, temporary, metadata={"round": str(entry.round)})
+            except (OSError, SafetensorError) as error:
+                raise RunError(f"{self._path} cannot be written ({error}); make room and resume the run") from None
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def checkpoint_round(folder: Path) -> int:
+    """The round that the folder's checkpoint is of; 0, the base, where there is none.
+
+    Raises:
+        InvalidInputError: the file is damaged.
+    """
+    if not (folder / CHECKPOINT).is_file():
+        return 0
+    try:
+        with safe_open(folder / CHECKPOINT, "pt") as file:
+            return int((file.metadata() or {})["round"])
+    except (SafetensorError, KeyError, ValueError, OSError):
+        raise _damaged(folder) from None
+
+
+@torch.no_grad()
+def restore(folder: Path, network: BlockNetwork, trajectory: Trajectory) -> int:
+    """Put the checkpoint's weights into the network, which holds the base's; the round that they are of.
+
+    Raises:
+        InvalidInputError: the file is damaged, or its weights are not those that the log saw in that round.
+    """
+    round_index = checkpoint_round(folder)
+    if round_index == 0:
+        return 0
+    proof = {entry.round: entry.weights_sha256 for entry in trajectory.evaluations}
+    try:
+        with safe_open(folder / CHECKPOINT, "pt") as file:
+            for m in range(network.num_blocks):
+                network.block_weights(m).copy_(file.get_tensor(_name(m)))
+    except (SafetensorError, RuntimeError, OSError):
+        raise _damaged(folder) from None
+    if network.weights_sha256() != proof.get(round_index):
+        raise _damaged(folder)
+    return round_index
+
+
+def _name(block: int) -> str:
+    return f"block.{block}"
+
+
+def _damaged(folder: Path) -> InvalidInputError:
+    return InvalidInputError(
+        f"{folder / CHECKPOINT} does not hold the weights that the run's log saw; restore it from a copy, or remove it "
+        "to start again from the base model"
+    )

@@ -1,0 +1,57 @@
+"""What a result was made on: enough to repeat it, and nothing that names a machine or a person."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import zorba_core
+from zorba_core.engine.engine_version import ENGINE_VERSION
+from zorba_core.engine.settings import TrainSettings
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
+
+
+def describe(settings: TrainSettings) -> dict[str, Any]:
+    """Versions, commit, device, dtype, threads and seed, for ``environment.json``."""
+    commit, dirty = git_state()
+    on_cuda = settings.device == "cuda"
+    return {
+        "zorba_core": zorba_core.__version__,
+        "engine_version": ENGINE_VERSION,  # two runs of one config have the same bits only within one of these
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "python": platform.python_version(),
+        **{package: importlib.metadata.version(package) for package in _PACKAGES},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # decides the kernels, hence the last bits
+        "device": torch.cuda.get_device_name() if on_cuda else "cpu",
+        "dtype": settings.dtype,
+        "threads": settings.threads,
+        "seed": settings.seed,
+    }
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none."""
+    root = Path(zorba_core.__file__).resolve().parent.parent
+    top = _git(root, "rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
+        return None, None
+    commit, changes = _git(root, "rev-parse", "HEAD"), _git(root, "status", "--porcelain")
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

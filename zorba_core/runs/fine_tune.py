@@ -1,0 +1,283 @@
+"""From an allocation to a fine-tuning run in one call: load, check, divide the data, train, write the run folder.
+
+Everything that can be wrong with a request is found before the run folder is created.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from zorba_core.allocation import Allocation, AllocationMetrics
+from zorba_core.data.partition import dirichlet_partition
+from zorba_core.data.sources import evaluation_split, load_split
+from zorba_core.data.tasks import Encoded, Task, encode, get_task, label_token_ids
+from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.evaluation import choose_rows
+from zorba_core.engine.loop import FederatedRows, check_fit, run
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.planning.methods import method_facts
+from zorba_core.planning.models import ModelSpec, model_spec, spec_from_config
+from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
+from zorba_core.runs.checkpoint import Checkpoint
+from zorba_core.runs.environment import describe
+from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.model_source import load_model, load_tokenizer, resolve_model
+from zorba_core.runs.preflight import preflight
+from zorba_core.runs.summary import CountReports, summarise
+from zorba_core.runs.trajectory import RoundEntry, allocation_sha256
+from zorba_core.runs.writer import RunWriter, check_name
+
+DEFAULT_DATASET = "toy-reviews"
+DEFAULT_MODEL = "opt-mini"
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What a run had done before this process took it up."""
+
+    rounds: Sequence[RoundEntry] = ()
+    records: Sequence[RoundRecord] = ()
+    resumed_after: Sequence[int] = ()  # rounds done at each resume, this one included
+
+
+NOTHING_YET = SoFar()
+
+
+def fine_tune(
+    allocation: AllocationMetrics | None = None,
+    *,
+    num_clients: int | None = None,
+    dataset: str = DEFAULT_DATASET,
+    model: str | os.PathLike[str] = DEFAULT_MODEL,
+    settings: TrainSettings | None = None,
+    alpha: float = 1.0,
+    label_words: Sequence[str] | None = None,
+    runs_folder: str | os.PathLike[str] = DEFAULT_FOLDER,
+    name: str | None = None,
+    save_model: bool = False,
+    callbacks: Sequence[Callback] = (),
+    origin: Mapping[str, Any] | None = None,
+    force: bool = False,
+    ranks: Ranks = ALONE,
+) -> Run:
+    """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
+
+    Args:
+        allocation: A_MN; its columns are the clients, its rows the model's blocks. ZorBA's alone: with another
+            ``settings.method`` give ``num_clients`` instead, and every client activates every block.
+        dataset: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news`` or ``snli``.
+        model: ``opt-mini``, a Hugging Face folder, or a hub id.
+        alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
+        label_words: one word for each label, where the task's own do not suit the model's tokenizer.
+        name: first part of the run folder's name; default ``<dataset>-<model>``.
+        save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
+        ranks: the processes that share the work, each of which makes this call; rank 0 writes and its callbacks count.
+        force: train also with settings that :mod:`zorba_core.runs.preflight` finds cannot learn.
+        origin: how the allocation came about (solver, budgets, ...), kept in the run's config.
+
+    Raises:
+        InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
+        RunError: the run diverged; its folder keeps the metrics so far and has no summary.
+
+    A run that is cut short, by whatever, can be taken up again: :func:`zorba_core.runs.resume.resume`.
+    """
+    settings = settings or TrainSettings()
+    _check_clients(settings.method, allocation, num_clients)
+    task = get_task(dataset)
+    suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
+    name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
+    with use_threads(settings.threads):
+        network, tokenizer = open_network(task, model, label_words, settings)
+        if allocation is None:
+            allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
+        rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
+        check_fit(network, allocation, rows, settings)
+        checked = preflight(network, allocation, rows, settings)
+        if checked.failed and not force:
+            raise InvalidInputError(checked.reason())
+        config = {
+            "dataset": task.name,
+            "model": os.fspath(model),
+            "label_words": list(label_words or task.label_words),
+            "num_clients": allocation.num_clients,
+            "num_blocks": allocation.num_blocks,
+            "alpha": alpha,
+            **asdict(settings),
+            "save_model": save_model,
+            "force": force,
+            "allocation": {
+                **(origin or {}),
+                "total_blocks": allocation.total_blocks,
+                "sha256": allocation_sha256(allocation),
+            },
+        }
+        environment = {
+            **describe(settings),
+            "ranks": ranks.size,
+            "base_weights_sha256": network.weights_sha256(),
+            "data": data_facts,
+            "preflight": checked.describe(),
+        }
+        writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
+        path = Path(ranks.from_first(None if writer is None else str(writer.path)))
+        carry_on(path, writer, network, tokenizer, allocation, rows, settings, save_model, callbacks, ranks)
+    return read_run(path)
+
+
+def carry_on(
+    path: Path,
+    writer: RunWriter | None,
+    network: BlockNetwork,
+    tokenizer: PreTrainedTokenizerBase,
+    allocation: AllocationMetrics,
+    rows: FederatedRows,
+    settings: TrainSettings,
+    save_model: bool,
+    callbacks: Sequence[Callback],
+    ranks: Ranks,
+    so_far: SoFar = NOTHING_YET,
+) -> None:
+    """From a folder that is ready, and weights that are those after ``so_far``, to the summary. ``writer`` is rank 0's;
+    it is closed."""
+    reports, meter = CountReports(allocation.num_clients, so_far.rounds), MemoryMeter(settings.device)
+    try:
+        for callback in callbacks:
+            callback.on_start(path)
+        listening: list[Callback] = [] if writer is None else [writer, reports]
+        checkpoint = None
+        if writer is not None and method_facts(settings.method).first_order:
+            checkpoint = Checkpoint(path, network)
+            listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
+        meter.begin()
+        outcome = run(
+            network, allocation, rows, settings, [*listening, *callbacks], before=so_far.records, ranks=ranks
+        )  # fmt: skip
+        measured = meter.describe()
+        if writer is not None:
+            if save_model:
+                network.save(path / "model")
+                tokenizer.save_pretrained(path / "model")
+            writer.finish(summarise(network, allocation, settings, outcome, reports, measured, so_far.resumed_after))
+            if checkpoint is not None and outcome.stopped_by != "interrupt":
+                checkpoint.remove()
+    except BaseException as error:
+        if writer is not None:
+            with contextlib.suppress(OSError):  # a full disk: the log has them too
+                writer.flush()
+        if isinstance(error, RunError):
+            raise RunError(f"{error}; the metrics so far are in {path}") from None
+        raise
+    finally:
+        if writer is not None:
+            writer.close()
+    ranks.from_first(None)  # nobody reads the folder before it is finished
+
+
+def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
+    """M, H, K, alpha and d of a model that :func:`fine_tune` takes, without loading its weights.
+
+    Raises:
+        InvalidInputError, MissingDataError: unknown, not to be had, or of a family whose size cannot be counted.
+    """
+    source = resolve_model(model)
+    if os.path.isdir(source):
+        return model_spec(source)
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise MissingDataError(
+            f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
+            "the network, or give a local Hugging Face folder"
+        ) from None
+    return spec_from_config(config.to_dict(), name=source)
+
+
+def _check_clients(method: str, allocation: AllocationMetrics | None, num_clients: int | None) -> None:
+    if method_facts(method).allocates:
+        if allocation is None:
+            raise InvalidInputError(f"method {method} needs an allocation: who activates which blocks")
+        if num_clients not in (None, allocation.num_clients):
+            raise InvalidInputError(
+                f"num_clients is {num_clients} and the allocation is for {allocation.num_clients}; leave one out"
+            )
+    elif allocation is not None:
+        raise InvalidInputError(
+            f"method {method} activates every block of every client; leave the allocation out and give num_clients"
+        )
+    elif num_clients is None or num_clients < 1:
+        raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs how many clients take part")
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
+
+
+@contextlib.contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def open_network(
+    task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
+) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
+    tokenizer = load_tokenizer(model)
+    words = None if label_words is None else tuple(label_words)
+    label_ids_C = label_token_ids(task, tokenizer, words)
+    network = BlockNetwork(
+        load_model(model),
+        label_ids_C,
+        dtype=settings.torch_dtype,
+        device=settings.device,
+        precision=settings.precision,
+    )
+    return network, tokenizer
+
+
+def divide_rows(
+    task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
+) -> tuple[FederatedRows, dict[str, Any]]:
+    """The clients' rows and the rows to be judged by, with what is worth knowing about them."""
+    split = evaluation_split(task.name)
+    train_frame, judged_frame = load_split(task.name, "federated"), load_split(task.name, split)
+    chosen = choose_rows(len(judged_frame), settings.eval_rows, settings.seed)
+    train = encode(task, train_frame, tokenizer, settings.seq_len)
+    judged = encode(task, judged_frame.iloc[chosen], tokenizer, settings.seq_len)
+    held_N = dirichlet_partition(train_frame["label"].to_numpy(), num_clients, alpha, settings.seed)
+    facts = {
+        "source": train_frame.attrs.get("source", ""),
+        "note": train_frame.attrs.get("note", ""),
+        "train_rows": len(train),
+        "train_sha256": _rows_sha256(train),
+        "rows_per_client": [len(held) for held in held_N],
+        "evaluation_split": split,
+        "evaluation_rows": len(judged),
+        "evaluation_sha256": _rows_sha256(judged),
+    }
+    return FederatedRows(train, held_N, judged), facts
+
+
+def _rows_sha256(rows: Encoded) -> str:
+    digest = hashlib.sha256()
+    for tensor in (rows.token_ids_RL, rows.last_R, rows.label_R):
+        digest.update(f"{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy())
+    return digest.hexdigest()

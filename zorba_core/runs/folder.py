@@ -1,0 +1,217 @@
+"""Run folders: what a fine-tuning run leaves behind, read without torch.
+
+A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
+
+    config.json       what was asked for
+    environment.json  what it ran on: versions, commit, device, seeds, fingerprints of weights and rows
+    allocation.npz    A_MN, bool
+    trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
+    metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run goes on
+    summary.json      what came out; written last, so a folder without it is a run that goes on or was cut short
+
+Shapes: M blocks, N clients.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zorba_core.allocation import Allocation, allocation_from_file
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.planning.communication import run_communication
+
+CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
+METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
+DEFAULT_FOLDER = Path("artifacts/runs")
+
+METRIC_COLUMNS = {
+    "round": pa.int64(),  # rounds done; 0 is the model before fine-tuning
+    "train_loss": pa.float64(),  # mean over clients at the round's start; null in round 0
+    "eval_loss": pa.float64(),  # null where not evaluated, as is the next
+    "eval_accuracy": pa.float64(),
+    "seconds": pa.float64(),  # in rounds so far, evaluations not counted
+    "forward_passes": pa.int64(),  # of one client's batch, so far
+    "scalars_up": pa.int64(),  # numbers sent by all clients (finite differences, estimates or weights), so far
+    "scalars_down": pa.int64(),  # numbers sent to all clients (averages and seeds, estimates or weights), so far
+    "clients_reported": pa.int64(),  # in this round; null in round 0, as is the next
+    "clients_refused": pa.int64(),  # in this round, for scalars that could not be used
+    "backward_passes": pa.int64(),  # of one client's batch, so far
+}
+# Not in the first runs' tables: null there, or what it was.
+_LATER_COLUMNS = {"clients_reported": None, "clients_refused": None, "backward_passes": 0}
+BACKWARD_WORK = 2  # a backward pass costs about two forward passes
+METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
+
+_CUT_SHORT = "not a run folder, or one that was cut short at its start:"
+_MAX_JSON_BYTES = 64_000_000
+_MAX_METRICS_BYTES = 256_000_000
+_MAX_METRIC_ROWS = 10_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run folder. ``summary`` is empty while the run goes on, or when it was cut short."""
+
+    path: Path
+    name: str  # the folder's name
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    metrics: pd.DataFrame  # columns METRIC_COLUMNS, null as NaN
+    allocation: Allocation
+    summary: dict[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.summary)
+
+    @property
+    def work(self) -> pd.Series:
+        """For each row of ``metrics``, what had been computed so far, in forward passes of one client's batch; a
+        backward pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
+        return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
+
+    @property
+    def communication(self) -> dict[str, Any] | None:
+        """What a finished run sent (:mod:`zorba_core.planning.communication`). The first runs' summaries have no such entry, but
+        what it is counted from; None where that is missing too."""
+        if "communication" in self.summary or not {"reports", "rounds_done"} <= self.summary.keys():
+            return self.summary.get("communication")
+        reports = self.summary["reports"]
+        sent = reports["reported"] + sum(reports["refused_by_client"].values())
+        return run_communication(
+            "zorba",
+            self.allocation.A_MN,
+            rounds=self.summary["rounds_done"],
+            reports=sent,
+            usable_reports=reports["reported"],
+            num_directions=self.config["num_perturbations"],
+            num_seeds=self.config["num_seeds"],
+        ).describe()
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """The rows of ``metrics`` in which the model was evaluated."""
+        return self.metrics.dropna(subset=["eval_accuracy"])
+
+
+class Request(NamedTuple):
+    """What a run was asked for, and on what it began."""
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    allocation: Allocation
+
+
+class RunListing(NamedTuple):
+    """The runs of a folder, newest first, and one line for each entry that could not be read."""
+
+    runs: tuple[Run, ...]
+    problems: tuple[str, ...]
+
+
+def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
+    """Every run in ``folder`` (none when it does not exist yet). Whatever is wrong with one entry hides no other.
+
+    Hidden entries and plain files are not runs and are passed over; a folder that is not a readable run becomes a line
+    in ``problems``.
+    """
+    runs: list[tuple[float, Run]] = []
+    problems: list[str] = []
+    folder = Path(folder)
+    if not folder.is_dir():
+        return RunListing((), ())
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or not path.is_dir():
+            continue
+        try:
+            run = read_run(path)
+            runs.append(((path / CONFIG).stat().st_mtime, run))
+        except (ZorbaError, OSError) as error:
+            problems.append(" ".join(str(error).split()))
+    runs.sort(key=lambda dated: dated[0], reverse=True)
+    return RunListing(tuple(run for _, run in runs), tuple(problems))
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """Read a run folder, finished or not.
+
+    Raises:
+        MissingDataError: no such folder.
+        InvalidInputError: not a run folder, or a file in it is damaged or too large; names the file.
+    """
+    request = read_request(path)
+    path = request.path
+    if not (path / METRICS).is_file():
+        raise InvalidInputError(f"{path}: {_CUT_SHORT} no {METRICS}")
+    return Run(
+        path=path,
+        name=path.name,
+        config={"method": "zorba", **request.config},  # older runs do not name it
+        environment=request.environment,
+        metrics=_read_metrics(path / METRICS),
+        allocation=request.allocation,
+        summary=_read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {},
+    )
+
+
+def read_request(path: str | os.PathLike[str]) -> Request:
+    """The part of a run folder that is there before the first round.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`read_run`.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
+    missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION) if not (path / name).is_file()]
+    if missing:
+        raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
+    return Request(
+        path=path,
+        config=_read_object(path / CONFIG),
+        environment=_read_object(path / ENVIRONMENT),
+        allocation=allocation_from_file(path / ALLOCATION),
+    )
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    if size > _MAX_JSON_BYTES:
+        raise InvalidInputError(f"{path}: {size} bytes is too large for a run's file (limit {_MAX_JSON_BYTES})")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InvalidInputError(f"{path}: not JSON ({error}); the file is damaged") from None
+    if not isinstance(content, dict):
+        raise InvalidInputError(f"{path}: holds a {type(content).__name__} where a JSON object belongs")
+    return content
+
+
+def _read_metrics(path: Path) -> pd.DataFrame:
+    size = path.stat().st_size
+    if size > _MAX_METRICS_BYTES:
+        raise InvalidInputError(f"{path}: {size} bytes is too large for metrics (limit {_MAX_METRICS_BYTES})")
+    try:
+        file = pq.ParquetFile(path)
+        if file.metadata.num_rows > _MAX_METRIC_ROWS:
+            raise InvalidInputError(f"{path}: {file.metadata.num_rows} rows are too many (limit {_MAX_METRIC_ROWS})")
+        absent = [name for name in METRIC_COLUMNS if name not in file.schema_arrow.names]
+        missing = [name for name in absent if name not in _LATER_COLUMNS]
+        if missing:
+            raise InvalidInputError(f"{path}: no column {missing[0]}; want {', '.join(METRIC_COLUMNS)}")
+        table = file.read(columns=[name for name in METRIC_COLUMNS if name not in absent])
+        for name in absent:
+            table = table.append_column(name, pa.array([_LATER_COLUMNS[name]] * len(table), METRIC_COLUMNS[name]))
+        table = table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidInputError(f"{path}: not a metrics table ({str(error).splitlines()[0]})") from None
+    return table.to_pandas()

@@ -1,0 +1,236 @@
+"""What forward-only training really holds, counted without running it.
+
+The paper's model of a client (``zorba_core.planning.memory``) is psi_md + k psi_block, with psi_block = (alpha + 3K + 1) B L H
+numbers for each of its k activated blocks. It over-counts in two ways:
+
+- 3K BLH is for Q, K and V of all K heads. The heads share H among them, so Q, K and V together are 3 BLH numbers.
+- Without a backward pass nothing of a block is kept once the next one has its input: the peak holds the tensors of one
+  block, whatever k. What k costs is arithmetic.
+
+Beside the parameters, a forward-only client holds its hidden state, the working tensors of one block, and one block's
+weights put aside while that block is perturbed. OPT-125M at B=8, L=128, float32, all 12 blocks active, in MiB:
+
+    psi            477.2 + 12 x 123.0 = 1953.2
+    counted here   477.8 + 27.0 for one block's weights + 21.0 for hidden states and one block's tensors = 525.8
+
+So of the 1476 MiB that psi gives to activations, forward passes need 21. Measured, for the same sizes, a process that
+plays one such client grew by 64 MiB above the loaded model in a round, with 1, 4, 8 or 12 active blocks alike
+(artifacts/benchmarks/memory.json), where psi charges 123 to 1476.
+
+The count runs the forward pass on fake tensors: shapes without data, each storage counted once, from its making to its
+freeing, in units of 512 bytes. What kernels allocate inside themselves is not seen, and a process grows by more.
+
+Shapes: M blocks, N clients, B rows of a client, R rows of all, L positions, H hidden size.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import weakref
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoModelForCausalLM, PretrainedConfig
+
+from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
+from zorba_core.engine.families import Family, family_of
+from zorba_core.engine.precision import products_in
+from zorba_core.engine.settings import TrainSettings
+
+_GRAIN = 512  # bytes that storages are rounded up to
+_JVP_COPIES = 3  # of the plain pass's tensors; 2.8 were counted on an OPT
+_LABELS = 4  # label words; a few numbers a row
+
+
+@dataclass(frozen=True)
+class PeakEstimate:
+    """Bytes on one device, by what they are for. Estimating, updating and evaluating follow each other."""
+
+    parameters: int
+    perturbation: int  # while estimating: noise drawn ahead, and weights put aside while they are perturbed
+    activations: int  # while estimating: hidden states kept, and the working tensors of one block
+    update: int  # while updating: one block's step and the direction added to it
+    evaluation: int  # while evaluating: hidden states and the working tensors of one block
+
+    @property
+    def total(self) -> int:
+        """The peak."""
+        return self.parameters + max(self.perturbation + self.activations, self.update, self.evaluation)
+
+    def describe(self) -> dict[str, int]:
+        return {**asdict(self), "total": self.total}
+
+
+def client_peak(config: PretrainedConfig, *, batch_size: int, seq_len: int, dtype: torch.dtype) -> PeakEstimate:
+    """One client on a device of its own, B rows of L tokens, perturbing block after block. It is the same for one
+    activated block as for all. Evaluating is the server's, and an update can go piece by piece."""
+    return replace(
+        _shapes(config.to_json_string(), type(config), dtype).peak(rows=batch_size, seq_len=seq_len),
+        update=0,
+        evaluation=0,
+    )
+
+
+def gradient_peak(config: PretrainedConfig, *, rows: int, seq_len: int, dtype: torch.dtype) -> PeakEstimate:
+    """A first-order client (FedIT), or a cohort of them: one forward and backward pass of ``rows`` rows of L tokens.
+    ``activations`` has what the backward pass keeps of every block, and the blocks' gradients."""
+    shapes = _shapes(config.to_json_string(), type(config), dtype)
+    return PeakEstimate(shapes.parameter_bytes, 0, shapes.backward(rows, seq_len), 0, 0)
+
+
+def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings, *, rows_at_once: int) -> PeakEstimate:
+    """A process that simulates all clients of the allocation the way ``settings.estimator`` does.
+
+    ``rows_at_once``: of a cohort, through a block together (``cohort.rows_at_once`` knows).
+    """
+    shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype)
+    B, L = settings.batch_size, settings.seq_len
+    if settings.estimator == "cohort":
+        rows = B * max(1, round(A_MN.shape[1] * settings.participation))
+        at_once = min(rows_at_once, settings.max_rows or rows)
+        return shapes.peak(
+            rows, L, at_once=at_once, kept_states=1, evaluation_rows=settings.eval_rows, precision=settings.precision
+        )
+    one = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision)
+    block_M = np.array(shapes.block_bytes)
+    if settings.estimator == "jvp":  # the directions of all blocks; each tensor, its derivative, and what makes it
+        perturbation = int(block_M.sum())
+        activations = _JVP_COPIES * shapes.peak(B, L, plain_attention=True).activations
+    else:  # the directions of all blocks, and the weights of the heaviest client's
+        perturbation, activations = int(block_M.sum() + (block_M @ A_MN).max()), one.activations
+    return PeakEstimate(one.parameters, perturbation, activations, one.update, one.evaluation)
+
+
+@functools.lru_cache(maxsize=2)
+def _shapes(config_json: str, kind: type[PretrainedConfig], dtype: torch.dtype) -> _Shapes:
+    """Its own copy of the config: building a model writes into it. Kept, since building takes longer than counting."""
+    return _Shapes(kind.from_dict(json.loads(config_json)), dtype)
+
+
+class _Shapes:
+    """A model without data."""
+
+    def __init__(self, config: PretrainedConfig, dtype: torch.dtype) -> None:
+        self._fake = FakeTensorMode()
+        with self._fake, torch.no_grad():
+            model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+            self._model = model.eval()
+            self._family: Family = family_of(self._model)
+        storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
+        self.parameter_bytes = sum(_rounded(size) for size in storages.values())
+        self.block_bytes = [
+            sum(p.numel() * p.element_size() for p in block.parameters()) for block in self._family.blocks()
+        ]
+
+    def peak(
+        self,
+        rows: int,
+        seq_len: int,
+        *,
+        at_once: int | None = None,
+        kept_states: int = 0,
+        evaluation_rows: int | None = None,
+        plain_attention: bool = False,
+        precision: str = "highest",
+    ) -> PeakEstimate:
+        largest = max(self.block_bytes)
+        judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
+        return PeakEstimate(
+            parameters=self.parameter_bytes,
+            perturbation=largest,
+            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
+            update=2 * largest,
+            evaluation=self._forward(judged, seq_len, judged, 0, False, "highest"),
+        )
+
+    @functools.cache  # noqa: B019 - kept as long as the shapes are, which _shapes bounds
+    def _forward(
+        self, rows: int, seq_len: int, at_once: int, kept_states: int, plain_attention: bool, precision: str
+    ) -> int:
+        """Peak bytes of a forward pass of R rows, of which some at a time go through a block."""
+        kernels = [SDPBackend.MATH] if plain_attention else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        with self._fake, TensorBytes() as count, torch.no_grad(), sdpa_kernel(kernels):
+            hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
+            kept = [torch.empty_like(hidden_RLH) for _ in range(kept_states)]
+            for block in self._family.blocks():
+                with products_in(precision, hidden_RLH.device):
+                    passed_RLH = self._family.run(block, hidden_RLH[:at_once])
+                if at_once >= rows:
+                    hidden_RLH = passed_RLH
+                else:
+                    hidden_RLH[:at_once] = passed_RLH
+                del passed_RLH
+            last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
+            logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
+            F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long), reduction="none")
+            del kept
+        return count.peak
+
+    @functools.cache  # noqa: B019 - as above
+    def backward(self, rows: int, seq_len: int) -> int:
+        """Peak bytes of a forward and backward pass of R rows, all in one batch."""
+        parameters = [parameter for block in self._family.blocks() for parameter in block.parameters()]
+        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        try:
+            for parameter in parameters:
+                parameter.requires_grad_(True)
+            with self._fake, TensorBytes() as count, torch.enable_grad(), sdpa_kernel(kernels):
+                hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
+                for block in self._family.blocks():
+                    hidden_RLH = self._family.run(block, hidden_RLH)
+                last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
+                logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
+                loss = F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long))
+                del hidden_RLH, last_RH, logits_RC
+                torch.autograd.grad(loss, parameters)
+        finally:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+        return count.peak
+
+
+class TensorBytes(TorchDispatchMode):
+    """Counts the bytes of tensors made within the context, while they live: ``now``, and the most at once, ``peak``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._alive: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        given = {
+            leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, Tensor)
+        }
+        made = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(made):
+            # A view of what existed before the context is not new.
+            if isinstance(leaf, Tensor) and leaf.untyped_storage()._cdata not in given:
+                self._count(leaf.untyped_storage())
+        return made
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key in self._alive:
+            return
+        size = _rounded(storage.nbytes())
+        self._alive.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._free, key, size)
+
+    def _free(self, key: int, size: int) -> None:
+        self._alive.discard(key)
+        self.now -= size
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _GRAIN) * _GRAIN

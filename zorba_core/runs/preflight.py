@@ -1,0 +1,243 @@
+"""Before the first round: can these settings learn at all, in the arithmetic they will run in?
+
+Measured on the first round's batches of a few clients and a few directions, in the run's own dtype:
+
+- ``perturbation``: the part of mu v that adding it to the weights loses to rounding. Weights have a resolution; a mu v
+  below it is not added at all.
+- ``scalars``: how far the run's finite differences are from the exact directional derivative (forward mode, which takes
+  no difference and needs no higher precision). Too small a mu drowns in the rounding of two nearly equal losses, too
+  large a one meets curvature. At an error of 1 the scalars are all error, or nothing at all.
+- ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
+  scalars.
+- ``update``: the part of a round's step that the weights lose to rounding.
+- ``stride``: the length of a round's step relative to the weights it moves.
+- ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
+  thousand, whichever is more. A forecast for refusing the hopeless, not for planning: noise only makes it less.
+
+Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
+along its clients' own directions, whose average is a shorter step. FedIT has no mu and no scalars: its ``update``,
+``stride`` and ``progress`` are those of the exact gradient.
+
+Shapes: M blocks, N clients, Q directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.aggregation import average_per_block, shared_step
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.methods.first_order import gradient_cohort
+from zorba_core.engine.methods.own_directions import own_step
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.randomness import stream
+from zorba_core.engine.rounds import FederatedRows, client_batch
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.methods import method_facts
+
+_CLIENTS, _DIRECTIONS = 2, 4
+MOST_LOST = 0.5  # of a perturbation or update, to rounding
+MOST_SCALAR_ERROR = 0.9
+MOST_STRIDE = 0.5
+LEAST_PROGRESS_NATS = 0.01
+_HORIZON = 1000  # rounds
+_OTHER_MU = 10.0 ** np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5])  # times the given one
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question, what was measured and where it may lie."""
+
+    name: str
+    measured: float
+    limit: float
+    passed: bool
+    finding: str
+    cure: str
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """All checks of one setting. ``rho_rms`` is the size of the exact scalars."""
+
+    checks: tuple[Check, ...]
+    rho_rms: float
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    def reason(self) -> str:
+        """Why the setting is refused and what would help, one line."""
+        findings = "; ".join(check.finding for check in self.failed)
+        cures = "; ".join(dict.fromkeys(check.cure for check in self.failed))
+        return f"these settings cannot learn: {findings}. Try: {cures}. To go on all the same: --force"
+
+    def describe(self) -> dict[str, Any]:
+        return {"rho_rms": self.rho_rms, "checks": [asdict(check) for check in self.checks]}
+
+
+@torch.no_grad()
+def preflight(
+    network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
+) -> Preflight:
+    """Measure a setting. The network's weights are left as they were, bit for bit."""
+    clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
+    A_MN = allocation.A_MN[:, clients]
+    batches_N = [first_batch(network, rows, settings, int(n)) for n in clients]
+    facts = method_facts(settings.method)
+    if facts.first_order:
+        return _of_gradient(network, batches_N, settings)
+    seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
+    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    probe = (network, batches_N, A_MN, seeds_Q, directions)
+    with network.at_precision("highest"):
+        exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
+    checks = []
+    if settings.precision != "highest":
+        rounded_NQ = estimator_of(settings)(*probe).rho_NQ
+        with network.at_precision("highest"):
+            checks.append(_product_check(_relative_error(rounded_NQ, estimator_of(settings)(*probe).rho_NQ), settings))
+    if settings.estimator != "jvp":
+        lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
+        checks.append(_perturbation_check(lost, settings))
+        found_NQ = estimator_of(settings)(*probe).rho_NQ
+        error = _relative_error(found_NQ, exact_NQ)
+        mu_cure = ""
+        if not error <= MOST_SCALAR_ERROR:
+            error_of = {}
+            for mu in settings.mu * _OTHER_MU:
+                tried = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=settings.inactive)
+                error_of[mu] = np.nan_to_num(_relative_error(tried.rho_NQ, exact_NQ), nan=np.inf)
+            best = min(error_of, key=error_of.__getitem__)
+            mu_cure = f"mu {best:.1g} (its error here: {error_of[best]:.1%})"
+        checks.append(_scalar_check(error, mu_cure, settings))
+    if facts.exchanges == "estimates":
+        taking_part = max(1, round(settings.participation * allocation.num_clients))
+
+        def step_of(m: int) -> torch.Tensor:
+            return own_step(network, m, exact_NQ, clients, seeds_Q, directions)
+    else:
+        taking_part, rho_bar_MQ = len(clients), average_per_block(exact_NQ, A_MN)
+
+        def step_of(m: int) -> torch.Tensor:
+            return shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions)
+
+    # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
+    averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
+    rho_square = float(np.mean(np.square(exact_NQ)))
+    checks.extend(_step_checks(network, np.flatnonzero(A_MN.any(axis=1)), step_of, averaged, rho_square, settings))
+    return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
+
+
+def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Encoded:
+    """What the client computes with in round 1."""
+    return client_batch(rows, settings, 1, client, network.device)
+
+
+def _relative_error(found_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
+    scale = float(np.linalg.norm(exact_NQ))
+    return float(np.linalg.norm(found_NQ - exact_NQ)) / scale if scale > 0 else float("nan")
+
+
+def _lost_perturbation(
+    network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float
+) -> float:  # fmt: skip
+    lost = wanted = 0.0
+    for m in np.flatnonzero(A_MN.any(axis=1)):
+        weights, shift = network.block_weights(int(m)), directions.block(seed, int(m)).mul_(mu)
+        moved = (weights + shift).double() - weights.double()
+        lost += float((moved - shift.double()).square().sum())
+        wanted += float(shift.double().square().sum())
+    return (lost / wanted) ** 0.5 if wanted > 0 else 1.0
+
+
+def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
+    return Check(
+        "perturbation", lost, MOST_LOST, lost <= MOST_LOST,
+        f"the weights' {settings.dtype} resolution swallows {lost:.0%} of mu v",
+        _longer(settings, "a larger mu"),
+    )  # fmt: skip
+
+
+def _product_check(error: float, settings: TrainSettings) -> Check:
+    return Check(
+        "products", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR,
+        f"products in {settings.precision} put the scalars {error:.1%} off those of highest precision",
+        "precision highest" if settings.estimator == "jvp" else "precision highest, or a larger mu",
+    )  # fmt: skip
+
+
+def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
+    finding = f"finite differences at mu {settings.mu:g} are {error:.1%} off the exact derivatives"
+    if np.isnan(error):
+        finding = "the loss has no derivative along the blocks that the probed clients activate, or none that is finite"
+    return Check(
+        "scalars", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR, finding,
+        _longer(settings, mu_cure),
+    )  # fmt: skip
+
+
+def _of_gradient(network: BlockNetwork, batches_N: list[Encoded], settings: TrainSettings) -> Preflight:
+    found = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
+    gradient_M = [total.div(max(found.counted, 1)) for total in found.sum_M]
+    square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if found.counted else float("nan")
+    checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, settings)
+    return Preflight(tuple(checks), square**0.5)
+
+
+def _step_checks(
+    network: BlockNetwork,
+    blocks: Iterable[int],
+    step_of: Callable[[int], torch.Tensor],
+    averaged: float,
+    rho_square: float,
+    settings: TrainSettings,
+) -> list[Check]:
+    """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
+    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
+    lr = settings.lr
+    lost = wanted = length = 0.0
+    for m in map(int, blocks):
+        weights, step = network.block_weights(m), step_of(m)
+        moved = weights.double() - weights.sub(step, alpha=lr).double()
+        intended = step.double().mul_(lr)
+        lost += float((moved - intended).square().sum())
+        wanted += float(intended.square().sum())
+        length += float(weights.double().square().sum())
+    stride = (wanted / length) ** 0.5 * averaged
+    share_lost = (lost / wanted) ** 0.5 if 0 < wanted < np.inf else 1.0
+    horizon = max(settings.rounds, _HORIZON)
+    progress = horizon * lr * rho_square
+    faster = _longer(settings, "a larger lr (zorba tune finds one)")
+    return [
+        Check(
+            "update", share_lost, MOST_LOST, share_lost <= MOST_LOST,
+            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step", faster,
+        ),
+        Check(
+            "stride", stride, MOST_STRIDE, stride <= MOST_STRIDE,
+            f"a round moves the weights by {stride:.3g} times their own length",
+            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)",
+        ),
+        Check(
+            "progress", progress, LEAST_PROGRESS_NATS, progress >= LEAST_PROGRESS_NATS,
+            f"{horizon} rounds would lower the loss by {progress:.2g} nats at best", faster,
+        ),
+    ]  # fmt: skip
+
+
+def _longer(settings: TrainSettings, otherwise: str) -> str:
+    if settings.direction == "unit-sphere":
+        return "direction gaussian or rademacher, of norm sqrt(d) where unit-sphere has 1, with mu 1e-3"
+    return otherwise

@@ -1,0 +1,268 @@
+"""Take a run up where it was cut short, and rebuild the model of any of its rounds: both by replaying its trajectory.
+
+Every random choice of a run is keyed by (seed, round, client), so what a run will do next depends on its weights and
+its round alone, and these are the base model and the log. A resumed run therefore ends with the weights of an
+uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads and estimator.
+Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show it, and the
+run is refused.
+
+FedIT is the exception: weights cross its wire, which no log of scalars can give back. It goes on from the weights that
+it wrote at its last evaluation (:mod:`zorba_core.runs.checkpoint`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.planning.methods import method_facts
+from zorba_core.runs import Request, Run, read_request, read_run
+from zorba_core.runs import folder as runs
+from zorba_core.runs.checkpoint import checkpoint_round, restore
+from zorba_core.runs.environment import describe
+from zorba_core.runs.fine_tune import SoFar, carry_on, divide_rows, open_network, use_threads
+from zorba_core.runs.replaying import records_of, replay_rounds
+from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
+from zorba_core.runs.writer import RunWriter, header_of
+
+Notice = Callable[[str], None]
+# Of an environment.
+_DECIDE_BITS = ("engine_version", "torch", "transformers", "numpy", "platform", "cpu_capability", "device")
+
+
+def resume(
+    run: str | os.PathLike[str],
+    *,
+    model: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    notice: Notice = lambda line: None,
+    ranks: Ranks = ALONE,
+) -> Run:
+    """Go on with a run that was killed, interrupted or failed, in its own folder, and read it back.
+
+    Args:
+        run: its folder.
+        model: where its base model lies now, if not where the run's config says.
+        callbacks: as for ``fine_tune``.
+        notice: told, in a line each, what a user should know: a torn record that was dropped, the round to go on from.
+
+    Raises:
+        MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
+            whose log is damaged, or a base model, rows or config that are not those it began with.
+        RunError: the run diverged.
+    """
+    request = read_request(run)
+    settings = settings_of(request)
+    if "federation" in request.config:
+        raise InvalidInputError(
+            f"{request.path}: its clients were processes of their own; go on with: "
+            f"zorba federation up --resume {request.path}"
+        )
+    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
+        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+    if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
+        raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to go on from")
+    log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
+    try:
+        trajectory = log.so_far if log is not None else None
+        trajectory = ranks.from_first(trajectory)
+        _check_header(request, trajectory)
+        with use_threads(settings.threads):
+            network, tokenizer = _open_base(request, settings, model)
+            task = get_task(request.config["dataset"])
+            rows, facts = divide_rows(
+                task, tokenizer, request.allocation.num_clients, request.config["alpha"], settings
+            )  # fmt: skip
+            _check_rows(request, facts)
+            if method_facts(settings.method).first_order:
+                trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
+            else:
+                replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
+            so_far = SoFar(
+                trajectory.rounds,
+                records_of(trajectory),
+                (*trajectory.resumed_after, trajectory.rounds_done),
+            )
+            writer = None
+            if log is not None:
+                writer = _reopen(request, settings, log, so_far, notice)
+            carry_on(
+                request.path,
+                writer,
+                network,
+                tokenizer,
+                request.allocation,
+                rows,
+                settings,
+                bool(request.config.get("save_model")),
+                callbacks,
+                ranks,
+                so_far,
+            )
+    finally:
+        if log is not None:
+            log.close()
+    return read_run(request.path)
+
+
+@dataclass(frozen=True, eq=False)
+class Rebuilt:
+    """The model of one round of a run."""
+
+    round: int
+    network: BlockNetwork
+    tokenizer: PreTrainedTokenizerBase
+    checked_at: int | None  # the last round up to it whose fingerprint in the log the replay matched
+
+
+def replay(
+    run: str | os.PathLike[str],
+    *,
+    round_index: int | None = None,
+    model: str | os.PathLike[str] | None = None,
+    save: str | os.PathLike[str] | None = None,
+) -> Rebuilt:
+    """The model after ``round_index`` rounds (0: the base; None: the last in the log), from base and log alone.
+
+    The run may be going on. With ``save``, a folder that does not exist yet, the model and its tokenizer are written
+    there in Hugging Face format.
+
+    Raises:
+        MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; a folder in the way;
+            of a FedIT run, any round but 0 and that of its checkpoint.
+    """
+    request = read_request(run)
+    settings = settings_of(request)
+    trajectory = read_trajectory(request.path / runs.TRAJECTORY)
+    _check_header(request, trajectory)
+    first_order = method_facts(settings.method).first_order
+    kept = checkpoint_round(request.path) if first_order else trajectory.rounds_done
+    wanted = kept if round_index is None else round_index
+    if first_order and (wanted not in (0, kept) or (round_index is None and kept == 0)):
+        raise InvalidInputError(_cannot_replay(request, settings, kept))
+    if not 0 <= wanted <= trajectory.rounds_done:
+        raise InvalidInputError(
+            f"round {wanted} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
+        )
+    if save is not None and Path(save).exists():
+        raise InvalidInputError(f"{save} exists already; give a folder that does not")
+    with use_threads(settings.threads):
+        network, tokenizer = _open_base(request, settings, model)
+        evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
+        if first_order and wanted:
+            restore(request.path, network, trajectory)
+        else:
+            replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
+        if save is not None:
+            network.save(save)
+            tokenizer.save_pretrained(save)
+    return Rebuilt(wanted, network, tokenizer, evaluations[-1].round if evaluations else None)
+
+
+def settings_of(request: Request) -> TrainSettings:
+    """The settings in a run's config; what it does not name has its default.
+
+    Raises:
+        InvalidInputError: a value that is out of range here, such as a device that is missing.
+    """
+    known = {field.name for field in fields(TrainSettings)}
+    try:
+        return TrainSettings(**{name: value for name, value in request.config.items() if name in known})
+    except TypeError as error:
+        raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
+
+
+def _from_checkpoint(
+    request: Request,
+    network: BlockNetwork,
+    log: TrajectoryLog | None,
+    trajectory: Trajectory,
+    notice: Notice,
+    ranks: Ranks,
+) -> Trajectory:
+    """The log up to the checkpoint's round, whose weights the network then holds."""
+    kept = restore(request.path, network, trajectory)
+    if log is not None:
+        lost = trajectory.rounds_done - kept
+        if lost:
+            notice(f"{lost} rounds after the last checkpoint (round {kept}) will be computed again")
+        log.cut_back(kept)
+    return ranks.from_first(log.so_far if log is not None else None)
+
+
+def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
+    had = f"only rounds 0 and {kept}, its last checkpoint, can be had" if kept else (
+        "only round 0, the base, can be had (train with --save-model to keep the final model)"
+    )  # fmt: skip
+    return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {had}"
+
+
+def _check_header(request: Request, trajectory: Trajectory) -> None:
+    if trajectory.header is None:
+        return  # killed before the first record was whole: nothing was done yet
+    expected = header_of(request.config, request.environment, request.allocation)
+    for name, what in (
+        ("config_sha256", runs.CONFIG),
+        ("allocation_sha256", runs.ALLOCATION),
+        ("base_weights_sha256", runs.ENVIRONMENT),
+    ):
+        if getattr(trajectory.header, name) != getattr(expected, name):
+            raise InvalidInputError(
+                f"{request.path / what} is not the one that {runs.TRAJECTORY} was written under; put the original back"
+            )
+
+
+def _open_base(
+    request: Request, settings: TrainSettings, model: str | os.PathLike[str] | None
+) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
+    config = request.config
+    source = config["model"] if model is None else model
+    network, tokenizer = open_network(get_task(config["dataset"]), source, config["label_words"], settings)
+    found, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
+    if found != wanted:
+        raise InvalidInputError(
+            f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
+            f"{found[:16]}, the run began with {wanted[:16]}; name the right one with --model"
+        )
+    return network, tokenizer
+
+
+def _check_rows(request: Request, facts: Mapping[str, Any]) -> None:
+    for name, what in (("train_sha256", "clients' rows"), ("evaluation_sha256", "evaluation rows")):
+        if facts[name] != request.environment["data"][name]:
+            raise InvalidInputError(
+                f"the {what} of {request.config['dataset']} are not those that {request.path} began with; "
+                "point ZORBA_DATA to the data it was made with"
+            )
+
+
+def _reopen(request: Request, settings: TrainSettings, log: TrajectoryLog, so_far: SoFar, notice: Notice) -> RunWriter:
+    """The folder as its writer left it, without what a killed process left half done."""
+    trajectory = log.so_far
+    if trajectory.dropped_bytes:
+        notice(f"dropped a torn record of {trajectory.dropped_bytes} bytes at the end of {trajectory.path}")
+    now = describe(settings)
+    changed = [name for name, value in now.items() if name in _DECIDE_BITS and request.environment.get(name) != value]
+    for name in changed:
+        notice(
+            f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
+        )
+    notice(f"going on after round {trajectory.rounds_done}")
+    for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
+        leftover.unlink(missing_ok=True)
+    (request.path / runs.SUMMARY).unlink(missing_ok=True)
+    if trajectory.header is None:
+        log.write_header(header_of(request.config, request.environment, request.allocation))
+    log.write_resumed()
+    return RunWriter.reopen(request.path, log, so_far.records)

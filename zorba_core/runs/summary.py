@@ -1,0 +1,148 @@
+"""What came out of a run, in one object: ``summary.json``.
+
+Shapes: N clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from zorba_core.allocation import AllocationMetrics
+from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.estimators.cohort import rows_at_once
+from zorba_core.engine.loop import Outcome
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.communication import run_communication
+from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
+from zorba_core.planning.methods import method_facts
+from zorba_core.planning.models import spec_from_config
+from zorba_core.runs import BACKWARD_WORK
+from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
+from zorba_core.runs.trajectory import RoundEntry
+
+
+class CountReports(Callback):
+    """How often each client reported, was not asked, or was refused and why."""
+
+    def __init__(self, num_clients: int, before: Sequence[RoundEntry] = ()) -> None:
+        self._count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)  # K statuses
+        for entry in before:
+            self.on_step(entry)
+
+    def on_step(self, entry: RoundEntry) -> None:
+        self._count_KN[entry.status_N, np.arange(len(entry.status_N))] += 1
+
+    @property
+    def sent(self) -> int:
+        """Reports that arrived, usable or not."""
+        return int(self._count_KN.sum() - self._count_KN[[NOT_ASKED, SILENT]].sum())
+
+    @property
+    def usable(self) -> int:
+        return int(self._count_KN[REPORTED].sum())
+
+    def describe(self) -> dict[str, Any]:
+        refused_N = self._count_KN[NOT_ASKED + 1 :].sum(axis=0) - self._count_KN[SILENT]
+        return {
+            **{
+                status.replace(" ", "_"): int(count)
+                for status, count in zip(STATUSES, self._count_KN.sum(axis=1), strict=True)
+            },
+            "refused_by_client": {int(n): int(refused_N[n]) for n in np.flatnonzero(refused_N)},
+        }
+
+
+def summarise(
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+    outcome: Outcome,
+    reports: CountReports,
+    measured: Mapping[str, Any],
+    resumed_after: Sequence[int],
+) -> dict[str, Any]:
+    evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
+    best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
+    target = settings.target
+    reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
+    last = outcome.records[-1]
+    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
+    spec = spec_from_config(network.model.config.to_dict(), name="model")
+    vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
+    if method_facts(settings.method).first_order:
+        vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients
+    sent = run_communication(
+        settings.method,
+        allocation.A_MN,
+        rounds=outcome.rounds_done,
+        reports=reports.sent,
+        usable_reports=reports.usable,
+        num_directions=settings.num_perturbations,
+        num_seeds=settings.num_seeds,
+        parameters=spec.num_parameters,
+        block_parameters=sum(network.sizes_M),
+        bytes_per_number=workload.bytes_per_number,
+    )
+    return {
+        "method": settings.method,
+        "stopped_by": outcome.stopped_by,
+        "rounds_done": outcome.rounds_done,
+        "initial_accuracy": evaluated[0].eval_accuracy,
+        "final_accuracy": evaluated[-1].eval_accuracy,
+        "final_loss": evaluated[-1].eval_loss,
+        "best_accuracy": best.eval_accuracy,
+        "best_round": best.round,
+        "target": target,
+        "rounds_to_target": reached[0] if reached else None,
+        "lambda": allocation.bias_lambda,
+        "mean_inverse_popularity": allocation.mean_inverse_popularity,
+        "effective_clients": allocation.effective_clients,
+        "total_blocks": allocation.total_blocks,
+        "memory": _memory(network, allocation, settings, float(vram_N_bytes.max()), measured),
+        "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
+        "seconds": last.seconds,
+        "forward_passes": last.forward_passes,
+        "backward_passes": last.backward_passes,
+        "work": last.forward_passes + BACKWARD_WORK * last.backward_passes,
+        "scalars_up": last.scalars_up,
+        "scalars_down": last.scalars_down,
+        "communication": sent.describe(),
+        "resumed_after_rounds": list(resumed_after),
+        "reports": reports.describe(),
+        "weights_sha256": network.weights_sha256(),
+    }
+
+
+def _memory(
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+    psi_bytes: float,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Bytes by the paper's model, by counting tensors, and as measured.
+
+    psi and ``client`` are about one client (psi: the largest) on a device of its own; ``process`` and ``measured`` are
+    about this process, which plays all clients.
+    """
+    config, B, L, dtype = network.model.config, settings.batch_size, settings.seq_len, settings.torch_dtype
+    if method_facts(settings.method).first_order:
+        together = (
+            1 if settings.estimator == "reference" else max(1, round(allocation.num_clients * settings.participation))
+        )
+        rows = min(B * together, settings.max_rows or B * together)
+        client, process = (gradient_peak(config, rows=count, seq_len=L, dtype=dtype) for count in (B, rows))
+    else:
+        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype)
+        process = run_peak(config, allocation.A_MN, settings, rows_at_once=rows_at_once(network, L))
+    return {
+        "psi_bytes": psi_bytes,
+        "client": client.describe(),
+        "process": process.describe(),
+        "measured": dict(measured),
+    }

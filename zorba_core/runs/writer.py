@@ -1,0 +1,139 @@
+"""Writing a run folder while the run goes on (its layout is in ``zorba_core.runs``).
+
+The trajectory log is written round by round; the metrics table is made from the same rounds and rewritten whole at
+every evaluation, so what a killed process had not yet put there comes back from the log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zorba_core.allocation import AllocationMetrics, write_allocation
+from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import atomic_path, write_json
+from zorba_core.runs import folder as runs
+from zorba_core.runs.trajectory import (
+    EvaluationEntry,
+    Header,
+    Note,
+    RoundEntry,
+    TrajectoryLog,
+    allocation_sha256,
+    fingerprint,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST_REPEATS = 10_000
+
+
+def check_name(name: str) -> str:
+    """A run's name becomes part of a folder's.
+
+    Raises:
+        InvalidInputError: anything but letters, digits, dot, dash and underscore, or longer than 100.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(f"run name {name!r}: use up to 100 letters, digits, dots, dashes and underscores")
+    return name
+
+
+class RunWriter(Callback):
+    """The one writer of a run folder. Every file is written whole or not at all (the log: record after record), and
+    ``finish`` writes the summary last. It holds the log's lock until ``close``."""
+
+    def __init__(
+        self,
+        runs_folder: str | os.PathLike[str],
+        name: str,
+        config: dict[str, Any],
+        environment: dict[str, Any],
+        allocation: AllocationMetrics,
+    ) -> None:
+        """A new folder, with everything in it that is known before the first round."""
+        self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}")
+        self._records: list[RoundRecord] = []
+        self._rounds_done = 0
+        write_json(self.path / runs.CONFIG, config)
+        write_json(self.path / runs.ENVIRONMENT, environment)
+        write_allocation(self.path / runs.ALLOCATION, allocation)
+        self._log = TrajectoryLog(self.path / runs.TRAJECTORY)
+        self._log.write_header(header_of(config, environment, allocation))
+        self.flush()
+
+    @classmethod
+    def reopen(cls, path: Path, log: TrajectoryLog, records: Sequence[RoundRecord]) -> RunWriter:
+        """Go on in a folder whose log this process holds; ``records`` are the metrics so far."""
+        writer = cls.__new__(cls)
+        writer.path, writer._log, writer._records = path, log, list(records)
+        writer._rounds_done = log.so_far.rounds_done
+        writer.flush()
+        return writer
+
+    def on_step(self, entry: RoundEntry) -> None:
+        self._log.write_round(entry)
+        self._rounds_done = entry.round
+
+    def on_evaluation(self, entry: EvaluationEntry) -> None:
+        self._log.write_evaluation(entry)
+
+    def note(self, what: str, content: dict[str, Any]) -> None:
+        """Something that happened beside the rounds, into the log."""
+        self._log.write_note(Note(self._rounds_done, what, content))
+
+    def on_round(self, record: RoundRecord) -> None:
+        if self._records and self._records[-1].round == record.round:
+            self._records.pop()  # killed during its evaluation, and evaluated now
+        self._records.append(record)
+        if record.eval_accuracy is not None:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the metrics so far."""
+        table = pa.Table.from_pylist([asdict(record) for record in self._records], schema=runs.METRIC_SCHEMA)
+        with atomic_path(self.path / runs.METRICS) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """The run is over: write what is left of the metrics, then the summary."""
+        self.flush()
+        write_json(self.path / runs.SUMMARY, summary)
+
+    def close(self) -> None:
+        """Let another process write the folder."""
+        self._log.close()
+
+
+def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: AllocationMetrics) -> Header:
+    """The log's first record, for the folder's other files."""
+    return Header(
+        config_sha256=fingerprint(config),
+        allocation_sha256=allocation_sha256(allocation),
+        base_weights_sha256=environment.get("base_weights_sha256", ""),
+        num_clients=allocation.num_clients,
+        num_blocks=allocation.num_blocks,
+    )
+
+
+def _new_folder(runs_folder: Path, name: str) -> Path:
+    """A folder that did not exist before, by creating it: two runs that start together get two."""
+    try:
+        runs_folder.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, _MOST_REPEATS):
+            path = runs_folder / (name if attempt == 1 else f"{name}-{attempt}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InvalidInputError(f"runs folder {str(runs_folder)!r} cannot be used: {error.strerror}") from None
+    raise InvalidInputError(f"{runs_folder / name}: already {_MOST_REPEATS} runs of this name and config; remove some")

@@ -1,0 +1,1 @@
+"""What surrounds the core: the reproduction of the paper, experiments, comparisons, benchmarks, the base model."""

@@ -1,0 +1,142 @@
+"""What is timed, on which rows, and how contestants take turns.
+
+All contestants run in one process, one after another in turn, and medians are compared. On the CPU the time is this
+process's own CPU time on one thread, which other work on the machine changes little; elsewhere it is wall time.
+
+Shapes: M blocks, N clients, B rows of a client, L positions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.data.tasks import Encoded
+from zorba_core.engine.directions import DirectionKind
+from zorba_core.engine.precision import PRECISIONS
+from zorba_core.engine.randomness import stream
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+
+LR = 1e-7  # so small that the timed model stays what it was
+LABEL_IDS = (10, 20)
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """What is timed.
+
+    Raises:
+        InvalidInputError: a count below 1.
+    """
+
+    model: str = "opt-mini"
+    num_clients: int = 50  # N
+    batch_size: int = 8  # B
+    seq_len: int = 32  # L
+    num_perturbations: int = 10  # Q
+    total_blocks: int = 200  # T of the routed allocations
+    mu: float = 1e-3
+    direction: DirectionKind = "rademacher"
+    repeats: int = 5
+    growth: bool = True  # also how the cost grows with N, Q, M and d
+    seed: int = 0
+    threads: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        counts = ("num_clients", "batch_size", "seq_len", "num_perturbations", "total_blocks", "repeats", "threads")
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self.run_settings  # noqa: B018 - refuses an unknown direction, or a device that is not there
+
+    @property
+    def run_settings(self) -> TrainSettings:
+        """What a run of the same kind would be told."""
+        return TrainSettings(
+            num_perturbations=self.num_perturbations, batch_size=self.batch_size, seq_len=self.seq_len, mu=self.mu,
+            direction=self.direction, seed=self.seed, threads=self.threads, device=self.device,
+        )  # fmt: skip
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Those that the device has."""
+        return PRECISIONS if self.device == "cuda" else tuple(name for name in PRECISIONS if name != "tf32")
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return time.process_time if self._own_time else time.perf_counter
+
+    @property
+    def clock_name(self) -> str:
+        return "process CPU seconds" if self._own_time else "wall seconds"
+
+    @property
+    def _own_time(self) -> bool:
+        return self.device == "cpu" and self.threads == 1
+
+
+def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocation]:
+    """Full activation, and T blocks spread evenly or by two levels, as solved and in the order of least work.
+
+    Clients have room for 1 to M blocks; the last one is two levels where each has room for all.
+    """
+    budget_N = stream("bench-budgets", settings.seed).integers(1, num_blocks + 1, settings.num_clients)
+    total = min(settings.total_blocks, int(budget_N.sum()))
+    problem = AllocationProblem(budget_N, num_blocks, total=total)
+    roomy = AllocationProblem(np.full_like(budget_N, num_blocks), num_blocks, total=total)
+
+    def solved(solver: str, order: str, problem: AllocationProblem = problem) -> Allocation:
+        return Allocation(solve(problem, solver, block_order=order).allocation.A_MN)
+
+    return {
+        "full": Allocation(np.ones((num_blocks, settings.num_clients), dtype=bool)),
+        "balanced": solved("balanced", "as-solved"),
+        "balanced, least work": solved("balanced", "least-work"),
+        "two-level, least work": solved("two-level", "least-work"),
+        "two-level, least work, room for all": solved("two-level", "least-work", roomy),
+    }
+
+
+def client_batches(settings: BenchSettings, vocabulary: int, shortest: int | None = None) -> list[Encoded]:
+    """Random tokens: each client's rows are ``seq_len`` long, or each row from ``shortest`` to ``seq_len``, then cut to
+    the client's longest."""
+    generator = stream("bench-rows", settings.seed)
+    batches = []
+    for _ in range(settings.num_clients):
+        length_B = generator.integers(shortest or settings.seq_len, settings.seq_len + 1, settings.batch_size)
+        token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, int(length_B.max())))
+        label_B = generator.integers(0, len(LABEL_IDS), settings.batch_size)
+        batches.append(Encoded(*(torch.from_numpy(part) for part in (token_ids_BL, length_B - 1, label_B))))
+    return batches
+
+
+def synchronised(run: Callable[[], Any], settings: BenchSettings) -> float:
+    """Seconds until the device has done it."""
+    started = settings.clock()
+    run()
+    if settings.device == "cuda":
+        torch.cuda.synchronize()
+    return settings.clock() - started
+
+
+def take_turns(
+    contestants: Mapping[Any, Callable[[], Any]], settings: BenchSettings, *, warm_up: bool = True
+) -> dict[Any, list[float]]:
+    """Seconds of each, ``repeats`` times, one after another in turn; a first turn to warm up is not counted."""
+    times: dict[Any, list[float]] = {name: [] for name in contestants}
+    for turn in range(settings.repeats + warm_up):
+        for name, run in contestants.items():
+            seconds = synchronised(run, settings)
+            if turn >= warm_up:
+                times[name].append(seconds)
+    return times

@@ -1,0 +1,38 @@
+"""Runs held against each other: what each of them is, what tells them apart, and their curves and outcomes as numbers.
+No torch and no plotly in here; :mod:`zorba_core.plots` draws it.
+
+from zorba_core.study.comparison import experiment_records, panel_of
+from zorba_core.plots import curves_figure
+records = experiment_records("tables").records
+curves_figure([panel_of(records, measure="eval_accuracy", cost="bytes", band="interval")]).show()
+"""
+
+from zorba_core.study.comparison.curves import BANDS, Curve, curve_of, group_of, smoothed, target_reached
+from zorba_core.study.comparison.names import groups, labels
+from zorba_core.study.comparison.outcomes import OUTCOMES, Cloud, Dot, axes_of, cloud_of, kinds_of
+from zorba_core.study.comparison.panel import Panel, panel_of
+from zorba_core.study.comparison.records import Listing, Record, experiment_records, experiments_there, folder_records
+
+__all__ = [
+    "BANDS",
+    "OUTCOMES",
+    "Cloud",
+    "Curve",
+    "Dot",
+    "Listing",
+    "Panel",
+    "Record",
+    "axes_of",
+    "cloud_of",
+    "curve_of",
+    "experiment_records",
+    "experiments_there",
+    "folder_records",
+    "group_of",
+    "groups",
+    "kinds_of",
+    "labels",
+    "panel_of",
+    "smoothed",
+    "target_reached",
+]

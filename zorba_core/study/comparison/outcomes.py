@@ -1,0 +1,136 @@
+"""What came out of runs against what went into them: a dot a run, or a dot a group of seeds with its spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.study.comparison.curves import spread_of
+from zorba_core.study.comparison.names import UNTOLD, groups, in_words, labels
+from zorba_core.study.comparison.records import Record
+
+OUTCOMES = {
+    "best": "Best validation accuracy",
+    "final": "Last validation accuracy",
+    "loss": "Last validation cross-entropy",
+    "to_target": "Rounds to target",
+}
+_MEASURED = {
+    "lambda": "Λ, convergence bias",
+    "V": "V, mean of 1/popularity",
+    "effective_clients": "Effective clients",
+    "min_popularity": "Clients on the least trained block",
+    "total_blocks": "Activated blocks, all clients",
+    "vram": "VRAM, all clients (GiB)",
+    "bytes": "Bytes sent, both ways, all clients",
+    "work": "Forward passes of one client's batch; a backward pass counts as two",
+    "seconds": "Seconds of training",
+    "rounds": "Rounds done",
+}
+_MOST_KINDS = 12  # more colours and shapes than this are not told apart
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One run, or a group of seeds at its mean; low and high bound its spread (None for one run)."""
+
+    name: str
+    names: tuple[str, ...]  # of the runs behind it
+    kind: str
+    x: float
+    y: float
+    x_bounds: tuple[float, float] | None = None
+    y_bounds: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Dots, and the names of runs or groups that do not tell both coordinates."""
+
+    dots: tuple[Dot, ...]
+    x: str
+    y: str
+    x_label: str
+    y_label: str
+    untold: tuple[str, ...]
+
+
+def axes_of(records: Sequence[Record]) -> dict[str, str]:
+    """What the runs can be laid out along: measured quantities and numeric settings in which they differ, by label."""
+    axes = {key: label for key, label in _MEASURED.items() if _differ(_number(record, key) for record in records)}
+    for key in _settings(records):
+        values = [record.settings.get(key) for record in records]
+        told = [value for value in values if value is not None]
+        if key not in axes and _worth_offering(key) and all(_is_number(value) for value in told) and _differ(told):
+            axes[key] = key
+    return axes
+
+
+def kinds_of(records: Sequence[Record]) -> list[str]:
+    """What the runs can be coloured by: settings with 2 to 12 values, and an experiment's arms."""
+    found = []
+    for key in ["arm", "method", "dataset", "model", *_settings(records)]:
+        values = {_kind(record, key) for record in records}
+        if key not in found and _worth_offering(key) and 1 < len(values) <= _MOST_KINDS:
+            found.append(key)
+    return found
+
+
+def cloud_of(records: Sequence[Record], *, x: str, y: str, kind: str | None = None, band: str | None = None) -> Cloud:
+    """A dot a run, or with ``band`` (a key of ``BANDS``) a dot a group of seeds.
+
+    Args:
+        x: a key of :func:`axes_of`; y: a key of ``OUTCOMES``.
+        kind: a key of :func:`kinds_of`: what dots are coloured by.
+
+    Raises:
+        InvalidInputError: an unknown outcome.
+    """
+    if y not in OUTCOMES:
+        raise InvalidInputError(f"unknown outcome {y!r}; choose one of {', '.join(OUTCOMES)}")
+    behind = groups(records) if band else {name: [record] for name, record in labels(records).items()}
+    dots, untold = [], []
+    for name, runs in behind.items():
+        told = [(a, b) for run in runs if (a := _number(run, x)) is not None and (b := _number(run, y)) is not None]
+        if not told:
+            untold.append(name)
+            continue
+        x_R, y_R = np.array(told).T
+        label = "" if kind is None else _kind(runs[0], kind)
+        names = tuple(run.name for run in runs)
+        if len(told) == 1 or band is None:
+            dots.append(Dot(name, names, label, float(x_R[0]), float(y_R[0])))
+            continue
+        (x_mean, *x_bounds), (y_mean, *y_bounds) = (map(float, spread_of(of_R, band)) for of_R in (x_R, y_R))
+        dots.append(Dot(name, names, label, x_mean, y_mean, tuple(x_bounds), tuple(y_bounds)))
+    return Cloud(tuple(dots), x, y, _MEASURED.get(x, x), OUTCOMES[y], tuple(untold))
+
+
+def _number(record: Record, key: str) -> float | None:
+    value = record.outcome[key] if key in record.outcome else record.settings.get(key)
+    return float(value) if _is_number(value) and np.isfinite(value) else None
+
+
+def _worth_offering(key: str) -> bool:
+    """Not what says nothing about the result, nor how an experiment made its matrices, which its arms stand for."""
+    return key not in UNTOLD and not key.startswith("recipe.") and not key.endswith("sha256")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _differ(values: Iterable[Any]) -> bool:
+    return len({value for value in values if value is not None}) > 1
+
+
+def _settings(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(key for record in records for key in record.settings))
+
+
+def _kind(record: Record, key: str) -> str:
+    return record.arm or "–" if key == "arm" else in_words(key, record.settings.get(key))

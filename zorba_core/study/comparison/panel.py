@@ -1,0 +1,54 @@
+"""What one picture of curves shows: a measure against a cost, one curve a run or a group of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.study.comparison.curves import Curve, curve_of, group_of, has_target, smoothed
+from zorba_core.study.comparison.names import groups, labels
+from zorba_core.study.comparison.records import Record
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Curves, and the runs behind each.
+
+    Attributes:
+        behind: a curve's name to its runs; also those without a curve.
+        untold: names of those that tell nothing to draw.
+        targets: accuracies that the runs are after, rising.
+    """
+
+    curves: tuple[Curve, ...]
+    measure: str
+    cost: str
+    behind: dict[str, list[Record]]
+    untold: tuple[str, ...]
+    targets: tuple[float, ...]
+
+
+def panel_of(
+    records: Sequence[Record], *, measure: str, cost: str, smoothing: float = 0.0, band: str | None = None
+) -> Panel:
+    """Curves of single runs, or with ``band`` (a key of ``BANDS``) the mean of each group of seeds.
+
+    Args:
+        measure: a column of ``Record.metrics``: eval_accuracy, eval_loss, train_loss.
+        cost: another: round, work, bytes, seconds.
+        smoothing: weight of the past, from 0 to below 1.
+    """
+    behind = groups(records) if band else {name: [record] for name, record in labels(records).items()}
+    curves, untold = [], []
+    for name, runs in behind.items():
+        try:
+            single = [curve_of(run, measure=measure, cost=cost) for run in runs]
+            if not any(curve.x_P.size for curve in single):
+                raise InvalidInputError("nothing to draw")
+            one = group_of(name, single, band) if band else replace(single[0], name=name)
+            curves.append(smoothed(one, smoothing))
+        except InvalidInputError:
+            untold.append(name)
+    targets = sorted({float(record.config["target"]) for record in records if has_target(record)})
+    return Panel(tuple(curves), measure, cost, behind, tuple(untold), tuple(targets))

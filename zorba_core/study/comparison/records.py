@@ -1,0 +1,278 @@
+"""Runs to compare, whether they are folders or rows of an experiment's tables."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from zorba_core.allocation import Allocation
+from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
+from zorba_core.study.comparison.curves import target_reached
+from zorba_core.study.comparison.sent import bytes_of_total, bytes_sent
+
+# Measures of an allocation: here, and in the columns of an experiment's table.
+_ALLOCATED = {
+    "lambda": "lambda",
+    "V": "V",
+    "effective_clients": "N_eff",
+    "min_popularity": "min_c",
+    "total_blocks": "T",
+}
+_SMALL_POINTS = 40
+_STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One run as the page compares it.
+
+    ``metrics`` has the columns of a run folder, as far as the source tells them, and two of its own: ``work`` (forward
+    passes, a backward pass counting as two) and ``bytes`` (sent, both ways, all clients).
+    """
+
+    name: str  # unique on the page; stands in links
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    metrics: pd.DataFrame
+    summary: dict[str, Any]
+    status: str
+    allocation: Allocation | None = None
+    path: Path | None = None
+    began: float | None = None  # seconds since the epoch
+    arm: str | None = None  # of an experiment: what its runs are grouped by
+
+    @functools.cached_property
+    def evaluations(self) -> pd.DataFrame:
+        return self.metrics.dropna(subset=["eval_accuracy"])
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The config as one level, by names such as ``allocation.solver``."""
+        return flat(self.config)
+
+    @functools.cached_property
+    def small_curve(self) -> tuple[float, ...]:
+        """The accuracy at up to 40 of the evaluations, the last one among them, for a picture as small as a word."""
+        accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
+        kept = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
+        return tuple(accuracy_P[np.unique(kept)].round(4).tolist())
+
+    @property
+    def finished(self) -> bool:
+        return self.status not in ("unfinished", "running")
+
+    @property
+    def method(self) -> str:
+        return str(self.config.get("method", "zorba"))
+
+    @property
+    def solver(self) -> str | None:
+        allocation = self.config.get("allocation")
+        told = allocation.get("solver") if isinstance(allocation, dict) else None
+        return None if told is None else str(told)
+
+    @property
+    def vram_gib(self) -> float | None:
+        vram = self.summary.get("vram_gib")
+        total = vram.get("total") if isinstance(vram, dict) else None
+        return float(total) if isinstance(total, int | float) else None
+
+    @functools.cached_property
+    def outcome(self) -> dict[str, float | None]:
+        """What runs are judged by. ``to_target``: rounds until the target was first reached."""
+        accuracy, loss = self.evaluations["eval_accuracy"], self.metrics["eval_loss"].dropna()
+        reached = target_reached(self)
+        last = self.metrics.iloc[-1] if len(self.metrics) else None
+        return {
+            "best": float(accuracy.max()) if len(accuracy) else None,
+            "final": float(accuracy.iloc[-1]) if len(accuracy) else None,
+            "loss": float(loss.iloc[-1]) if len(loss) else None,
+            "to_target": None if reached is None else float(reached["round"]),
+            "rounds": None if last is None else float(last["round"]),
+            "seconds": None if last is None else _number(last["seconds"]),
+            "work": None if last is None else _number(last["work"]),
+            "bytes": None if last is None else _number(last["bytes"]),
+            "vram": self.vram_gib,
+            **self._allocated,
+        }
+
+    @property
+    def _allocated(self) -> dict[str, float | None]:
+        """Measures of the allocation: of the matrix, or as far as an experiment's table tells them."""
+        if self.allocation is not None:
+            return {
+                "lambda": self.allocation.bias_lambda,
+                "V": self.allocation.mean_inverse_popularity,
+                "effective_clients": self.allocation.effective_clients,
+                "min_popularity": float(self.allocation.min_popularity),
+                "total_blocks": float(self.allocation.total_blocks),
+            }
+        told = self.summary.get("allocation", {})
+        return {key: told.get(key) for key in _ALLOCATED}
+
+
+def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level, ``allocation.solver`` and the like."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+class Listing(NamedTuple):
+    """Records, newest first; one line for each entry that could not be read, with what to do about it; and what else is
+    worth knowing."""
+
+    records: tuple[Record, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
+    """The runs of a folder.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    listing = list_runs(folder)
+    return Listing(
+        tuple(_of_run(run) for run in listing.runs), tuple(_with_next_step(line) for line in listing.problems)
+    )
+
+
+def experiment_records(name: str, profile: str = "standard", root: str | os.PathLike[str] | None = None) -> Listing:
+    """The runs of an experiment's tables (artifacts/experiments/<name>/<profile>), without trials of learning rates.
+
+    Raises:
+        InvalidInputError, MissingDataError: as ``zorba_core.study.experiments.read_results``.
+    """
+    from zorba_core.study.experiments.store import DEFAULT_ROOT, read_results
+
+    results = read_results(name, profile, DEFAULT_ROOT if root is None else root)
+    curves = {sha: rows for sha, rows in results.curves.groupby("sha256")}
+    nothing = results.curves.iloc[:0]
+    rows = results.runs[results.runs["role"] == "measure"].to_dict("records")
+    names = _names(rows)
+    records = tuple(
+        _of_row(name, row, curves.get(row["sha256"], nothing)) for name, row in zip(names, rows, strict=True)
+    )
+    notes = list(results.left_out)
+    if results.missing:
+        notes.append(
+            f"{name}: {results.missing} runs are still to be made: zorba experiment {name} --profile {profile}"
+        )
+    return Listing(records, (), tuple(notes))
+
+
+def experiments_there(root: Path) -> list[tuple[str, str]]:
+    """(experiment, profile) of each pair of tables below ``root``."""
+    return sorted((file.parent.parent.name, file.parent.name) for file in root.glob("*/*/runs.parquet"))
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _of_run(run: Run) -> Record:
+    told = run.metrics
+    sent = bytes_sent(
+        run.config,
+        run.allocation,
+        told["round"].to_numpy(np.float64),
+        reports=int(told["clients_reported"].sum()) or None,
+        numbers=(told["scalars_up"] + told["scalars_down"]).to_numpy(np.float64),
+    )
+    metrics = told.assign(work=run.work, bytes=sent)
+    status = _STOPPED.get(str(run.summary.get("stopped_by")), "finished") if run.finished else "unfinished"
+    return Record(
+        name=run.name,
+        config=run.config,
+        environment=run.environment,
+        metrics=metrics,
+        summary=run.summary,
+        status=status,
+        allocation=run.allocation,
+        path=run.path,
+        began=(run.path / CONFIG).stat().st_mtime,
+    )
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """``full-sst2-0``, and where runs would be called alike also what tells them apart, else a fingerprint."""
+    form = "{arm}-{dataset}"
+    for told in ("", "-alpha{alpha:g}", "-N{num_clients}", "-lr{lr:g}"):
+        form += told
+        names = [f"{form.format(**row)}-{row['seed']}" for row in rows]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name}-{row['sha256'][:6]}" for name, row in zip(names, rows, strict=True)]
+
+
+def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
+    try:
+        request = json.loads(row["config"])["request"]
+    except (ValueError, KeyError, TypeError):
+        request = {}
+    config = {
+        **{key: value for key, value in request.items() if key != "settings"},
+        **request.get("settings", {}),
+        "dataset": row["dataset"],
+        "model": row["model"],
+        "method": row["method"],
+        "num_clients": row["num_clients"],
+        "seed": int(row["seed"]),
+        "target": _number(row["target"]),
+    }
+    metrics = pd.DataFrame(
+        {
+            "round": curve["round"].to_numpy(),
+            "train_loss": np.nan,
+            "eval_loss": curve["loss"].to_numpy(),
+            "eval_accuracy": curve["accuracy"].to_numpy(),
+            "seconds": curve["seconds"].to_numpy(),
+            "work": curve["forward_passes"].to_numpy(),
+            "bytes": bytes_of_total(
+                row["method"],
+                int(row["num_blocks"]),
+                int(row["num_clients"]),
+                curve["round"].to_numpy(np.float64),
+                _number(row["sent_bytes"]),
+            ),
+        }
+    )
+    return Record(
+        name=name,
+        config=config,
+        environment={
+            key: row[key] for key in ("engine_version", "git_commit", "git_dirty", "machine", "base_weights_sha256")
+        },
+        metrics=metrics,
+        summary={
+            "vram_gib": {"total": _number(row["psi_gib"])},
+            "allocation": {key: _number(row[column]) for key, column in _ALLOCATED.items()},
+        },
+        status=str(row["status"]),
+        arm=str(row["arm"]),
+    )
+
+
+def _with_next_step(line: str) -> str:
+    """What to do about a folder that is no readable run."""
+    if "cut short at its start: no metrics" in line:
+        return f"{line}. It was stopped before its first evaluation: `zorba resume` starts it, or remove the folder"
+    if "cut short at its start" in line:
+        return f"{line}. Remove the folder, or move what else it is out of the runs folder"
+    if "no column" in line:
+        return f"{line}. It was made by another version: read it with that version"
+    return f"{line}. Restore the file from a copy, or remove the folder"

@@ -1,0 +1,208 @@
+"""From an experiment's tables to what they say. No number in here comes from anywhere but the tables.
+
+A loss is compared within its seed: seeds draw their own rows and directions, so an arm's loss is its effect in the
+additive model loss = arm + seed, which is the plain mean where every arm has the same seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
+from zorba_core.study.experiments.statistics import (
+    Law,
+    first_reached,
+    linear_law,
+    mean_interval,
+    partial_rank_correlation,
+    rank_correlation,
+)
+from zorba_core.study.experiments.store import Results
+
+MEASURES = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
+_FEWEST = 4  # allocations that a correlation needs
+
+
+def with_crossings(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
+    """The runs, with ``rounds_to`` and ``passes_to`` the accuracy that is ``share`` of the ceiling, read off their
+    curves and infinite where it was not reached."""
+    runs = results.runs.copy()
+    curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
+    rounds, passes = [], []
+    for row in runs.itertuples():
+        curve, target = curves.get(row.sha256), target_of(row.dataset, share)
+        if curve is None or row.status != "finished":
+            rounds.append(math.inf)
+            passes.append(math.inf)
+            continue
+        at = first_reached(curve["round"].tolist(), curve["accuracy"].tolist(), target, rising=True)
+        rounds.append(at)
+        passes.append(float(np.interp(at, curve["round"], curve["forward_passes"])) if math.isfinite(at) else math.inf)
+    return runs.assign(rounds_to=rounds, passes_to=passes)
+
+
+def arm_effects(runs: pd.DataFrame, column: str) -> pd.Series:
+    """Per arm, ``column`` in the additive model arm + seed, at the mean seed. Infinite for an arm with a run that
+    diverged: it is worse than any that did not.
+
+    Raises:
+        MissingDataError: no runs.
+    """
+    if runs.empty:
+        raise MissingDataError(f"no runs to average {column} over")
+    diverged = set(runs.loc[runs["status"] != "finished", "arm"])
+    ended = runs[~runs["arm"].isin(diverged)]
+    arms, seeds = pd.Categorical(ended["arm"]), pd.Categorical(ended["seed"])
+    effects = {arm: math.inf for arm in diverged}
+    if len(ended):
+        by_arm = np.eye(len(arms.categories))[arms.codes]
+        by_seed = np.eye(len(seeds.categories))[seeds.codes] - 1 / len(seeds.categories)
+        found = np.linalg.lstsq(np.column_stack([by_arm, by_seed]), ended[column].to_numpy(float), rcond=None)[0]
+        effects |= dict(zip(arms.categories, found[: len(arms.categories)].tolist(), strict=True))
+    return pd.Series(effects, name=column, dtype=float).rename_axis("arm")
+
+
+def allocation_table(
+    results: Results, *, num_clients: int = 20, lr: float | None = 2e-2, alpha: float = 1.0
+) -> pd.DataFrame:
+    """One row an allocation: its measures, its loss late in the run, its rounds to the easier target (median of seeds).
+
+    ``lr`` None takes for each run the rate that is best for its arm on the other seeds, so that no run chooses its own.
+
+    Raises:
+        MissingDataError: no such runs.
+    """
+    runs = with_crossings(results)
+    runs = runs[(runs["num_clients"] == num_clients) & (runs["alpha"] == alpha)]
+    runs = runs[runs["lr"] == lr] if lr is not None else _at_tuned_rates(runs)
+    if runs.empty:
+        raise MissingDataError(
+            f"no runs of {results.experiment} with {num_clients} clients, alpha {alpha:g} and rate {lr}; "
+            f"make them with: zorba experiment {results.experiment} --profile {results.profile}"
+        )
+    by_arm = runs.groupby("arm", sort=False)
+    table = by_arm[["lambda", "V", "E", "D", "N_eff", "T", "min_c"]].first()
+    table["inverse_N_eff"], table["inverse_T"] = 1 / table["N_eff"], 1 / table["T"]
+    table["inverse_min_c"] = 1 / table["min_c"].clip(lower=1)
+    table["loss"] = arm_effects(runs, "late_loss").reindex(table.index)
+    table["rounds_to"] = by_arm["rounds_to"].median()
+    table["seeds"] = by_arm["seed"].nunique()
+    table["diverged"] = by_arm["status"].agg(lambda statuses: int((statuses != "finished").sum()))
+    return table
+
+
+def _at_tuned_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Of each arm and seed the run at the rate with the lowest mean late loss over the arm's other seeds."""
+    loss = runs["late_loss"].fillna(math.inf)
+    chosen = []
+    for _, arm in runs.assign(late_loss=loss).groupby("arm", sort=False):
+        by_rate = arm.pivot_table(index="seed", columns="lr", values="late_loss", aggfunc="first").dropna()
+        if len(by_rate) < 2 or by_rate.shape[1] < 2:
+            continue
+        for seed in by_rate.index:
+            best = by_rate.drop(index=seed).mean().idxmin()
+            chosen += arm.index[(arm["seed"] == seed) & (arm["lr"] == best)].tolist()
+    return runs.loc[chosen]
+
+
+def predictors(table: pd.DataFrame, outcome: str = "loss", measures: Sequence[str] = MEASURES) -> pd.DataFrame:
+    """How well each measure ranks the allocations: Spearman's rho with its interval and p-value, the partial rho with
+    the total held fixed. Index: measure; ``inverse_*`` so that by every measure's own theory the sign is plus.
+
+    Raises:
+        InvalidInputError: too few allocations.
+    """
+    usable = table[table[outcome].notna()]
+    if len(usable) < _FEWEST:
+        raise InvalidInputError(f"{len(usable)} allocations are too few to correlate; at least {_FEWEST} are needed")
+    rows = {}
+    for measure in measures:
+        if usable[measure].nunique() == 1:  # as T among allocations of one total
+            continue
+        found = rank_correlation(usable[measure], usable[outcome])
+        fixed = usable["T"].nunique() > 1 and measure != "inverse_T"
+        partial = partial_rank_correlation(usable[measure], usable[outcome], usable["T"]) if fixed else math.nan
+        rows[measure] = {**found._asdict(), "partial": partial}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def noise_law(table: pd.DataFrame, features: Sequence[str] = ("V", "E")) -> Law:
+    """loss = a + b V + c E over the allocations that did not diverge."""
+    ended = table[np.isfinite(table["loss"])]
+    return linear_law(ended[list(features)], ended["loss"])
+
+
+def matched_pairs(table: pd.DataFrame, runs: pd.DataFrame, column: str = "late_loss") -> pd.DataFrame:
+    """Allocations of equal T, V and popularities of which one piles scarce blocks on few clients: Lambda says that it
+    is the better one, coupled noise that it is the worse. Differences pile - spread, seed by seed."""
+    pairs = [(name, name.replace("-pile", "-spread")) for name in table.index if name.endswith("-pile")]
+    rows = []
+    for pile, spread in pairs:
+        spread = spread if spread in table.index else spread.removesuffix("-spread")
+        if spread not in table.index or table.loc[pile, "V"] != table.loc[spread, "V"]:
+            continue
+        by_seed = runs[runs["arm"].isin((pile, spread))].pivot_table(index="seed", columns="arm", values=column)
+        if not {pile, spread} <= set(by_seed.columns) or by_seed.dropna().empty:
+            continue
+        by_seed = by_seed.dropna()
+        difference = mean_interval(by_seed[pile] - by_seed[spread])
+        rows.append({
+            "pile": pile, "spread": spread, "V": table.loc[pile, "V"],
+            "lambda_pile": table.loc[pile, "lambda"], "lambda_spread": table.loc[spread, "lambda"],
+            "E_pile": table.loc[pile, "E"], "E_spread": table.loc[spread, "E"], **difference._asdict(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def compare_arms(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
+    """One row for each dataset and arm: seeds, rate, rounds and forward passes to the target (median, and how many
+    seeds reached it), accuracy and loss late in the run with 95 % intervals, numbers and bytes sent a round."""
+    runs = with_crossings(results, share)
+    runs = runs[runs["role"] == "measure"]
+    rows = []
+    for (dataset, arm), group in runs.groupby(["dataset", "arm"], sort=False):
+        ended = group[group["status"] == "finished"]
+        row = {
+            "dataset": dataset,
+            "arm": arm,
+            "method": group["method"].iloc[0],
+            "lr": group["lr"].iloc[0],
+            "num_perturbations": group["num_perturbations"].iloc[0],
+            "seeds": group["seed"].nunique(),
+            "diverged": len(group) - len(ended),
+            "rounds_asked": group["rounds"].iloc[0],
+            "target": target_of(dataset, share),
+            "reached": int(np.isfinite(group["rounds_to"]).sum()),
+            "rounds_to": float(group["rounds_to"].median()),
+            "passes_to": float(group["passes_to"].median()),
+            "lambda": group["lambda"].iloc[0],
+            "T": group["T"].iloc[0],
+            "psi_gib": float(ended["psi_gib"].mean()) if len(ended) else math.nan,
+        }
+        for column in ("best_accuracy", "late_loss", "late_accuracy"):
+            values = ended[column].dropna()
+            mean = mean_interval(values) if len(values) else (math.nan,) * 3
+            row |= {column: mean[0], f"{column}_low": mean[1], f"{column}_high": mean[2]}
+        for column in ("sent_paper", "sent_needed", "sent_bytes", "work", "seconds"):
+            row[f"{column}_a_round"] = float((ended[column] / ended["rounds_done"]).mean()) if len(ended) else math.nan
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def mean_curves(runs: pd.DataFrame, curves: pd.DataFrame, column: str = "loss", cost: str = "round") -> pd.DataFrame:
+    """Mean of ``column`` over an arm's finished runs, with its 95 % interval, at each evaluation that all of them had:
+    a run that stopped at its target ends its arm's curve. Columns arm, round, cost, mean, low, high, count."""
+    ended = runs[runs["status"] == "finished"]
+    joined = curves.merge(ended[["sha256", "arm"]], on="sha256")
+    rows = []
+    for (arm, at), points in joined.groupby(["arm", "round"], sort=False):
+        if len(points) == (ended["arm"] == arm).sum():
+            mean = mean_interval(points[column])
+            rows.append({"arm": arm, "round": at, "cost": float(points[cost].mean()), "mean": mean.value,
+                         "low": mean.low, "high": mean.high, "count": mean.count})  # fmt: skip
+    return pd.DataFrame(rows, columns=["arm", "round", "cost", "mean", "low", "high", "count"])

@@ -1,0 +1,57 @@
+"""SC1, SC2 and SC3 of Fig. 4: matrices with the printed (VRAM ratio, Lambda), and the rounds they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from zorba_core.allocation import PAPER_SCENARIOS, total_at_ratio
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload
+from zorba_core.planning.models import model_spec
+from zorba_core.study.experiments.protocol import model_of, settings_of
+from zorba_core.study.experiments.recipes import Recipe
+from zorba_core.study.experiments.specs import Experiment, RunSpec
+
+NAME = "cases"
+_NUM_CLIENTS = 50
+_RATES = {"ci": 2e-2, "standard": 2e-2, "paper": 5e-6}
+_SEEDS = {"ci": (0,), "standard": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
+_WAVES = (5, 5, 5, 10, 10)
+ROUNDS = 30  # of the standard profile, and of the experiment lambda: the same run serves both
+
+
+def scenario_recipes() -> dict[str, Recipe]:
+    """The three scenarios for 50 clients and OPT-125M, on the fleet of draw 0."""
+    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
+    fleet = uniform_fleet(model, workload, _NUM_CLIENTS, seed=0)
+    return {
+        name: Recipe(
+            "scenario",
+            _NUM_CLIENTS,
+            total=total_at_ratio(scenario.vram_ratio, fleet.capacity_N_bytes, model, workload),
+            target_lambda=scenario.bias_lambda,
+        )
+        for name, scenario in PAPER_SCENARIOS.items()
+    }
+
+
+def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
+    dataset = "toy-reviews" if profile == "ci" else "sst2"
+    changes = {"ci": {"rounds": 1, "num_perturbations": 1}, "standard": {"rounds": ROUNDS}, "paper": {}}[profile]
+    return [
+        RunSpec(
+            name,
+            replace(recipe, shuffle=seed),
+            settings_of(profile, dataset, lr=_RATES[profile], seed=seed, **changes),
+            dataset=dataset,
+            model=model_of(profile),
+            wave=_WAVES[seed],
+        )
+        for seed in _SEEDS[profile]
+        for name, recipe in scenario_recipes().items()
+    ]
+
+
+EXPERIMENT = Experiment(NAME, "Is SC1 like SC2, and SC3 slower, beyond the noise of seeds?", _build)

@@ -1,0 +1,222 @@
+"""One run of an experiment, from its request to a row of the table. Runs in a process of its own or in the caller's.
+
+A run lives in a folder named after the hash of its request, below one for the engine's version, so that whoever starts
+it again finds it: finished, to be resumed, or failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zorba_core.engine import ENGINE_VERSION
+from zorba_core.errors import RunError, ZorbaError
+from zorba_core.files import to_json, write_json
+from zorba_core.planning.memory import GIB
+from zorba_core.planning.methods import method_facts
+from zorba_core.runs import Run, read_run
+from zorba_core.study.experiments.measures import allocation_measures
+from zorba_core.study.experiments.specs import RunSpec
+
+_FAILED = "failed.json"
+
+Record = tuple[dict[str, Any], list[dict[str, Any]]]  # a row of runs.parquet, rows of curves.parquet
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The request cannot be run here; other runs can."""
+
+    value: str
+
+
+class NotDone(enum.Enum):
+    """Why a run gave no rows; the value is what a person reads."""
+
+    INTERRUPTED = "stopped; it will be resumed"
+    BUSY = "another process is running it"
+
+
+def run_folder(spec: RunSpec, work: Path) -> Path:
+    return work / f"engine-{ENGINE_VERSION}" / spec.sha256[:20]
+
+
+def run_spec(spec: RunSpec, work: Path) -> Record | NotDone | Refused:
+    """Do one run, or go on with it, or find that it is done. A run that diverges is a record too."""
+    from transformers.utils import logging as transformers_logging
+
+    from zorba_core.engine.callbacks import Interrupt
+
+    transformers_logging.disable_progress_bar()
+    folder = run_folder(spec, work)
+    with _held(folder) as is_ours:
+        if not is_ours:
+            return NotDone.BUSY
+        done = finished_record(spec, folder)
+        if done is not None:
+            return done
+        interrupt = Interrupt()
+        try:
+            with interrupt.listening():
+                run = _go(spec, folder, interrupt)
+        except RunError as error:
+            write_json(folder / _FAILED, {"reason": str(error).split("; the metrics so far")[0]})
+        except ZorbaError as error:
+            return Refused(str(error))
+        except KeyboardInterrupt:
+            return NotDone.INTERRUPTED
+        else:
+            if run.summary["stopped_by"] == "interrupt":
+                return NotDone.INTERRUPTED
+        return finished_record(spec, folder) or NotDone.INTERRUPTED
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether this process alone works on the run; let go when it ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(handle)
+
+
+def finished_record(spec: RunSpec, folder: Path) -> Record | None:
+    """The run's rows when it has ended, well or not."""
+    if (folder / _FAILED).is_file():
+        reason = json.loads((folder / _FAILED).read_text(encoding="utf-8"))["reason"]
+        return record_of(spec, _last_run(folder), "failed", reason)
+    run = _last_run(folder)
+    if run is None or not run.finished or run.summary["stopped_by"] == "interrupt":
+        return None
+    return record_of(spec, run, "finished", "")
+
+
+def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
+    from zorba_core.engine.settings import TrainSettings
+    from zorba_core.runs.fine_tune import fine_tune
+    from zorba_core.runs.resume import resume
+
+    allocates = method_facts(spec.method).allocates  # the others activate every block of every client
+    begun = _last_run(folder)
+    if begun is not None:
+        try:
+            return resume(begun.path, callbacks=[interrupt])
+        except RunError:
+            raise
+        except ZorbaError:  # cut short before its log began, or its log is damaged: begin again
+            shutil.rmtree(begun.path)
+    return fine_tune(
+        spec.recipe.build() if allocates else None,
+        num_clients=None if allocates else spec.recipe.num_clients,
+        dataset=spec.dataset,
+        model=spec.model,
+        settings=TrainSettings(**spec.settings),
+        alpha=spec.alpha,
+        runs_folder=folder,
+        name="run",
+        callbacks=[interrupt],
+        origin={"recipe": spec.recipe.describe()},
+        force=True,  # rates that are too large belong to what is measured
+    )
+
+
+def _last_run(folder: Path) -> Run | None:
+    if not folder.is_dir():
+        return None
+    for path in sorted((path for path in folder.iterdir() if path.is_dir()), reverse=True):
+        try:
+            return read_run(path)
+        except ZorbaError:
+            shutil.rmtree(path)  # cut short while it was being created
+    return None
+
+
+def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> Record:
+    """Rows for the tables. A run that failed keeps its curve, and has no final numbers."""
+    measures = allocation_measures(spec.recipe.build())
+    settings = {} if run is None else run.config
+    evaluations = None if run is None else run.evaluations
+    row: dict[str, Any] = {
+        "sha256": spec.sha256,
+        "engine_version": ENGINE_VERSION,
+        "arm": spec.arm,
+        "role": spec.role,
+        "status": status,
+        "reason": reason,
+        "seed": spec.seed,
+        "dataset": spec.dataset,
+        "model": spec.model,
+        "alpha": spec.alpha,
+        "method": spec.method,
+        "num_clients": spec.recipe.num_clients,
+        "num_blocks": spec.recipe.num_blocks,
+        **{name: measures[name] for name in ("lambda", "V", "E", "D", "N_eff", "T", "min_c")},
+        "config": to_json({"request": spec.request(), "run": settings}),
+    }
+    for name in ("rounds", "lr", "mu", "num_perturbations", "batch_size", "direction", "inactive", "target"):
+        row[name] = settings.get(name, spec.settings.get(name))
+    if run is not None:
+        environment = run.environment
+        row |= {
+            "data_note": environment["data"]["note"],
+            "base_weights_sha256": environment["base_weights_sha256"],
+            "git_commit": environment["git_commit"],
+            "git_dirty": environment["git_dirty"],
+            "machine": f"{environment['platform']} {environment['device']}, {environment['threads']} thread, "
+            f"torch {environment['torch']}",
+            "rounds_done": int(run.metrics["round"].max()),
+            "initial_loss": float(evaluations["eval_loss"].iloc[0]),
+            "initial_accuracy": float(evaluations["eval_accuracy"].iloc[0]),
+        }
+    if status == "finished":
+        row |= _outcome(run)
+    curves = [] if evaluations is None else [
+        {
+            "sha256": spec.sha256,
+            "round": int(point.round),
+            "loss": float(point.eval_loss),
+            "accuracy": float(point.eval_accuracy),
+            "forward_passes": int(point.forward_passes),
+            "seconds": float(point.seconds),
+        }
+        for point in evaluations.itertuples()
+    ]  # fmt: skip
+    return row, curves
+
+
+def _outcome(run: Run) -> dict[str, Any]:
+    summary, evaluations = run.summary, run.evaluations
+    client, sent = summary["memory"]["client"], summary["communication"]
+    late = evaluations[evaluations["round"] > 0.75 * run.config["rounds"]]
+    return {
+        "rounds_to_target": summary["rounds_to_target"],
+        "final_loss": summary["final_loss"],
+        "final_accuracy": summary["final_accuracy"],
+        "late_loss": float(late["eval_loss"].mean()) if len(late) else None,
+        "late_accuracy": float(late["eval_accuracy"].mean()) if len(late) else None,
+        "best_accuracy": summary["best_accuracy"],
+        "forward_passes": summary["forward_passes"],
+        "work": summary["work"],
+        "sent_paper": sent["up"]["paper"] + sent["down"]["paper"],
+        "sent_needed": sent["up"]["needed"] + sent["down"]["needed"],
+        "sent_bytes": sent["up"]["wire_bytes"] + sent["down"]["wire_bytes"],
+        "psi_gib": summary["vram_gib"]["total"],
+        "client_gib": client["total"] / GIB if client else None,  # FedIT's is not counted
+        "seconds": summary["seconds"],
+        "weights_sha256": summary["weights_sha256"],
+    }

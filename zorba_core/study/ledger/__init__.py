@@ -1,0 +1,12 @@
+"""The ledger of claims: every claim of the paper beside what was found, with its evidence. No torch in here."""
+
+from zorba_core.study.ledger.claims import (
+    DEFAULT_LEDGER,
+    VERDICTS,
+    Claim,
+    Ledger,
+    read_ledger,
+    write_ledger,
+)
+
+__all__ = ["DEFAULT_LEDGER", "VERDICTS", "Claim", "Ledger", "read_ledger", "write_ledger"]

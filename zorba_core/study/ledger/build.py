@@ -1,0 +1,83 @@
+"""The ledger, built anew from solvers, the VRAM model and the experiments' tables. Nothing in it is typed in."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import zorba_core
+from zorba_core.engine import ENGINE_VERSION
+from zorba_core.study.experiments import EXPERIMENTS, read_results
+from zorba_core.study.ledger import (
+    communication_rows,
+    convergence_rows,
+    front_rows,
+    memory_rows,
+    method_rows,
+    theory_rows,
+    toy_rows,
+)
+from zorba_core.study.ledger.claims import Ledger
+from zorba_core.study.ledger.verdicts import PROFILE
+
+
+def build_ledger(checkout: str | os.PathLike[str] = ".") -> Ledger:
+    """Every claim, decided from what the checkout's artifacts hold, in the paper's order. Some 20 s of one core.
+
+    Raises:
+        MissingDataError: an artifact is not there; names the command that makes it.
+        InvalidInputError: an artifact is damaged, or a row has no evidence.
+    """
+    checkout = Path(checkout)
+    root = checkout / "artifacts" / "experiments"
+    results = {name: read_results(name, PROFILE, root) for name in EXPERIMENTS}
+    claims = (
+        *memory_rows.rows(checkout),
+        *theory_rows.rows(),
+        *toy_rows.rows(),
+        *front_rows.rows(checkout),
+        *method_rows.rows(results["tables"]),
+        *convergence_rows.rows(results),
+        *communication_rows.rows(),
+    )
+    return Ledger(_provenance(checkout, results), claims)
+
+
+def _provenance(checkout: Path, results: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "made_by": "zorba report",
+        "zorba_core": zorba_core.__version__,
+        "engine_version": ENGINE_VERSION,
+        "git_commit": _git(checkout, "rev-parse", "HEAD"),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "experiments": {
+            name: {
+                "profile": PROFILE,
+                "runs": len(one.runs),
+                "missing": one.missing,
+                "diverged": int((one.runs["status"] == "failed").sum()),
+                "core_hours": round(float(one.runs["seconds"].sum()) / 3600, 2),
+                "machines": sorted(one.runs["machine"].dropna().unique().tolist()),
+                "commits": sorted(one.runs["git_commit"].dropna().unique().tolist()),
+                "data_notes": sorted(note for note in one.runs["data_note"].dropna().unique().tolist() if note),
+            }
+            for name, one in results.items()
+        },
+        "left_out": [line for one in results.values() for line in one.left_out],
+    }
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,57 @@
+"""How runs become verdicts: paired differences, and a verdict only where there are seeds enough to tell."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from zorba_core.study.experiments.statistics import Mean, count_to_decide, mean_interval
+from zorba_core.study.experiments.store import results_folder
+
+FEWEST_SEEDS = 3
+PROFILE = "standard"
+UNTESTED = "cannot be tested here"
+
+
+def evidence_of(name: str) -> tuple[str, ...]:
+    folder = results_folder(name, PROFILE)
+    return (str(folder / "runs.parquet"), str(folder / "curves.parquet"))
+
+
+def command_of(name: str) -> str:
+    return f"zorba experiment {name} --profile {PROFILE}"
+
+
+def paired(runs: pd.DataFrame, first: str, second: str, column: str) -> Mean | None:
+    """Mean of first - second over the seeds and datasets that both have finished; None when there is none."""
+    pivot = runs[runs["status"] == "finished"].pivot_table(
+        index=["dataset", "seed"], columns="arm", values=column, aggfunc="first"
+    )
+    if not {first, second} <= set(pivot.columns):
+        return None
+    difference = (pivot[first] - pivot[second]).dropna()
+    return mean_interval(difference) if len(difference) else None
+
+
+def judge(found: Mean | None, *, expect_negative: bool) -> tuple[str, str]:
+    """A verdict only with three pairs or more, and only where the interval leaves out zero."""
+    if found is None or found.count < FEWEST_SEEDS or found.low <= 0 <= found.high:
+        return UNTESTED, ""
+    agrees = (found.value < 0) == expect_negative
+    return ("reproduced in shape", "") if agrees else ("contradicted", "the interval has the other sign")
+
+
+def interval_text(found: Mean) -> str:
+    if found.count < 2:
+        return f"{found.value:+.4f} (one seed)"
+    return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f}, {found.count} pairs)"
+
+
+def what_it_takes(found: Mean | None, verdict: str) -> str:
+    """For a comparison of seeds that is not decided: how many would decide it, were the difference as found."""
+    if verdict != UNTESTED:
+        return ""
+    needed = None if found is None else count_to_decide(found)
+    if needed is None:
+        return ". Undecided: more seeds"
+    seeds = max(needed, FEWEST_SEEDS)
+    return f". Undecided, the interval contains zero: about {seeds} seeds would decide a difference as large"
