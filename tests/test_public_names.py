@@ -7,8 +7,16 @@ import sys
 
 import zorba_core
 
-PLANNING = "zorba_core, zorba_core.planning.fleets, zorba_core.planning.memory, zorba_core.allocation, zorba_core.runs, zorba_core.cli"
-PLANNING += ", zorba_core.planning.methods, zorba_core.planning.communication, zorba_core.planning.message_sizes, zorba_core.study.printed_communication"
+PLANNING = ", ".join(
+    [
+        "zorba_core",
+        *(f"zorba_core.planning.{name}" for name in ("fleets", "memory", "methods", "communication", "message_sizes")),
+        "zorba_core.allocation",
+        "zorba_core.runs",
+        "zorba_core.cli",
+        "zorba_core.study.printed_communication",
+    ]
+)
 
 
 def test_planning_a_fleet_loads_neither_torch_nor_plotly():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -69,3 +70,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return value
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of a value's JSON."""
+    return hashlib.sha256(to_json(value).encode()).hexdigest()

@@ -70,7 +70,7 @@ def current_allocation() -> tuple[Allocation, str]:
     """The allocation to go on with, and in words where it comes from: edited by hand, or the selected point's.
 
     Raises:
-        InvalidInputError, InfeasibleError: the scenario has no allocation (``app.shared.infeasible.explain`` shows why).
+        InvalidInputError, InfeasibleError: the scenario has no allocation (see ``app.shared.infeasible``).
     """
     scenario = state.current()
     edited = edited_allocation()

@@ -1,4 +1,4 @@
-"""The sidebar: it turns widgets into a :class:`~app.shared.scenario.Scenario`, and the address of the page into widgets.
+"""The sidebar: it turns widgets into a :class:`~app.shared.scenario.Scenario`, and the page's address into widgets.
 
 The scenario itself is what lasts: a control that is not drawn (on another page, for another kind of fleet) keeps its
 value there, and every run writes the scenario into the address, so that a pasted link restores it.

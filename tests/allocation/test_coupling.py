@@ -7,14 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from zorba_core.allocation import (
-    Allocation,
-    AllocationProblem,
-    coupled_noise,
-    direction_coupling,
-    enumerate_classes,
-    solve,
-)
+from zorba_core.allocation import Allocation, AllocationProblem, coupled_noise, direction_coupling, solve
+from zorba_core.study.toy.matrices import enumerate_classes
 
 CLASSES = enumerate_classes()
 

@@ -7,8 +7,9 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from zorba_core.allocation import Allocation, enumerate_classes
+from zorba_core.allocation import Allocation
 from zorba_core.errors import InvalidInputError
+from zorba_core.study.toy.matrices import enumerate_classes
 
 LAMBDAS = {
     3: [3],

@@ -22,8 +22,8 @@ from zorba_core.allocation import Allocation
 from zorba_core.data.sources import _SOURCES, evaluation_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.callbacks import RoundRecord
+from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
-from zorba_core.runs.trajectory import EvaluationEntry
 from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.aggregation import apply_scalars
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import write_json
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes

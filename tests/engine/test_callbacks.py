@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from zorba_core.engine.callbacks import Interrupt, Progress, RoundRecord
+from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.runs import environment
-from zorba_core.runs.trajectory import RoundEntry
 
 
 def record(t: int, accuracy: float | None = None) -> RoundRecord:

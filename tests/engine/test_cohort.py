@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import DIRECTION_KINDS, Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
 LABELS = [11, 250, 3]

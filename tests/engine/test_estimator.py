@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import DIRECTION_KINDS, Directions
 from zorba_core.engine.estimators.reference import batch_loss, estimate, perturbed
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 
 LABELS = [11, 250]
 A_MN = np.array([[1, 0, 1], [1, 1, 0], [0, 0, 1]], dtype=bool)

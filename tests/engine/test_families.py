@@ -23,12 +23,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.families import ADAPTERS, family_of
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
 VOCABULARY, LABELS = 120, [11, 90, 3]

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 
 A_MN = np.array([[1, 0, 1], [1, 1, 0], [0, 0, 1]], dtype=bool)
 SEEDS = [4, 17]

@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional as F
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.loop import compute_reports, init, plan_round, run, step
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
 from zorba_core.engine.methods.own_directions import client_seeds
@@ -18,6 +17,7 @@ from zorba_core.engine.methods.registry import METHODS as ALGORITHMS
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rounds import FederatedRows, client_batch
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.memory import METHODS as MEMORY_METHODS

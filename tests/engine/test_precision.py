@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.jvp import estimate_jvp
@@ -16,6 +15,7 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import FederatedRows
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.precision import check_capability
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.fine_tune import fine_tune

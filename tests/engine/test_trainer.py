@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows, evaluate
 from zorba_core.engine.loop import FederatedRows, init, run, step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import STATUSES
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 

@@ -8,9 +8,9 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.loop import FederatedRows
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.runs.preflight import preflight
 

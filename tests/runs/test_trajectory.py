@@ -9,8 +9,9 @@ import threading
 import numpy as np
 import pytest
 
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.runs.trajectory import EvaluationEntry, Header, RoundEntry, TrajectoryLog, read_trajectory
+from zorba_core.runs.trajectory import Header, TrajectoryLog, read_trajectory
 
 HEADER = Header("c" * 64, "a" * 64, "b" * 64, num_clients=3, num_blocks=2)
 ROUNDS = 6

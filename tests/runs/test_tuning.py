@@ -11,9 +11,9 @@ import torch
 
 from zorba_core.allocation import Allocation
 from zorba_core.cli import main
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.loop import FederatedRows, run
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.runs.tuning import hold_out, tune

@@ -21,8 +21,7 @@ from zorba_core.allocation.solvers.lexicographic import (
     initial_matrix,
 )
 from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
-from zorba_core.allocation.storage import allocation_from_file, allocation_to_bytes, write_allocation
-from zorba_core.study.toy.matrices import MatrixClass, enumerate_classes
+from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
 
 __all__ = [
     "BLOCK_ORDERS",
@@ -36,7 +35,6 @@ __all__ = [
     "GreedyReplay",
     "GreedyState",
     "GreedyStep",
-    "MatrixClass",
     "Objective",
     "Scenario",
     "Solution",
@@ -45,12 +43,12 @@ __all__ = [
     "WrappedAllocation",
     "WrappedGroup",
     "allocation_from_file",
+    "allocation_sha256",
     "allocation_to_bytes",
     "balanced_metrics",
     "cauchy_bound",
     "coupled_noise",
     "direction_coupling",
-    "enumerate_classes",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",

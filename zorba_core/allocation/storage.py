@@ -17,7 +17,7 @@ import numpy as np
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import to_json, write_bytes
+from zorba_core.files import fingerprint, to_json, write_bytes
 
 FORMATS = ("npz", "json", "csv")
 MAX_FILE_BYTES = 256_000_000
@@ -100,3 +100,7 @@ def _from_ids(blocks_per_client: list[list[int]], num_blocks: int) -> Allocation
     if num_blocks < 1 or num_blocks * len(blocks_per_client) > MAX_CELLS:
         raise ValueError(f"{num_blocks} blocks for {len(blocks_per_client)} clients")
     return Allocation.from_blocks(blocks_per_client, num_blocks)
+
+
+def allocation_sha256(allocation: AllocationMetrics) -> str:
+    return fingerprint(allocation.blocks_per_client)

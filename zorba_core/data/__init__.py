@@ -6,7 +6,6 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Encoded": "tasks",
     "TASKS": "tasks",
     "Task": "tasks",
     "dirichlet_partition": "partition",

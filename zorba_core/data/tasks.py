@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -52,23 +53,6 @@ class Task:
     @property
     def num_classes(self) -> int:
         return len(self.label_names)
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Rows as tokens. With causal attention nothing behind ``last_R`` can matter, so no attention mask is needed."""
-
-    token_ids_RL: torch.Tensor  # int64, padded on the right
-    last_R: torch.Tensor  # int64, index of the last prompt token: the answer is what follows it
-    label_R: torch.Tensor  # int64 in 0..C-1
-
-    def __len__(self) -> int:
-        return len(self.label_R)
-
-    def rows(self, index_B: np.ndarray | torch.Tensor) -> Encoded:
-        """The given rows, in the given order."""
-        index_B = torch.as_tensor(index_B, dtype=torch.int64)
-        return Encoded(self.token_ids_RL[index_B], self.last_R[index_B], self.label_R[index_B])
 
 
 TASKS: dict[str, Task] = {

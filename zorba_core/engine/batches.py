@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.rows import Encoded
 
 
 def client_rows(held: np.ndarray, run_seed: int, round_index: int, client: int, batch_size: int) -> np.ndarray:

@@ -15,8 +15,8 @@ from typing import TextIO
 import numpy as np
 from tqdm import tqdm
 
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.reports import describe_refusals
-from zorba_core.runs.trajectory import EvaluationEntry, RoundEntry
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.batches import trim
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.rows import Encoded
 
 BATCH_SIZE = 64  # rows evaluated together
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.evaluation import Evaluation, evaluate
@@ -24,13 +25,13 @@ from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundPlan, RoundResult, TrainState
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.communication import numbers_a_round
 from zorba_core.planning.methods import method_facts
-from zorba_core.runs.trajectory import EvaluationEntry, RoundEntry, allocation_sha256
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.batches import client_rows, trim
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 
 

@@ -18,8 +18,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.federation.messages import MAX_SEATS, MessageError
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.files import to_json
-from zorba_core.runs.trajectory import fingerprint
+from zorba_core.files import fingerprint, to_json
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.partition import dirichlet_partition
 from zorba_core.data.sources import load_split
-from zorba_core.data.tasks import Encoded, encode, get_task
+from zorba_core.data.tasks import encode, get_task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.batches import client_rows, trim
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig

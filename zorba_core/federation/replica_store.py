@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zorba_core.data.tasks import Encoded
+from zorba_core.engine.rows import Encoded
 from zorba_core.federation.replica import Replica
 from zorba_core.files import atomic_path, write_json
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.runs import folder as runs
 from zorba_core.runs.resume import settings_of
-from zorba_core.runs.trajectory import allocation_sha256
 
 
 def check_config(config: RunConfig, settings: ServerSettings) -> None:

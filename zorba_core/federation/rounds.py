@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from zorba_core.data.tasks import Encoded
+from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import Outcome, record_of
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import RunError
 from zorba_core.federation.fleet import Address
 from zorba_core.federation.membership import Incoming, Outgoing
@@ -24,7 +26,6 @@ from zorba_core.federation.messages import Standing
 from zorba_core.federation.server import Concluded, Server
 from zorba_core.planning.communication import numbers_a_round
 from zorba_core.runs.fine_tune import use_threads
-from zorba_core.runs.trajectory import EvaluationEntry, RoundEntry, allocation_sha256
 
 _PAUSE = 0.5  # seconds between looks for clients while nobody is there
 _MOST_VOID = 3  # rounds in a row without a usable answer before the run is given up, at least start_timeout apart

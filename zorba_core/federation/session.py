@@ -18,11 +18,13 @@ from typing import Any
 
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import Encoded, encode, get_task
+from zorba_core.data.tasks import encode, get_task
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -39,7 +41,7 @@ from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.resume import records_of, replay_rounds
 from zorba_core.runs.summary import CountReports, summarise
-from zorba_core.runs.trajectory import RoundEntry, Trajectory, TrajectoryLog
+from zorba_core.runs.trajectory import Trajectory, TrajectoryLog
 from zorba_core.runs.writer import RunWriter, check_name, header_of
 
 Notice = Callable[[str], None]

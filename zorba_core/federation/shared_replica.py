@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zorba_core.data.tasks import Encoded
+from zorba_core.engine.rows import Encoded
 from zorba_core.federation import messages
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings

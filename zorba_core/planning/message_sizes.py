@@ -1,8 +1,8 @@
 """A compact form of every message, in bytes: fixed-width little-endian numbers behind a four-byte round.
 
 What crosses a network in practice adds a transport's framing to it (Flower's records, TLS); this is the payload that
-:mod:`zorba_core.planning.communication` weighs. Scalars are float64, because every replica must apply the same bits that the log
-keeps; estimates and weights travel in the model's own dtype.
+:mod:`zorba_core.planning.communication` weighs. Scalars are float64, because every replica must apply the same bits
+that the log keeps; estimates and weights travel in the model's own dtype.
 
     setup      M bits of the client's own blocks, then what tells averages apart (see below); once
     plan       round, asked? (uint8), Q (uint16), Q seeds (uint32)

@@ -16,9 +16,10 @@ from safetensors.torch import save_file
 
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
-from zorba_core.runs.trajectory import EvaluationEntry, Trajectory
+from zorba_core.runs.trajectory import Trajectory
 
 CHECKPOINT = "checkpoint.safetensors"
 

@@ -19,14 +19,17 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics
+from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.partition import dirichlet_partition
 from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import Encoded, Task, encode, get_task, label_token_ids
+from zorba_core.data.tasks import Task, encode, get_task, label_token_ids
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, check_fit, run
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.engine.records import RoundEntry
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.planning.methods import method_facts
@@ -38,7 +41,6 @@ from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.model_source import load_model, load_tokenizer, resolve_model
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.summary import CountReports, summarise
-from zorba_core.runs.trajectory import RoundEntry, allocation_sha256
 from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"

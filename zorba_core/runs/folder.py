@@ -80,8 +80,8 @@ class Run:
 
     @property
     def communication(self) -> dict[str, Any] | None:
-        """What a finished run sent (:mod:`zorba_core.planning.communication`). The first runs' summaries have no such entry, but
-        what it is counted from; None where that is missing too."""
+        """What a finished run sent (:mod:`zorba_core.planning.communication`). The first runs' summaries have no such
+        entry, but what it is counted from; None where that is missing too."""
         if "communication" in self.summary or not {"reports", "rounds_done"} <= self.summary.keys():
             return self.summary.get("communication")
         reports = self.summary["reports"]

@@ -1,7 +1,7 @@
 """What forward-only training really holds, counted without running it.
 
-The paper's model of a client (``zorba_core.planning.memory``) is psi_md + k psi_block, with psi_block = (alpha + 3K + 1) B L H
-numbers for each of its k activated blocks. It over-counts in two ways:
+The paper's model of a client (``zorba_core.planning.memory``) is psi_md + k psi_block, with
+psi_block = (alpha + 3K + 1) B L H numbers for each of its k activated blocks. It over-counts in two ways:
 
 - 3K BLH is for Q, K and V of all K heads. The heads share H among them, so Q, K and V together are 3 BLH numbers.
 - Without a backward pass nothing of a block is kept once the next one has its input: the peak holds the tensors of one

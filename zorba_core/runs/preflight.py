@@ -31,7 +31,6 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.jvp import estimate_jvp
@@ -42,6 +41,7 @@ from zorba_core.engine.methods.own_directions import own_step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.methods import method_facts
 

@@ -14,10 +14,11 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.loop import record_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.rounds import Reports
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.trajectory import EvaluationEntry, RoundEntry, Trajectory
+from zorba_core.runs.trajectory import Trajectory
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.loop import Outcome
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.communication import run_communication
@@ -23,7 +24,6 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import spec_from_config
 from zorba_core.runs import BACKWARD_WORK
 from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
-from zorba_core.runs.trajectory import RoundEntry
 
 
 class CountReports(Callback):

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import binascii
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -33,14 +32,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.files import to_json
 from zorba_core.runs.trajectory_records import (
-    EvaluationEntry,
     Header,
     Note,
-    RoundEntry,
     header_from_record,
     header_to_record,
     round_from_record,
@@ -49,15 +45,6 @@ from zorba_core.runs.trajectory_records import (
 
 _MAX_LINE_BYTES = 2**28
 _LOOKS = 5  # at a log that changes under the reader and makes no sense
-
-
-def fingerprint(value: Any) -> str:
-    """SHA-256 of a value's JSON."""
-    return hashlib.sha256(to_json(value).encode()).hexdigest()
-
-
-def allocation_sha256(allocation: AllocationMetrics) -> str:
-    return fingerprint(allocation.blocks_per_client)
 
 
 @dataclass(frozen=True)

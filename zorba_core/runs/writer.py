@@ -17,19 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zorba_core.allocation import AllocationMetrics, write_allocation
+from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_path, write_json
+from zorba_core.files import atomic_path, fingerprint, write_json
 from zorba_core.runs import folder as runs
-from zorba_core.runs.trajectory import (
-    EvaluationEntry,
-    Header,
-    Note,
-    RoundEntry,
-    TrajectoryLog,
-    allocation_sha256,
-    fingerprint,
-)
+from zorba_core.runs.trajectory import Header, Note, TrajectoryLog
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_REPEATS = 10_000

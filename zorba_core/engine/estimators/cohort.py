@@ -29,10 +29,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive, at_last
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times

@@ -22,10 +22,10 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate, batch_loss
 from zorba_core.engine.network import BlockNetwork, Inactive
+from zorba_core.engine.rows import Encoded
 
 
 @torch.no_grad()
@@ -39,8 +39,8 @@ def estimate_jvp(
     mu: float | None = None,
     inactive: Inactive = "frozen",
 ) -> Estimate:
-    """As :func:`zorba_core.engine.estimators.reference.estimate`, exactly. ``mu`` plays no part and is taken for the sake of one
-    interface; the network's weights are not written to."""
+    """As :func:`zorba_core.engine.estimators.reference.estimate`, exactly. ``mu`` plays no part and is
+    taken for the sake of one interface; the network's weights are not written to."""
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
     loss_N = np.zeros(num_clients)

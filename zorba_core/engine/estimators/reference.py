@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork, Inactive
+from zorba_core.engine.rows import Encoded
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 
 
 @dataclass(frozen=True, eq=False)

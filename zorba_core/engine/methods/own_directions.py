@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.rows import Encoded
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.aggregation import apply_scalars
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
@@ -24,6 +23,7 @@ from zorba_core.engine.methods.own_directions import apply_own, estimate_own
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import Ranks
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundPlan, client_batch
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import METHODS as FACTS

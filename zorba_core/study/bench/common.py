@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.directions import DirectionKind
 from zorba_core.engine.precision import PRECISIONS
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 

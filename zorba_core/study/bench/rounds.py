@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from zorba_core.data.tasks import Encoded
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.bench.common import (
     LABEL_IDS,

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 from scipy import stats
 
-from zorba_core.allocation import MatrixClass, enumerate_classes
 from zorba_core.study.ledger.claims import Claim
+from zorba_core.study.toy.matrices import MatrixClass, enumerate_classes
 
 _HOW = "zorba report (zorba_core.study.ledger.toy_rows)"
 _EVIDENCE = ("zorba_core.allocation.enumerate_classes", "notebooks/01_toy_example.ipynb")

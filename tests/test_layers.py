@@ -1,0 +1,61 @@
+"""Imports run downward: the small core knows nothing of what is built on it, and planning never loads torch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "zorba_core"
+# From the ground up; a room may import from rooms before it, and from itself.
+ROOMS = (
+    "errors", "files", "registry", "planning", "allocation", "engine", "data", "runs", "federation", "study", "plots",
+    "report", "cli",
+)  # fmt: skip
+CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
+CORE_LINES = 7_000
+
+
+def modules(room: str) -> list[Path]:
+    return sorted((PACKAGE / room).rglob("*.py")) or [PACKAGE / f"{room}.py"]
+
+
+def imported(path: Path) -> set[str]:
+    """Every module that the file imports, wherever the import stands; imported names count as modules."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def rooms_of(path: Path) -> set[str]:
+    inside = {name.split(".")[1] for name in imported(path) if name.startswith("zorba_core.")}
+    return inside & set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_nothing_from_above_it(room):
+    allowed = set(ROOMS[: ROOMS.index(room) + 1])
+    upward = {str(path.relative_to(PACKAGE)): rooms_of(path) - allowed for path in modules(room)}
+    assert {path: above for path, above in upward.items() if above} == {}
+
+
+def test_every_module_lies_in_a_room():
+    assert {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__", *ROOMS} == set()
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} <= set(ROOMS)
+
+
+@pytest.mark.parametrize("room", WITHOUT_TORCH)
+def test_planning_and_allocation_import_no_torch(room):
+    heavy = {"torch", "transformers", "plotly", "streamlit"}
+    found = {path.name: {name.split(".")[0] for name in imported(path)} & heavy for path in modules(room)}
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+def test_the_core_stays_small():
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for room in CORE for path in modules(room))
+    assert lines <= CORE_LINES

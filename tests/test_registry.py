@@ -1,0 +1,84 @@
+"""Parts by name: our own, a script's, and those of installed packages; a broken one changes nothing for the others."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+
+import pytest
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.registry import Registry
+
+
+@dataclass(frozen=True)
+class Hat:
+    name: str
+
+
+def hats(monkeypatch, entries=()) -> Registry[Hat]:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: list(entries))
+    registry = Registry(
+        "hat",
+        "zorba.hats",
+        accepts=lambda part: None if isinstance(part, Hat) else f"{type(part).__name__} is no Hat",
+        home=lambda: [registry.register(Hat(name)) for name in ("bowler", "beret")] and None,
+    )
+    return registry
+
+
+class Entry:
+    def __init__(self, name: str, part: object) -> None:
+        self.name, self.group, self.value, self.dist = name, "zorba.hats", f"package:{name}", None
+        self._part = part
+
+    def load(self) -> object:
+        if isinstance(self._part, Exception):
+            raise self._part
+        return self._part
+
+
+def test_own_parts_come_first_then_those_of_packages(monkeypatch):
+    registry = hats(monkeypatch, [Entry("top", Hat("top")), Entry("cap", Hat("cap"))])
+    assert list(registry) == ["bowler", "beret", "cap", "top"]
+    assert registry["cap"] == Hat("cap")
+
+
+def test_a_script_adds_a_part(monkeypatch):
+    registry = hats(monkeypatch)
+    fez = registry.register(Hat("fez"))
+    assert registry.get_part("fez") is fez
+    assert len(registry) == 3
+
+
+def test_an_unknown_name_is_answered_with_those_there_are(monkeypatch):
+    with pytest.raises(InvalidInputError, match="unknown hat 'crown'; choose one of bowler, beret"):
+        hats(monkeypatch).get_part("crown")
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [(Hat("beret"), "there is a hat 'beret' already"), ("a string", "this is no hat: str is no Hat")],
+)
+def test_a_wrong_part_is_refused(monkeypatch, part, says):
+    with pytest.raises(InvalidInputError, match=says):
+        hats(monkeypatch).register(part)
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (ImportError("no module\nnamed felt"), "no module named felt"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        ("a string", "this is no hat"),
+        (Hat("bowler"), "there is a hat 'bowler' already"),
+    ],
+)
+def test_a_broken_plugin_is_one_warning_line_that_names_it(monkeypatch, caplog, broken, says):
+    registry = hats(monkeypatch, [Entry("cap", Hat("cap")), Entry("odd", broken)])
+    assert list(registry) == ["bowler", "beret", "cap"]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "plugin odd (zorba.hats, package:odd) is left out: " in record.getMessage()
+    assert says in record.getMessage()
+    assert "\n" not in record.getMessage()
