@@ -110,13 +110,8 @@ def test_label_words_must_be_one_per_class_and_differ(words, tokenizer):
 
 def test_both_spellings_of_ag_news_are_one_task_and_an_unknown_name_lists_the_known():
     assert get_task("ag_news") is get_task("AG-News")
-    with pytest.raises(InvalidInputError, match="'mnli': choose one of sst2, ag-news, snli, toy-reviews"):
+    with pytest.raises(InvalidInputError, match="'mnli'; choose one of sst2, ag-news, snli, toy-reviews"):
         get_task("mnli")
-
-
-def test_a_task_whose_prompt_does_not_read_its_columns_is_refused():
-    with pytest.raises(InvalidInputError, match="prompt must use"):
-        Task("t", "T", ("n", "p"), ("bad", "good"), ("sad", "glad"), "{words} It was", ("text",))
 
 
 def test_a_task_from_outside_is_one_object_and_one_registration(monkeypatch):
