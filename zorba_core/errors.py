@@ -51,3 +51,16 @@ def name_some(items: Sequence[object], limit: int = 5) -> str:
     shown = ", ".join(str(item) for item in items[:limit])
     rest = len(items) - limit
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def in_short(value: object, limit: int = 60) -> str:
+    """``repr(value)`` for a message, cut where it is long; a whole number of any size by its number of digits."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
+        return "a number of more than 38 digits"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message without line breaks, and without what no terminal or page can show."""
+    return " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()

@@ -10,8 +10,8 @@ import numpy as np
 
 from zorba_core.allocation import Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
-from zorba_core.errors import InvalidInputError
-from zorba_core.memory import Workload, whole_block_budgets
+from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.methods import method_facts
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def chosen_allocation(
         "--budgets": budgets, "--fleet": fleet,
     }  # fmt: skip
     given = [option for option, value in chooses.items() if value is not None]
-    if clients is not None and clients < 1:
-        raise InvalidInputError(f"--clients is {clients}; it must be at least 1")
+    if clients is not None and not 1 <= clients <= MAX_CLIENTS:
+        raise InvalidInputError(f"--clients is {in_short(clients)}; it must be from 1 to {MAX_CLIENTS}")
     if not method_facts(settings.method).allocates:
         if given:
             raise InvalidInputError(

@@ -12,6 +12,7 @@ it wrote at its last evaluation (:mod:`zorba_core.training.checkpoint`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -82,7 +83,7 @@ def resume(
             network, tokenizer = _open_base(request, settings, model)
             task = get_task(request.config["dataset"])
             rows, facts = divide_rows(
-                task, tokenizer, request.allocation.num_clients, request.config["alpha"], settings
+                task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings
             )  # fmt: skip
             _check_rows(request, facts)
             if method_facts(settings.method).first_order:
@@ -181,6 +182,12 @@ def settings_of(request: Request) -> TrainSettings:
         return TrainSettings(**{name: value for name, value in request.config.items() if name in known})
     except TypeError as error:
         raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
+
+
+def _alpha_of(request: Request) -> float:
+    """JSON has no infinity: equal shares are null."""
+    alpha = request.config["alpha"]
+    return math.inf if alpha is None else alpha
 
 
 def _from_checkpoint(
