@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+_LONGEST_WORD = 300  # characters; paths are shorter
+
+
 class ZorbaError(Exception):
     """Base of every error raised on purpose. ``exit_status`` is what the command line leaves with."""
 
@@ -62,5 +65,7 @@ def in_short(value: object, limit: int = 60) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message without line breaks, and without what no terminal or page can show."""
-    return " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
+    """The error's message without line breaks, without what no terminal or page can show, and with words of hundreds
+    of characters cut: a number of 400 digits says nothing more."""
+    words = [word if len(word) <= _LONGEST_WORD else f"{word[:60]}...{word[-20:]}" for word in str(error).split()]
+    return " ".join(words).encode("utf-8", "backslashreplace").decode()

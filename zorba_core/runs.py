@@ -185,6 +185,9 @@ def read_request(path: str | os.PathLike[str]) -> Request:
     missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION) if not (path / name).is_file()]
     if missing:
         raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
+    for name in (METRICS, SUMMARY, TRAJECTORY):
+        if (path / name).is_dir():
+            raise InvalidInputError(f"{path / name}: a folder where a file belongs; the run is damaged")
     config = _read_object(path / CONFIG, CONFIG_FIELDS)
     environment = _read_object(path / ENVIRONMENT, ENVIRONMENT_FIELDS)
     allocation = allocation_from_file(path / ALLOCATION)

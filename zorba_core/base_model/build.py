@@ -25,7 +25,7 @@ from zorba_core.base_model.model import accuracy, build_model, donor_prompts, fi
 from zorba_core.base_model.recipe import PROFILES, THREADS, Recipe
 from zorba_core.base_model.tokenizer import build_tokenizer
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json, write_text
+from zorba_core.files import check_folder, write_json, write_text
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.tasks import TASKS, encode, label_token_ids
 
@@ -62,6 +62,7 @@ def make_base(
         raise InvalidInputError(f"{out} is a file: name a folder")
     if out.is_dir() and any(out.iterdir()) and not force:
         raise InvalidInputError(f"{out} is not empty: name another folder, or --force to replace it")
+    check_folder(out)
     out.parent.mkdir(parents=True, exist_ok=True)
 
     before = torch.get_num_threads()

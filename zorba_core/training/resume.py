@@ -16,13 +16,13 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core import runs
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import atomic_folder, check_folder
 from zorba_core.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.training.callbacks import Callback
@@ -156,8 +156,10 @@ def replay(
         raise InvalidInputError(
             f"round {wanted} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
         )
-    if save is not None and Path(save).exists():
-        raise InvalidInputError(f"{save} exists already; give a folder that does not")
+    if save is not None:
+        if os.path.lexists(save):
+            raise InvalidInputError(f"{save} exists already; give a folder that does not")
+        check_folder(save)
     with use_threads(settings.threads):
         network, tokenizer = _open_base(request, settings, model)
         evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
@@ -166,8 +168,9 @@ def replay(
         else:
             replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
         if save is not None:
-            network.save(save)
-            tokenizer.save_pretrained(save)
+            with atomic_folder(save) as folder:
+                network.save(folder)
+                tokenizer.save_pretrained(folder)
     return Rebuilt(wanted, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
