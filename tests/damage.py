@@ -46,7 +46,7 @@ def call(*arguments: str) -> Left:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     before = sys.argv
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", RuntimeWarning)  # numpy's words where a number overflows
         sys.argv = ["zorba", *arguments]
         try:
             zorba_core.cli.main()

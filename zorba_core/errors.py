@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 _LONGEST_WORD = 300  # characters; paths are shorter
 
 

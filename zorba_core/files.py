@@ -56,6 +56,19 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
         raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
 
 
+def check_model_folder(folder: str | os.PathLike[str]) -> None:
+    """As :func:`check_folder`, for a folder that safetensors writes: it takes Unicode names only.
+
+    Raises:
+        InvalidInputError: as :func:`check_folder`, or a name that is no Unicode.
+    """
+    try:
+        os.path.abspath(folder).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"cannot write {os.fspath(folder)!r}: a model's folder needs a Unicode name") from None
+    check_folder(folder)
+
+
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure.
@@ -90,9 +103,9 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """As :func:`atomic_path`, for a folder that does not exist yet."""
+    """As :func:`atomic_path`, for a model's folder that does not exist yet."""
     target = Path(os.path.abspath(target))
-    check_folder(target)
+    check_model_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:

@@ -102,6 +102,10 @@ def client_budgets(
             raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
         return budget_N, {"budgets": budget_N}
     if blocks_per_client is not None:
+        if not 1 <= blocks_per_client <= spec.num_blocks:
+            raise InvalidInputError(
+                f"--blocks-per-client is {in_short(blocks_per_client)}; the model has {spec.num_blocks} blocks"
+            )
         budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
         return budget_N, {"budgets": budget_N}
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)

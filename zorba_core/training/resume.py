@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core import runs
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_folder, check_folder
+from zorba_core.files import atomic_folder, check_model_folder
 from zorba_core.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.training.callbacks import Callback
@@ -159,7 +159,7 @@ def replay(
     if save is not None:
         if os.path.lexists(save):
             raise InvalidInputError(f"{save} exists already; give a folder that does not")
-        check_folder(save)
+        check_model_folder(save)
     with use_threads(settings.threads):
         network, tokenizer = _open_base(request, settings, model)
         evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
