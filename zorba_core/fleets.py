@@ -188,7 +188,8 @@ def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
 
 def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
     names, capacity_N_gib = clients_of(header, rows)
-    return Fleet(names, np.array(capacity_N_gib) * GIB)
+    with np.errstate(over="ignore"):  # an infinite capacity is refused by name
+        return Fleet(names, np.array(capacity_N_gib) * GIB)
 
 
 def _too_large(where: str) -> str:
