@@ -198,3 +198,10 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_and_nothing_is_l
         check_refused(left)
         assert left.status == 2
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "1e400", "-1e400", "NaN"])
+def test_a_scenario_with_a_number_of_any_size_is_refused_by_field(value):
+    content = scenario_to_json(Scenario()).replace('"num_clients": 50', f'"num_clients": {value}').encode()
+    with pytest.raises(InvalidInputError, match="num_clients is"):
+        scenario_from_upload(content, Scenario())
