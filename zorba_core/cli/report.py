@@ -40,16 +40,25 @@ def report(
         write_page(ledger, page, checkout)  # before the ledger: a page that fails leaves the old pair standing
         written.append(page)
     write_ledger(ledger, out)
-    result = {"claims": len(ledger.claims), "verdicts": ledger.count(), "written": written}
-    emit({**result, "left_out": ledger.provenance["left_out"]}, as_json, [*_lines(ledger), *map(str, written)])
+    result = {"claims": len(ledger.claims), "verdicts": ledger.count(), "findings": ledger.count_findings()}
+    emit(
+        {**result, "written": written, "left_out": ledger.provenance["left_out"]},
+        as_json,
+        [*_lines(ledger), *map(str, written)],
+    )
 
 
 def _lines(ledger: Ledger) -> list[str]:
-    counts = ledger.count()
-    contradicted = [f"  {claim.id:<44} {claim.claim}" for claim in ledger.claims if claim.verdict == "contradicted"]
+    rows, findings = ledger.count(), ledger.count_findings()
+    contradicted = [
+        f"  {claims[0].id:<44} {finding if claims[0].finding else claims[0].claim}"
+        + (f" ({len(claims)} rows)" if len(claims) > 1 else "")
+        for finding, claims in ledger.findings("contradicted").items()
+    ]
     return [
-        f"{len(ledger.claims)} claims",
-        *[f"  {counts[verdict]:>4} {verdict}" for verdict in VERDICTS],
+        f"{len(ledger.claims)} rows",
+        "  rows  findings",
+        *[f"  {rows[verdict]:>4} {findings[verdict]:>9}  {verdict}" for verdict in VERDICTS],
         "contradicted:",
         *contradicted,
     ]
