@@ -17,7 +17,12 @@ from zorba_core.plots.experiments import (
 )
 
 TABLE = pd.DataFrame(
-    {"lambda": [0.05, 0.26, 0.8, 3.0], "V": [0.05, 0.17, 0.17, 0.3], "loss": [0.5, 0.55, 0.53, np.inf]},
+    {
+        "lambda": [0.05, 0.26, 0.8, 3.0],
+        "V": [0.05, 0.17, 0.17, 0.3],
+        "loss": [0.5, 0.55, 0.53, np.inf],
+        "made_by": ["returned by a solver", "built by hand", "built by hand", "built by hand"],
+    },
     index=["full", "hub-pile", "hub-spread", "starved-3"],
 )
 
@@ -49,6 +54,12 @@ def test_every_allocation_that_did_not_diverge_is_in_every_panel_once():
         }
         ended = TABLE.drop(index="starved-3")
         assert drawn == {name: (row[measure], row["loss"]) for name, row in ended.iterrows()}
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["returned by a solver", "built by hand"]
+
+
+def test_points_carry_the_noise_of_their_seeds():
+    figure = predictors_figure(TABLE, ["lambda"], y="loss", standard_error=0.026)
+    assert {trace.error_y.value for trace in figure.data} == {0.026}
 
 
 def test_a_measure_that_one_condition_lacks_keeps_its_line():

@@ -15,7 +15,8 @@ import numpy as np
 
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.experiments import analysis, read_results
+from zorba_core.experiments import analysis, lambda_study, read_results
+from zorba_core.experiments.resampling import arms_differ
 from zorba_core.experiments.store import Results
 from zorba_core.fleets import uniform_fleet
 from zorba_core.ledger.front_rows import N, front_curve
@@ -86,7 +87,8 @@ def _png(figure: Any) -> str:
 def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     from zorba_core.plots.claims import pairs_figure, predictor_figure
 
-    table = analysis.allocation_table(results)
+    main = lambda_study.compared(results)
+    table = main.table
     runs = results.finished
     runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
     fewest, most = int(table["seeds"].min()), int(table["seeds"].max())
@@ -97,12 +99,22 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     def against(measure: str, what: str) -> Callable[[], Picture]:
         def make() -> Picture:
             try:
-                rho = analysis.predictors(table, measures=[measure]).loc[measure]
-                told = f"Rank correlation {rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f})"
+                groups = [main.made_by(group) for group in (lambda_study.SOLVED, lambda_study.BUILT)]
+                ranked = [lambda_study.predictors(group, [measure]).loc[measure] for group in groups]
+                apart = [
+                    f"{rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f}) over the {rho['count']:.0f} {whose}"
+                    for rho, whose in zip(ranked, ("that solvers return", "built by hand"), strict=True)
+                ]
+                told = f"Rank correlation {', '.join(apart)}; intervals over allocations and seeds"
             except InvalidInputError:
                 told = "Too few allocations for a correlation"
-            caption = f"{told} over {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
-            return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette))
+            try:
+                error = arms_differ(main.losses).standard_error
+                told += f". Bars: one standard error of a point over its seeds, {error:.3f}"
+            except InvalidInputError:
+                error = None
+            caption = f"{told}. {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
+            return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette, error))
 
         return make
 
@@ -110,9 +122,11 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
         pairs = analysis.matched_pairs(table, runs)
         if pairs.empty:
             return None
+        noisier = int((pairs["E_pile"] > pairs["E_spread"] * (1 + 1e-9)).sum())
         caption = (
-            "Equal totals, popularities and V; scarce blocks piled on the same clients have the lower Λ and the higher "
-            "coupled noise. Right of zero: the lower Λ trains worse. Bars: 95 % over seeds, where there are two."
+            "Equal totals, popularities and V; scarce blocks piled on the same clients have the lower Λ and, in "
+            f"{noisier} of {len(pairs)} pairs, the higher coupled noise. Right of zero: the lower Λ trains worse. "
+            "Bars: 95 % over seeds; where they contain zero nothing is decided."
         )
         return _picture("Matched pairs", caption, lambda palette: pairs_figure(pairs, palette))
 

@@ -25,12 +25,6 @@ MEASURE_NAMES: Mapping[str, str] = {
     "inverse_T": "1 / T",
     "inverse_min_c": "1 / scarcest popularity",
 }
-# Kinds of allocation by their names in the experiment, for colour and symbol.
-FAMILIES: Mapping[str, str] = {
-    "balanced": "^full|^balanced",
-    "few generalists": "pile|generalists|eleven|two-level|exact",
-    "others": "",
-}
 
 
 def matrices_figure(
@@ -114,12 +108,14 @@ def predictors_figure(
     y: str,
     notes: Mapping[str, str] | None = None,
     outcome: str = "loss",
+    standard_error: float | None = None,
     columns: int = 3,
     width: int = WIDTH,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """``outcome`` of each allocation against each measure, a panel each, log scale; allocations that diverged are left
-    out. ``notes`` are written above the panels."""
+    """``outcome`` of each allocation against each measure, a panel each, log scale, coloured by who made it
+    (column ``made_by``), with the standard error of a point where it is known; allocations that diverged are left out.
+    ``notes`` are written above the panels."""
     ended = table[np.isfinite(table[outcome])]
     rows = -(-len(measures) // columns)
     titles = [
@@ -129,14 +125,13 @@ def predictors_figure(
         rows, columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03,
         vertical_spacing=0.16 if rows > 1 else 0,
     )  # fmt: skip
-    left = ended.index.to_series()
-    for index, (family, pattern) in enumerate(FAMILIES.items()):
-        inside = left[left.str.contains(pattern)] if pattern else left
-        left = left.drop(inside.index)
+    bars = {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
+    for index, (family, inside) in enumerate(ended.groupby("made_by", sort=False)):
         for place, measure in enumerate(measures):
             figure.add_scatter(
-                x=ended.loc[inside.index, measure],
-                y=ended.loc[inside.index, outcome],
+                x=inside[measure],
+                y=inside[outcome],
+                error_y=bars,
                 text=list(inside.index),
                 mode="markers",
                 name=family,
