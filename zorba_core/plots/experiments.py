@@ -125,13 +125,12 @@ def predictors_figure(
         rows, columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03,
         vertical_spacing=0.16 if rows > 1 else 0,
     )  # fmt: skip
-    bars = {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
     for index, (family, inside) in enumerate(ended.groupby("made_by", sort=False)):
         for place, measure in enumerate(measures):
             figure.add_scatter(
                 x=inside[measure],
                 y=inside[outcome],
-                error_y=bars,
+                error_y=_noise_bars(standard_error),
                 text=list(inside.index),
                 mode="markers",
                 name=family,
@@ -189,6 +188,10 @@ def correlations_figure(
     return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
 
 
+def _noise_bars(standard_error: float | None) -> dict:
+    return {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
+
+
 def _interval_bars(table: pd.DataFrame) -> dict:
     return {
         "type": "data",
@@ -224,10 +227,11 @@ def differences_figure(
 
 
 def law_figure(
-    table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss", width: int = 620,
-    palette: Palette = LIGHT,
+    table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss",
+    standard_error: float | None = None, named: Sequence[str] = (), width: int = 620, palette: Palette = LIGHT,
 ) -> go.Figure:  # fmt: skip
-    """What a law predicts for each allocation against what was found; on the line they agree."""
+    """What a law predicts for each allocation against what was found; on the line they agree. With the standard error
+    of a point where it is known, and the ``named`` allocations by name."""
     both = pd.DataFrame({"predicted": predicted, "found": table[outcome]})
     both = both[np.isfinite(both).all(axis=1)]
     ends = [both.to_numpy().min(), both.to_numpy().max()]
@@ -238,11 +242,14 @@ def law_figure(
     figure.add_scatter(
         x=both["predicted"],
         y=both["found"],
-        text=list(both.index),
-        mode="markers",
+        text=[arm if arm in named else "" for arm in both.index],
+        customdata=list(both.index),
+        mode="markers+text",
+        textposition="middle left",
         name="an allocation",
+        error_y=_noise_bars(standard_error),
         marker={"size": 10, "color": palette.front},
-        hovertemplate="%{text}: %{y:.4f}, predicted %{x:.4f}<extra></extra>",
+        hovertemplate="%{customdata}: %{y:.4f}, predicted %{x:.4f}<extra></extra>",
     )
     apply(figure, palette, height=430)
     figure.update_xaxes(title=x)
