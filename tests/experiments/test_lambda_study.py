@@ -239,3 +239,13 @@ def test_the_ledgers_row_says_for_whom_lambda_ranks_and_decides_nothing_at_equal
 def test_no_text_says_that_lambda_was_refuted_or_balanced_shown_to_converge():
     assert "does not predict convergence" not in README
     assert "best for V" not in README
+
+
+def test_the_ledgers_row_names_the_conditions_that_repeat_nothing(results):
+    quiet, single = convergence_rows._other_conditions(results)
+    assert quiet == (
+        "That allocations differ beyond seeds is not shown under Dir(1.0), own η (p = 0.18), 50 clients (p = 0.39)"
+    )
+    assert single.count("without hub3-pile") == 2
+    assert "IID (p = 0.001" in single
+    assert "Dir(0.1) (p = 0.033" in single

@@ -43,6 +43,7 @@ CONDITIONS: Mapping[str, Mapping[str, float | None]] = {
 WRITTEN_BEFORE = {"V": 0.098, "E": 0.0136}
 _FRONT_BLOCKS = 4  # the ablations train the first four blocks, or the last four
 _FEWEST = 4  # allocations that a correlation needs
+FEWEST_ARMS = 2  # and seeds, that a test whether arms differ needs
 
 
 @dataclass(frozen=True, eq=False)

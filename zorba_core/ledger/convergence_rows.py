@@ -5,12 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.experiments.analysis import allocation_table, matched_pairs, with_crossings
-from zorba_core.experiments.lambda_study import BUILT, SOLVED, WRITTEN_BEFORE, Compared, compared, influence, predictors
+from zorba_core.experiments.lambda_study import (
+    BUILT,
+    FEWEST_ARMS,
+    SOLVED,
+    WRITTEN_BEFORE,
+    Compared,
+    compared,
+    conditions,
+    do_arms_differ,
+    influence,
+    predictors,
+)
 from zorba_core.experiments.protocol import EASY_SHARE, target_of
 from zorba_core.experiments.statistics import mean_interval
 from zorba_core.experiments.store import Results
@@ -99,6 +111,7 @@ def _lambda_predicts(results: Results) -> Claim:
             f"correlation {follows:+.2f}): whoever chooses among them can rank by either, and no run here says which "
             f"of the two is at work",
             *_law_in_words(found),
+            *_other_conditions(results),
         ]
         enough = int(found.table["seeds"].min()) >= FEWEST_SEEDS
         sign = 1 if every["partial_low"] > 0 else -1 if every["partial_high"] < 0 else 0
@@ -143,6 +156,25 @@ def _law_in_words(found: Compared) -> list[str]:
         f"{without.law.r2_left_out:.0%} without {without.left_out[0]} (leverage {without.leverage:.2f}), "
         f"{steps[-1].law.r2_left_out:.0%} without the {len(steps[-1].left_out)} heaviest",
     ]
+
+
+def _other_conditions(results: Results) -> list[str]:
+    """Where a correlation would repeat nothing: allocations that are not shown to differ, or only through one."""
+    quiet, single = [], []
+    for title, found in list(conditions(results).items())[1:]:
+        if (
+            len(found.losses) <= FEWEST_ARMS
+            or found.losses.shape[1] < FEWEST_ARMS
+            or not np.isfinite(found.losses).all(axis=None)
+        ):
+            continue
+        whole, telling, without = do_arms_differ(found)
+        if whole.p_value >= 0.05:
+            quiet.append(f"{title} (p = {whole.p_value:.2f})")
+        elif without.p_value >= 0.05:
+            single.append(f"{title} (p = {whole.p_value:.3f}, without {telling} {without.p_value:.2f})")
+    told = [f"That allocations differ beyond seeds is not shown under {', '.join(quiet)}"] if quiet else []
+    return told + ([f"They differ through one allocation alone under {', '.join(single)}"] if single else [])
 
 
 def _same_v(results: Results) -> Claim:

@@ -21,7 +21,7 @@ from zorba_core.experiments.store import Results
 from zorba_core.fleets import uniform_fleet
 from zorba_core.ledger.front_rows import N, front_curve
 from zorba_core.ledger.memory_rows import MEASURED, MIB, read_measured
-from zorba_core.ledger.verdicts import PROFILE
+from zorba_core.ledger.verdicts import PROFILE, interval_text, paired
 from zorba_core.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.models import model_spec
 
@@ -59,8 +59,9 @@ def pictures(checkout: Path) -> list[Picture]:
     kaleido.start_sync_server(silence_warnings=True, **OFFLINE)
     try:
         root = checkout / "artifacts" / "experiments"
-        results = {name: read_results(name, PROFILE, root) for name in ("lambda", "cases", "tables")}
-        makers = (*_lambda_makers(results["lambda"]), *_training_makers(results), _front, _memory(checkout))
+        results = {name: read_results(name, PROFILE, root) for name in ("lambda", "cases", "tables", "ablations")}
+        position = _position_maker(results["ablations"])
+        makers = (*_lambda_makers(results["lambda"]), position, *_training_makers(results), _front, _memory(checkout))
         return [picture for picture in (maker() for maker in makers) if picture is not None]
     finally:
         kaleido.stop_sync_server(silence_warnings=True)
@@ -131,6 +132,33 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
         return _picture("Matched pairs", caption, lambda palette: pairs_figure(pairs, palette))
 
     return [against("lambda", "Loss against Λ"), against("V", "Loss against V"), matched]
+
+
+def _position_maker(ablations: Results) -> Callable[[], Picture | None]:
+    """Equal in every measure of an allocation; where the trained blocks stand in the model is all that differs."""
+    from zorba_core.plots.paired import paired_curves_figure
+
+    first, last = "first 4 blocks", "last 4 blocks"
+
+    def make() -> Picture | None:
+        found = paired(ablations.runs, last, first, "late_loss")
+        if found is None:
+            return None
+        curves = analysis.paired_curves(ablations.runs, ablations.curves, first, arms=[last])
+        caption = (
+            "Everybody trains the last four of twelve blocks, minus everybody the first four: one Λ, V, E and T. Late "
+            f"loss {interval_text(found).replace('pairs', 'seeds')}. SST-2, opt-mini, 20 clients."
+        )
+        return _picture(
+            "Where the trained blocks stand",
+            caption,
+            lambda palette: paired_curves_figure(
+                curves, {last: "last four minus first four"}, x="Rounds", y="Difference of evaluation loss", width=460,
+                palette=palette,
+            ),
+        )  # fmt: skip
+
+    return make
 
 
 def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture | None]]:
