@@ -117,7 +117,7 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 alt=f"The bound rises with Λ, Lemma 4. At this allocation it is {setting.total(bias_lambda):.3g}.",
             )
             st.caption(
-                "Lemma 4: less Λ always lowers the bound, whatever the constants; how much is what they decide. Whether "
+                "Lemma 4: less Λ always lowers the bound, whatever the constants; they decide how much. Whether "
                 "training follows the bound is not decided (page *Paper*, claim *lambda/predicts*)."
             )
             components.downloads([], key="lambda_files", picture=Picture(lambda: by_lambda, "zorba-bound-by-lambda"))
