@@ -44,7 +44,7 @@ MEASURES: Mapping[str, Measure] = {
         "V, mean of 1/popularity (lower is better)",
         ".3f",
         log=True,
-        help=r"$V = \frac{1}{M}\sum_m 1/c_m$: bias and variance of the averaged update.",
+        help=r"$V = \frac{1}{M}\sum_m 1/c_m$: how unequal clients' weights in the blocks' averages are.",
     ),
     "neff": Measure(
         "Effective clients",

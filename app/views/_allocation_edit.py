@@ -101,8 +101,8 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
             Number(
                 "V, mean of 1/popularity",
                 _finite(now.mean_inverse_popularity, ".4f"),
-                r"$V = \frac{1}{M} \sum_m 1 / c_m$: bias and variance of the averaged update. Infinite while a block "
-                "has no client.",
+                r"$V = \frac{1}{M} \sum_m 1 / c_m$: how unequal clients' weights in the blocks' averages "
+                "are. Infinite while a block has no client.",
                 against(now.mean_inverse_popularity, before.mean_inverse_popularity, ".4f"),
             ),
             Number(

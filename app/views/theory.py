@@ -116,7 +116,10 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 name="zorba-bound-by-lambda",
                 alt=f"The bound rises with Λ, Lemma 4. At this allocation it is {setting.total(bias_lambda):.3g}.",
             )
-            st.caption("Lemma 4: less Λ is always better, whatever the constants. How much better is what they decide.")
+            st.caption(
+                "Lemma 4: less Λ always lowers the bound, whatever the constants; they decide how much. Whether "
+                "training follows the bound is not decided (page *Paper*, claim *lambda/predicts*)."
+            )
             components.downloads([], key="lambda_files", picture=Picture(lambda: by_lambda, "zorba-bound-by-lambda"))
         with tabs[2]:
             st.latex(_with_numbers(setting, bound, bias_lambda))

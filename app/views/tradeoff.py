@@ -135,8 +135,8 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
         Number(
             "V, mean of 1/popularity",
             f"{allocation.mean_inverse_popularity:.3f}",
-            r"$V = \frac{1}{M} \sum_m 1 / c_m$: bias and variance of the averaged update. Λ counts a client once, "
-            "however many scarce blocks it carries; V counts every block.",
+            r"$V = \frac{1}{M} \sum_m 1 / c_m$: how unequal clients' weights in the blocks' averages are. "
+            "Λ counts a client once, however many scarce blocks it carries; V counts every block.",
             f"at best {1 / num_clients:.3f}",
         ),
         Number(

@@ -15,7 +15,10 @@ from zorba_core.plots.methods import seeds_by_method
 @pytest.fixture
 def table():
     names = ["full", "balanced-4", "hub-pile", "twos", "eleven-scarce"]
-    return pd.DataFrame({"lambda": [0.1, 0.5, 0.3, 2.0, 1.0], "loss": [0.5, 0.6, 0.6, 0.55, np.inf]}, index=names)
+    makers = ["returned by a solver"] * 2 + ["built by hand"] * 3
+    return pd.DataFrame(
+        {"lambda": [0.1, 0.5, 0.3, 2.0, 1.0], "loss": [0.5, 0.6, 0.6, 0.55, np.inf], "made_by": makers}, index=names
+    )
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
@@ -24,6 +27,12 @@ def test_each_allocation_is_one_point_of_one_group(table, palette):
     drawn = [name for trace in figure.data for name in trace.text]
     assert sorted(drawn) == sorted(table.index.drop("eleven-scarce"))
     assert figure.layout.xaxis.type == "log"
+    assert [trace.name for trace in figure.data] == ["returned by a solver", "built by hand"]
+
+
+def test_points_carry_the_noise_of_their_seeds(table):
+    assert {trace.error_y.value for trace in predictor_figure(table, "lambda", LIGHT, 0.026).data} == {0.026}
+    assert {trace.error_y.value for trace in predictor_figure(table, "lambda", LIGHT).data} == {None}
 
 
 def test_a_pair_of_one_seed_has_no_bar():

@@ -15,13 +15,14 @@ import numpy as np
 
 from zorba_core.allocation import PAPER_SCENARIOS
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.experiments import analysis, read_results
+from zorba_core.experiments import analysis, lambda_study, read_results
 from zorba_core.experiments.method_comparison import grid_edge, seed_curves
 from zorba_core.experiments.protocol import EASY_SHARE, TARGET_SHARE, target_of
+from zorba_core.experiments.resampling import arms_differ
 from zorba_core.experiments.store import Results
 from zorba_core.ledger.front_rows import FLEETS_OF_FRONT, at_ratio
 from zorba_core.ledger.memory_rows import MEASURED, MIB, read_measured
-from zorba_core.ledger.verdicts import PROFILE
+from zorba_core.ledger.verdicts import PROFILE, interval_text, paired
 from zorba_core.memory import Workload, psi_block_bytes
 from zorba_core.models import model_spec
 
@@ -59,8 +60,9 @@ def pictures(checkout: Path) -> list[Picture]:
     kaleido.start_sync_server(silence_warnings=True, **OFFLINE)
     try:
         root = checkout / "artifacts" / "experiments"
-        results = {name: read_results(name, PROFILE, root) for name in ("lambda", "cases", "tables")}
-        makers = (*_lambda_makers(results["lambda"]), *_training_makers(results), _front, _memory(checkout))
+        results = {name: read_results(name, PROFILE, root) for name in ("lambda", "cases", "tables", "ablations")}
+        position = _position_maker(results["ablations"])
+        makers = (*_lambda_makers(results["lambda"]), position, *_training_makers(results), _front, _memory(checkout))
         return [picture for picture in (maker() for maker in makers) if picture is not None]
     finally:
         kaleido.stop_sync_server(silence_warnings=True)
@@ -87,7 +89,8 @@ def _png(figure: Any) -> str:
 def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     from zorba_core.plots.claims import pairs_figure, predictor_figure
 
-    table = analysis.allocation_table(results)
+    main = lambda_study.compared(results)
+    table = main.table
     runs = results.finished
     runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
     fewest, most = int(table["seeds"].min()), int(table["seeds"].max())
@@ -98,12 +101,22 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     def against(measure: str, what: str) -> Callable[[], Picture]:
         def make() -> Picture:
             try:
-                rho = analysis.predictors(table, measures=[measure]).loc[measure]
-                told = f"Rank correlation {rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f})"
+                groups = [main.made_by(group) for group in (lambda_study.SOLVED, lambda_study.BUILT)]
+                ranked = [lambda_study.predictors(group, [measure]).loc[measure] for group in groups]
+                apart = [
+                    f"{rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f}) over the {rho['count']:.0f} {whose}"
+                    for rho, whose in zip(ranked, ("that solvers return", "built by hand"), strict=True)
+                ]
+                told = f"Rank correlation {', '.join(apart)}; intervals over allocations and seeds"
             except InvalidInputError:
                 told = "Too few allocations for a correlation"
-            caption = f"{told} over {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
-            return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette))
+            try:
+                error = arms_differ(main.losses).standard_error
+                told += f". Bars: one standard error of a point over its seeds, {error:.3f}"
+            except InvalidInputError:
+                error = None
+            caption = f"{told}. {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
+            return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette, error))
 
         return make
 
@@ -111,13 +124,42 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
         pairs = analysis.matched_pairs(table, runs)
         if pairs.empty:
             return None
+        noisier = int((pairs["E_pile"] > pairs["E_spread"] * (1 + 1e-9)).sum())
         caption = (
-            "Equal totals, popularities and V; scarce blocks piled on the same clients have the lower Λ and the higher "
-            "coupled noise. Right of zero: the lower Λ trains worse. Bars: 95 % over seeds, where there are two."
+            "Equal totals, popularities and V; scarce blocks piled on the same clients have the lower Λ and, in "
+            f"{noisier} of {len(pairs)} pairs, the higher coupled noise. Right of zero: the lower Λ trains worse. "
+            "Bars: 95 % over seeds; where they contain zero nothing is decided."
         )
         return _picture("Matched pairs", caption, lambda palette: pairs_figure(pairs, palette))
 
     return [against("lambda", "Loss against Λ"), against("V", "Loss against V"), matched]
+
+
+def _position_maker(ablations: Results) -> Callable[[], Picture | None]:
+    """Equal in every measure of an allocation; where the trained blocks stand in the model is all that differs."""
+    from zorba_core.plots.paired import paired_curves_figure
+
+    first, last = "first 4 blocks", "last 4 blocks"
+
+    def make() -> Picture | None:
+        found = paired(ablations.runs, last, first, "late_loss")
+        if found is None:
+            return None
+        curves = analysis.paired_curves(ablations.runs, ablations.curves, first, arms=[last])
+        caption = (
+            "Everybody trains the last four of twelve blocks, minus everybody the first four: one Λ, V, E and T. Late "
+            f"loss {interval_text(found).replace('pairs', 'seeds')}. SST-2, opt-mini, 20 clients."
+        )
+        return _picture(
+            "Where the trained blocks stand",
+            caption,
+            lambda palette: paired_curves_figure(
+                curves, {last: "last four minus first four"}, x="Rounds", y="Difference of evaluation loss", width=460,
+                palette=palette,
+            ),
+        )  # fmt: skip
+
+    return make
 
 
 def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture | None]]:
