@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-_REMEMBERED = "remembered_choices"
+from app.folders import as_code
+
+_REMEMBERED, _PAGE, _ASKED = "remembered_choices", "page_at_hand", "asked_by_link"
 Value = TypeVar("Value")
 
 
@@ -23,7 +25,11 @@ def linked(widget: Callable[..., str], label: str, options: Sequence[str], *, ke
     """``widget`` over ``options``, started from the address and kept in it. The first option is the default, which the
     address leaves out; a name the list does not have is ignored."""
     if st.session_state.get(key) not in options:
+        asked = st.session_state.get(key) or remembered(key, None, str)
         st.session_state[key] = choice(key, options)
+        if asked and asked not in options:
+            shown = arguments.get("format_func", str)(st.session_state[key])
+            _tell_absent(label, str(asked), f"instead: {shown}")
     value = widget(label, options, key=key, on_change=_take_over, args=(key,), **arguments)
     _remember(key, value)
     keep(key, None if value == options[0] else value)
@@ -49,6 +55,10 @@ def linked_many(
 
     held = st.session_state[key] if key in st.session_state else several(key, options, default)
     if key not in st.session_state or not set(held) <= set(options):
+        if key not in st.session_state.get(_REMEMBERED, {}):
+            for name in st.query_params.get(key, "").split(",")[:20]:
+                if name and name not in options:
+                    _tell_absent(label, name, "it is left out")
         st.session_state[key] = [option for option in held if option in options]
     chosen = widget(label, options, key=key, on_change=_take_over, args=(key,), **arguments)
     value = [option for option in options if option in chosen]
@@ -107,6 +117,43 @@ def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -
     text = st.query_params.get(key)
     value = None if text is None else parse(text)
     return default if value is None else value
+
+
+def carry(key: str, value: Any, default: Any) -> None:
+    """Keep a choice of another page's widget in the address of a page that shows what follows from it."""
+    _remember(key, value)
+    keep(key, None if value == default else str(value))
+
+
+def arrive(page: str) -> None:
+    """Call before ``page`` is drawn. On the way from another page the address counts, not what the session remembers:
+    a link between pages asks for something that the reader may have had otherwise before."""
+    before = st.session_state.get(_PAGE)
+    st.session_state[_PAGE] = page
+    if before == page:
+        return
+    st.session_state[_ASKED] = set(st.query_params)
+    if before is not None:
+        for key in st.session_state[_ASKED] & set(st.session_state.get(_REMEMBERED, {})):
+            del st.session_state[_REMEMBERED][key]
+            st.session_state.pop(key, None)
+
+
+def take_asked(key: str) -> bool:
+    """Whether the reader has come to this page by a link that names ``key``; True once a visit, however often the first
+    run of the page is cut short before it asks."""
+    asked = st.session_state.get(_ASKED, set())
+    if key not in asked:
+        return False
+    asked.discard(key)
+    return True
+
+
+def _tell_absent(label: str, asked: str, instead: str) -> None:
+    """Say that what a link or an earlier choice asks for is not offered, and what there is instead."""
+    st.toast(
+        f"{label}: {as_code(asked[:80])} is not offered here; {instead}.", icon=":material/link_off:", duration="long"
+    )
 
 
 def keep(key: str, value: str | None) -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
     sys.path.insert(0, str(ROOT))
 
-from app import components, housekeeping, state  # noqa: E402
+from app import components, housekeeping, links, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -46,6 +46,7 @@ def main() -> None:
             ],
         }
     )
+    links.arrive(page.title)
     try:
         _draw(page)
     except ZorbaError as error:
