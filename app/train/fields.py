@@ -14,6 +14,8 @@ from zorba_core.errors import ZorbaError
 from zorba_core.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
+_LINKED_FOLDER = 300  # characters of a path in an address
+_UNHELD = "~"  # stands there for a longer one
 _TARGETS = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
 # Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
 _RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
@@ -38,9 +40,7 @@ def model() -> choices.Model | None:
         st.caption(f":material/folder_off: {components.plain(problem)}")
     if source in by_source:
         return by_source[source]
-    path = st.text_input(
-        "Folder", key="train_folder", persist_state="session", placeholder="/models/opt-125m", max_chars=1000
-    )
+    path = _folder()
     if not path.strip():
         st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
         return None
@@ -49,6 +49,26 @@ def model() -> choices.Model | None:
     except (ZorbaError, OSError) as error:
         components.problem("This model cannot be used", f"{error}")
         return None
+
+
+def _folder() -> str:
+    """A folder of this machine as it was typed; the address keeps it while it is short enough."""
+    key, unheld = "train_folder", st.query_params.get("train_folder") == _UNHELD
+    if key not in st.session_state:
+        named = remembered(key, "", lambda text: text if text.isprintable() and len(text) <= _LINKED_FOLDER else None)
+        st.session_state[key] = "" if unheld else named
+    path = st.text_input("Folder", key=key, persist_state="session", placeholder="/models/opt-125m", max_chars=1000)
+    fits = path.isprintable() and len(path) <= _LINKED_FOLDER
+    keep(key, _UNHELD if not fits or (unheld and not path) else path or None)
+    if not fits:
+        st.caption(":material/link_off: This path is too long for a link: after a reload, type it again.")
+    elif path:
+        st.caption(":material/link: A link to this page names the folder. Who opens it needs the same folder there.")
+    elif unheld:
+        st.warning(
+            "The link does not hold the model's folder, its path was too long. Type it.", icon=":material/link_off:"
+        )
+    return path
 
 
 def dataset() -> choices.Dataset:
