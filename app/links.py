@@ -17,6 +17,7 @@ import streamlit as st
 
 from app.folders import as_code
 
+TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
 _REMEMBERED, _PAGE, _ASKED = "remembered_choices", "page_at_hand", "asked_by_link"
 Value = TypeVar("Value")
 
@@ -133,6 +134,8 @@ def arrive(page: str) -> None:
     if before == page:
         return
     st.session_state[_ASKED] = set(st.query_params)
+    if before is None and st.query_params.get("fleet") == "table" and "rows" not in st.query_params:
+        st.session_state[TABLE_UNHELD] = True
     if before is not None:
         for key in st.session_state[_ASKED] & set(st.session_state.get(_REMEMBERED, {})):
             del st.session_state[_REMEMBERED][key]
