@@ -92,7 +92,8 @@ def number(key: str, low: int, high: int, default: int) -> int:
     def parse(text: str) -> int | None:
         return int(text) if text.isdecimal() and len(text) < 10 and low <= int(text) <= high else None
 
-    return remembered(key, default, parse)
+    value = remembered(key, default, parse)
+    return value if low <= value <= high else default  # chosen where the limits were others
 
 
 def linked_switch(label: str, default: bool, *, key: str, **arguments: Any) -> bool:
@@ -110,6 +111,15 @@ def switched(key: str, default: bool) -> bool:
     return remembered(key, default, {"true": True, "false": False}.get)
 
 
+def linked_text(label: str, *, key: str, longest: int = 200, **arguments: Any) -> str:
+    """A text field that the address keeps as it was typed."""
+    if key not in st.session_state:
+        st.session_state[key] = remembered(key, "", lambda text: text[:longest])
+    value = st.text_input(label, key=key, on_change=_take_over, args=(key,), max_chars=longest, **arguments)
+    carry(key, value, "")
+    return value
+
+
 def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -> Value:
     """The value that the session remembers, else what ``parse`` makes of the address, else ``default``."""
     known = st.session_state.get(_REMEMBERED, {})
@@ -124,6 +134,13 @@ def carry(key: str, value: Any, default: Any) -> None:
     """Keep a choice of another page's widget in the address of a page that shows what follows from it."""
     _remember(key, value)
     keep(key, None if value == default else str(value))
+
+
+def forget(key: str) -> None:
+    """Start a choice anew: what it was about is not there any more, by the reader's own doing."""
+    st.session_state.get(_REMEMBERED, {}).pop(key, None)
+    st.session_state.pop(key, None)
+    keep(key, None)
 
 
 def arrive(page: str) -> None:

@@ -9,7 +9,7 @@ from datetime import date
 import streamlit as st
 
 from app import components
-from app.links import linked, linked_many, take_asked
+from app.links import carry, linked, linked_many, linked_text, remembered, take_asked
 from app.runs.picks import Picks, as_link, from_link, holds
 from zorba_core.comparison import Record
 
@@ -27,14 +27,7 @@ _FILTERS = (
 
 def filtered(records: Sequence[Record]) -> list[Record]:
     """The records that pass the filters."""
-    text = st.text_input(
-        "Find",
-        key="find",
-        bind="query-params",
-        placeholder="name, or a setting such as lr 0.01",
-        icon=":material/search:",
-        max_chars=200,
-    )
+    text = linked_text("Find", key="find", placeholder="name, or a setting such as lr 0.01", icon=":material/search:")
     kept = [record for record in records if _has(record, text)]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
@@ -51,8 +44,19 @@ def _since(records: Sequence[Record], kept: list[Record]) -> list[Record]:
     days = {date.fromtimestamp(record.began) for record in records if record.began is not None}
     if len(days) < 2:
         return kept
-    first = st.date_input("Since", min(days), min_value=min(days), max_value=max(days), key="since", width=150)
+    oldest, newest = min(days), max(days)
+    if not oldest <= st.session_state.get("since", date.min) <= newest:
+        st.session_state["since"] = max(oldest, min(remembered("since", oldest, _day), newest))
+    first = st.date_input("Since", min_value=oldest, max_value=newest, key="since", width=150)
+    carry("since", first, oldest)
     return [record for record in kept if record.began is None or date.fromtimestamp(record.began) >= first]
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text[:10])
+    except ValueError:
+        return None
 
 
 def _has(record: Record, text: str) -> bool:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import components, selection, state
 from app.components import Download, Number, Picture
-from app.links import keep, linked
+from app.links import keep, linked, linked_number
 from app.scenario import Study, block_gib
 from app.train.words import NEW
 from app.views import _allocation_files as files
@@ -250,7 +250,10 @@ def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarra
         alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
     )
     last = len(order_N) - SHOWN
-    first = st.slider(
+    if st.session_state.get("first_client", last + 2) > last + 1:  # of a larger fleet
+        st.session_state.pop("first_client", None)
+    first = linked_number(
+        st.slider,
         f"Clients to change, {SHOWN} at a time",
         1,
         last + 1,

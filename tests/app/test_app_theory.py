@@ -94,7 +94,7 @@ def test_at_a_real_models_size_finite_differences_drown_the_rest(app):
 
 
 def test_a_link_restores_theorem_and_constants(app):
-    visit(app, theorem="2", d="5e4", sigma="2e0", rounds="1e6", kappa="33")
+    visit(app, theorem="2", d="5e4", noise="2e0", rounds="1e6", kappa="33")
     assert app.selectbox(key="theorem").value == "2"
     assert app.select_slider(key="d").value == "5e4"
     assert app.slider(key="kappa").value == 33
