@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 
-from app.links import keep
+from app.links import keep, named
 from app.scenario import Scenario
 from app.scenario_link import scenario_from_link, scenario_to_link
 
@@ -25,9 +25,7 @@ class Pin:
 def pins() -> dict[str, Pin]:
     """What is pinned, by letter; at first what the link says."""
     if _PINS not in st.session_state:
-        st.session_state[_PINS] = {
-            letter: pin for letter in LETTERS if (pin := _from_link(st.query_params.get(letter))) is not None
-        }
+        st.session_state[_PINS] = {letter: pin for letter in LETTERS if (pin := _from_link(named(letter))) is not None}
     return dict(sorted(st.session_state[_PINS].items()))
 
 
