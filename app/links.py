@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.widget_keys import is_report, starting_at, widget_key
 
-_REMEMBERED, _OPENED = "remembered_choices", "opened_address"
+_REMEMBERED, _OPENED, _KEPT = "remembered_choices", "opened_address", "kept_by_page"
 Value = TypeVar("Value")
 Number = TypeVar("Number", int, float)
 
@@ -128,6 +129,29 @@ def opened() -> None:
     st.session_state[_OPENED] = st.query_params.to_dict()
 
 
+def went_back() -> bool:
+    """Whether this run answers the browser's Back or Forward. The address then counts for all that the page keeps in
+    it, as it did when the page was left."""
+    context = get_script_run_ctx()
+    if context is None or not context.is_history_navigation:
+        return False
+    earlier, known = st.session_state.get(_OPENED, {}), st.session_state.get(_REMEMBERED, {})
+    kept = kept_here()
+    for key in kept:
+        known.pop(key, None)
+        st.session_state.pop(key, None)
+    others = {key: text for key, text in earlier.items() if key not in kept}
+    st.session_state[_OPENED] = {**others, **st.query_params.to_dict()}
+    return True
+
+
+def kept_here() -> set[str]:
+    """What the page in view has kept in its address so far."""
+    context = get_script_run_ctx()
+    page = "" if context is None else context.page_script_hash
+    return st.session_state.setdefault(_KEPT, {}).setdefault(page, set())
+
+
 def choose(key: str, value: Any) -> None:
     """Choose on the reader's behalf what the widget of ``key`` will show; before it is drawn, or in a callback."""
     _remember(key, value)
@@ -135,6 +159,7 @@ def choose(key: str, value: Any) -> None:
 
 def keep(key: str, value: str | None) -> None:
     """Put ``key=value`` into the address, or take ``key`` out of it."""
+    kept_here().add(key)
     if value is None:
         if key in st.query_params:
             del st.query_params[key]

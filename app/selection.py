@@ -24,7 +24,8 @@ from app.widget_keys import current_key, is_shown, report, shown_value, widget_k
 from zorba_core.allocation import Allocation
 
 PLOT, TABLE = "front_plot", "front_table"
-_CHOSEN, _SEEN, _TURN, _EDITED = "chosen_point", "seen_events", "plot_turn", "edited_allocation"
+# The chosen point has the name that it has in the address: who goes back forgets both (``app.links.went_back``).
+_CHOSEN, _SEEN, _TURN, _EDITED = "point", "seen_events", "plot_turn", "edited_allocation"
 
 
 def selected_point(study: Study, rows: Sequence[int]) -> int:

@@ -13,12 +13,13 @@ from typing import Any
 
 import streamlit as st
 
-from app.links import keep, opened
+from app import pins
+from app.links import keep, opened, went_back
 from app.own_fleet import rows_of
 from app.remedies import Remedy
 from app.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
 from app.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
-from app.scenario_link import ROWS, scenario_from_link, scenario_to_link
+from app.scenario_link import ROWS, is_held, scenario_from_link, scenario_to_link
 from app.studies import solution, solved, solved_or_error
 from app.widget_keys import is_report, starting_at, widget_key
 from zorba_core.errors import ZorbaError
@@ -45,7 +46,7 @@ SOLVER_LABELS = {
     "two-level": "Two-level (smaller Λ)",
     "exact": "Exact (proven, few points)",
 }
-_SCENARIO, _IGNORED = "scenario", "ignored_parameters"
+_SCENARIO, _IGNORED, _LONG_TABLE = "scenario", "ignored_parameters", "table_too_long_for_a_link"
 _HELP = {
     "num_clients": "How many clients take part.",
     "seed": "The same seed draws the same fleet and the same reductions.",
@@ -85,13 +86,20 @@ def apply_remedy(remedy: Remedy) -> None:
 
 
 def begin() -> bool:
-    """Read the scenario from the address. False where the session has one already. Call before anything is drawn: from
-    then on a run may be interrupted."""
-    if _SCENARIO in st.session_state:
+    """Read the scenario from the address. False where the session has one already, unless the reader goes back to an
+    address of before. Call before anything is drawn: from then on a run may be interrupted."""
+    first = _SCENARIO not in st.session_state
+    if not first and not went_back():
         return False
-    opened()
-    st.session_state[_SCENARIO], st.session_state[_IGNORED] = scenario_from_link(st.query_params.to_dict())
-    return True
+    scenario, ignored = scenario_from_link(st.query_params.to_dict())
+    if first:
+        opened()
+        st.session_state[_IGNORED] = ignored
+    elif scenario.fleet_kind == "table" and ROWS not in st.query_params:
+        scenario = replace(scenario, table=st.session_state.get(_LONG_TABLE, ()))
+    st.session_state[_SCENARIO] = scenario
+    pins.read_address(scenario, st.query_params.to_dict())
+    return first
 
 
 def sidebar() -> None:
@@ -154,6 +162,11 @@ def _fleet_controls() -> None:
     if current().fleet_kind == "table":
         count = len(current().table)
         st.caption(f"{count} client{'' if count == 1 else 's'}, typed or uploaded on the Fleet page.")
+        if not is_held(current()):
+            st.caption(
+                ":material/link_off: This table is too long for a link, and a reload loses it. Save the scenario as "
+                "JSON on the Fleet page."
+            )
     else:
         side_by_side(st, [("Clients N", "num_clients"), ("Seed", "seed")])
 
@@ -241,6 +254,8 @@ def _write_address(scenario: Scenario) -> None:
     wanted = scenario_to_link(scenario)
     for key in (*KEYS.values(), ROWS):
         keep(key, wanted.get(key))
+    if not is_held(scenario):
+        st.session_state[_LONG_TABLE] = scenario.table  # for who comes back to this address
 
 
 def _tell_ignored() -> None:
