@@ -33,16 +33,30 @@ _CSS = """
 </style>
 """
 # Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
-# leads to the page before, and the address of a page is always the latest.
+# leads to the page before. The address of the next page may arrive before its path does; it is then not written over
+# that of the page that is left (Streamlit adds it to the path).
 _HISTORY = """
 <script>
 if (!window.zorbaHistory) {
   window.zorbaHistory = true;
+  let leaving = 0;
   const push = window.history.pushState.bind(window.history);
-  window.history.pushState = (state, unused, url) =>
-    url && new URL(url, window.location.href).pathname === window.location.pathname
-      ? window.history.replaceState(state, unused, url)
-      : push(state, unused, url);
+  const path = (url) => new URL(url, window.location.href).pathname;
+  window.history.pushState = (state, unused, url) => {
+    if (url && path(url) === window.location.pathname) {
+      if (Date.now() > leaving) window.history.replaceState(state, unused, url);
+    } else {
+      leaving = 0;
+      push(state, unused, url);
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest("a[href]");
+    const plain = !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+    if (link && plain && link.target !== "_blank" && link.origin === window.location.origin && !link.download)
+      leaving = path(link.href) === window.location.pathname ? 0 : Date.now() + 10000;
+  }, true);
+  window.addEventListener("popstate", () => { leaving = 0; });
 }
 </script>
 """
