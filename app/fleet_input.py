@@ -9,7 +9,6 @@ import streamlit as st
 
 from app import components, state
 from app.own_fleet import EXAMPLE_ROWS, edited_rows, rows_of, scenario_from_upload
-from app.scenario_link import ROWS, scenario_to_link
 from zorba_core.errors import InvalidInputError
 from zorba_core.fleets import Fleet
 
@@ -83,8 +82,6 @@ def table_editor() -> None:
         alt="The fleet: one row per client with its name and its VRAM in GiB; edit cells, add or delete rows.",
     )
     st.caption("Double-click a cell to change it; the last, empty row adds a client.")
-    if rows and ROWS not in scenario_to_link(state.current()):
-        st.caption(":material/link_off: The table is too long for a link; share the scenario as JSON instead.")
     if not rows:
         st.button("Start with an example", on_click=_example, type="primary", icon=":material/table_rows:")
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import components, selection, state
 from app.components import Download, Number, Picture
-from app.links import keep, linked, linked_number
+from app.links import choice, keep, linked, linked_number
 from app.scenario import Study, block_gib
 from app.train.words import NEW
 from app.views import _allocation_files as files
@@ -216,7 +216,7 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
 def _matrix(study: Study, start: Solution, edits: Edits) -> None:
     capacity_N, most_N = study.fleet.capacity_N_gib, study.everything.problem.budget_N
     base_MN, A_MN = edits.base_MN, edits.A_MN
-    order_N = client_order(base_MN, capacity_N, st.session_state.get("order", "vram"), budget_N=start.problem.budget_N)
+    order_N = client_order(base_MN, capacity_N, choice("order", list(ORDERS)), budget_N=start.problem.budget_N)
     if len(order_N) > SHOWN:
         order_N = _close_up(study, Allocation(base_MN), order_N)
     parameters_gib, one_block_gib = block_gib(study.scenario)

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import components, state
-from app.links import linked, linked_switch
+from app.links import choose, linked, linked_switch
 from app.scenario import Scenario, Study
 from app.views import _allocation_edit as edit
 from app.views._allocation_files import numbers
@@ -191,4 +191,4 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
 
 def _adopt(edits: Edits) -> None:
     edit.change(edits)
-    st.session_state["view"] = "edit"
+    choose("view", "edit")

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.links import carry, linked, remembered
+from app.links import choose, linked, linked_number
 from app.scenario import Study
 from zorba_core.theory import Bound, Constants, largest_lr_theorem_1, largest_lr_theorem_2, theorem_1, theorem_2
 
-Size = TypeVar("Size", int, float)
 THEOREMS = {
     "1": "Theorem 1, as printed",
     "1-proof": "Theorem 1, as proven",
@@ -129,8 +127,8 @@ def show(study: Study, num_clients: int) -> Setting:
     model = study.scenario.model_spec
     st.button(
         f"Set d to {study.scenario.model.upper()}'s, about {_nearest(model.num_parameters)}",
-        on_click=st.session_state.update,
-        kwargs={"d": _nearest(model.num_parameters)},
+        on_click=choose,
+        args=("d", _nearest(model.num_parameters)),
         type="tertiary",
         key="model_d",
     )
@@ -150,11 +148,11 @@ def show(study: Study, num_clients: int) -> Setting:
         "Largest distance between a client's gradient and the global one.",
     )  # fmt: skip
     if theorem == "2":
-        kappa, num_perturbations = float(_slider("Effective rank κ", 1, 200, 20, 1, key="kappa")), 1
+        kappa, num_perturbations = float(linked_number(st.slider, "Effective rank κ", 1, 200, 20, key="kappa")), 1
     else:
         kappa = 1.0
-        num_perturbations = _slider(
-            "Directions Q", 1, 100, 1, 1, key="q", disabled=theorem == "1-proof",
+        num_perturbations = linked_number(
+            st.slider, "Directions Q", 1, 100, 1, key="q", disabled=theorem == "1-proof",
             help="Perturbations a round. The statement divides the variance by Q; the proof does not know Q.",
         )  # fmt: skip
     if theorem == "2":
@@ -167,7 +165,16 @@ def show(study: Study, num_clients: int) -> Setting:
         f"The theorem allows η up to {largest:.3g}.",
     )  # fmt: skip
     st.caption(f"η = {rate * largest:.3g}")
-    gap = _slider("Start: f(w₁) − f(w*)", 0.1, 10.0, 1.0, 0.1, key="gap", help="What is left to lose.")
+    gap = linked_number(
+        st.slider,
+        "Start: f(w₁) − f(w*)",
+        0.1,
+        10.0,
+        1.0,
+        step=0.1,
+        key="gap",
+        help="What is left to lose.",
+    )
     num_rounds = _choice("Rounds T", ROUNDS, "1e8", "rounds", "Where the numbers are read off.")
     constants = Constants(
         lr=rate * largest,
@@ -185,28 +192,7 @@ def show(study: Study, num_clients: int) -> Setting:
 
 def _choice(label: str, options: Sequence[str], default: str, key: str, help_text: str) -> float:
     """One of many sizes on a logarithmic scale, started from the link."""
-    if st.session_state.get(key) not in options:
-        st.session_state[key] = remembered(key, default, lambda text: text if text in options else None)
-    value = st.select_slider(label, options, key=key, help=help_text, format_func=_size)
-    carry(key, value, default)
-    return float(value)
-
-
-def _slider(label: str, low: Size, high: Size, default: Size, step: Size, *, key: str, **arguments: Any) -> Size:
-    """A size on a linear scale, started from the link."""
-
-    def parse(text: str) -> Size | None:
-        try:
-            value = type(default)(text[:20])
-        except ValueError:
-            return None
-        return value if low <= value <= high else None
-
-    if key not in st.session_state:
-        st.session_state[key] = remembered(key, default, parse)
-    value = type(default)(st.slider(label, low, high, step=step, key=key, **arguments))
-    carry(key, value, default)
-    return value
+    return float(linked(st.select_slider, label, options, default, key=key, help=help_text, format_func=_size))
 
 
 def _size(option: str) -> str:

@@ -27,7 +27,7 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
     st.markdown("##### The front, point by point")
     st.dataframe(
         _table(view),
-        key=selection.TABLE,
+        **selection.table_arguments(point, rows),
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,

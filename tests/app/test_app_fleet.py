@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 from app.reproduce import as_json
 from app.scenario import FLEET_KINDS, Scenario
 from app.scenario_link import scenario_to_link
+from tests.app.shown import shown_key
 from zorba_core.gpu_catalogue import MIXES
 
 
@@ -73,7 +74,7 @@ def test_clients_too_small_for_a_block_are_named_with_ways_out(fleet_page):
     assert "4 GB card" in texts(app)
     button(app, "Half precision").click().run()
     assert metrics(app)["Too small"] == "0"
-    assert app.selectbox(key="dtype").value == "bfloat16"
+    assert app.selectbox(key=shown_key(app, "dtype")).value == "bfloat16"
     assert not app.warning
 
 
@@ -145,9 +146,9 @@ def test_a_pasted_scenario_sets_every_control(fleet_page):
     scenario = Scenario(fleet_kind="jetson", model="opt-2.7b", card_share=0.4, num_clients=33, solver="two-level")
     app = paste(fleet_page(), as_json(scenario))
     assert app.session_state["scenario"] == scenario
-    assert app.selectbox(key="model").value == "opt-2.7b"
+    assert app.selectbox(key=shown_key(app, "model")).value == "opt-2.7b"
     assert app.slider(key="card").value == 40
-    assert app.number_input(key="clients").value == 33
+    assert app.number_input(key=shown_key(app, "clients")).value == 33
 
 
 def test_shares_that_exceed_the_whole_get_one_sentence(fleet_page):

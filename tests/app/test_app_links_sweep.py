@@ -6,6 +6,8 @@ table fails the test: whoever adds one decides here what its link does.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -96,7 +98,8 @@ def opened(app, page: str, query):
 
 def controls(app) -> dict:
     """Controls by key, those of the page and of the sidebar."""
-    return {control.key: control for kind in KINDS for control in app.get(kind) if control.key}
+    # A widget that shows a value from elsewhere has a number behind its key.
+    return {re.sub(r"_[0-9]+$", "", control.key): control for kind in KINDS for control in app.get(kind) if control.key}
 
 
 def shown(app) -> list[str]:
