@@ -68,6 +68,8 @@ MEASURES: Mapping[str, Measure] = {
         "base pass up to its first active block.",
     ),
 }
+# What may be drawn beside the methods.
+EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
 # Measures that memory buys. The others need no memory to be good, so nothing is traded: along those one looks at the
 # points that are worth having for Lambda.
 TRADED = ("lambda", "v", "least")

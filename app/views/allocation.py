@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app import components, selection, state
+from app.carried import carry_preference
 from app.glossary import glossary
 from app.infeasible import explain
 from app.links import linked
@@ -33,6 +34,7 @@ def page() -> None:
     if not isinstance(study, Study):
         explain(study, scenario)
         return
+    carry_preference()
     point = selection.current_point(study)
     _introduction(study, point)
     _views(study, point)
@@ -63,6 +65,8 @@ def _views(study: Study, point: int) -> None:
         label_visibility="collapsed",
         width="stretch",
     )
+    if chosen != "edit":
+        edit.carry(study, point)
     {"edit": edit.show, "solvers": solvers.show, "steps": steps.show, "proof": proof.show}[chosen](study, point)
     if chosen != "edit":
         components.reproduce(study.scenario, point, python_tail=_python(chosen, study, point))

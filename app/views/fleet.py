@@ -12,7 +12,7 @@ import streamlit as st
 from app import components, fleet_input, state
 from app.components import Download, Number
 from app.glossary import glossary
-from app.infeasible import explain, say_too_small
+from app.infeasible import explain, say_too_small, say_unheld
 from app.scenario import FLEET_KINDS, Scenario, block_gib
 from zorba_core.errors import ZorbaError
 from zorba_core.fleets import Fleet
@@ -33,6 +33,7 @@ def page() -> None:
     except ZorbaError as error:
         with introduction:
             if scenario.fleet_kind == "table" and not scenario.table:
+                say_unheld()
                 st.info(
                     "No clients yet: type them into the table, drop a CSV, or start with the example.",
                     icon=":material/table_rows:",

@@ -12,7 +12,7 @@ import streamlit as st
 from app import components
 from app.components import Download, Number
 from app.folders import ROOT, as_code, ledger_file, runs_folder, short
-from app.links import linked_many
+from app.links import linked_many, linked_text
 from app.paper.claims import as_table, evidence_file, has, in_words, kind_of, kinds, short_unit
 from app.paper.verdicts import LOOKS, verdict_bar
 from zorba_core.errors import MissingDataError, ZorbaError
@@ -113,9 +113,7 @@ def _filtered(claims: Sequence[Claim]) -> list[Claim]:
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         kind = linked_many(st.pills, "About", kinds(claims), [], key="about", selection_mode="multi", wrap=True)
-        text = st.text_input(
-            "Find", key="claim_text", bind="query-params", icon=":material/search:", max_chars=200, placeholder="words"
-        )
+        text = linked_text("Find", key="claim_text", icon=":material/search:", placeholder="words")
     return [
         claim
         for claim in claims

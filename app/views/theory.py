@@ -10,11 +10,13 @@ import math
 import streamlit as st
 
 from app import components, selection, state
+from app.carried import carry_preference
 from app.components import Download, Number, Picture
 from app.glossary import glossary
 from app.infeasible import explain
 from app.links import linked
 from app.scenario import Study
+from app.views import _allocation_edit as edit
 from app.views import _theory_controls as controls
 from app.views import _theory_hidden as hidden
 from app.views._guard import fragment
@@ -35,6 +37,8 @@ def page() -> None:
     if not isinstance(study, Study):
         explain(study, scenario)
         return
+    carry_preference()
+    edit.carry(study, selection.current_point(study))
     allocation, where_from = selection.current_allocation()
     st.markdown(
         "ZorBA's theorems bound the mean squared gradient of the first *T* rounds by two things: a **start** term that "
