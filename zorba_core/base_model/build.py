@@ -24,8 +24,8 @@ from zorba_core.base_model.corpus import corpus_texts, windows
 from zorba_core.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
 from zorba_core.base_model.recipe import PROFILES, THREADS, Recipe
 from zorba_core.base_model.tokenizer import build_tokenizer
-from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json, write_text
+from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.files import check_model_folder, write_json, write_text
 from zorba_core.training.datasets import evaluation_split, load_split
 from zorba_core.training.tasks import TASKS, encode, label_token_ids
 
@@ -57,7 +57,11 @@ def make_base(
     threads = THREADS[profile] if threads is None else threads
     if threads < 1:
         raise InvalidInputError(f"threads must be at least 1, got {threads}")
-    out = Path(out).expanduser()
+    for name, value, most in (("threads", threads, 1024), ("seed", seed, 2**60)):
+        if not 0 <= value <= most:
+            raise InvalidInputError(f"{name} is {in_short(value)}; it must be from 0 to {most}")
+    out = Path(os.path.abspath(Path(out).expanduser()))
+    check_model_folder(out.parent if out.is_file() else out)
     if out.exists() and not out.is_dir():
         raise InvalidInputError(f"{out} is a file: name a folder")
     if out.is_dir() and any(out.iterdir()) and not force:

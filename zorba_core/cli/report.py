@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.files import check_target
 from zorba_core.ledger import DEFAULT_LEDGER, VERDICTS, Ledger, write_ledger
 
 DEFAULT_PAGE = Path("artifacts/report/index.html")
@@ -27,6 +28,8 @@ def report(
     makes it; runs of another engine version or config are named and left out."""
     from zorba_core.ledger.build import build_ledger
 
+    for target in (out, page) if html else (out,):
+        check_target(target)
     ledger = build_ledger(checkout)
     for line in ledger.provenance["left_out"]:
         typer.echo(f"left out: {line}", err=True)

@@ -20,6 +20,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.files import check_folder
 from zorba_core.methods import method_facts
 from zorba_core.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
@@ -97,6 +98,7 @@ def fine_tune(
     """
     settings = settings or TrainSettings()
     _check_clients(settings.method, allocation, num_clients)
+    check_folder(runs_folder)
     task = get_task(dataset)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
