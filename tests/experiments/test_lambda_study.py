@@ -229,7 +229,7 @@ def test_the_ledgers_row_says_for_whom_lambda_ranks_and_decides_nothing_at_equal
         if claim.id == "lambda/predicts"
     )
     solved = ranked(main.made_by(SOLVED), "lambda")
-    assert row.verdict == "cannot be tested here"
+    assert row.verdict == "undecided"
     assert f"{solved['value']:+.2f} ({solved['low']:+.2f} to {solved['high']:+.2f}) over the 12 {SOLVED}" in row.ours
     assert "over the 19 built by hand" in row.ours
     assert "0.098 and 0.0136, came out as 0.104 and 0.0132" in row.note
