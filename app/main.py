@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
     sys.path.insert(0, str(ROOT))
 
-from app.shared import components, housekeeping, state  # noqa: E402
+from app.shared import components, housekeeping, links, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -22,6 +22,7 @@ ANSWERED_LAST = ("Fleet", "Train")  # pages that ask for more of the scenario ar
 
 
 def main() -> None:
+    begins = state.begin()
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
     components.style()
@@ -29,25 +30,28 @@ def main() -> None:
     page = st.navigation(
         {
             "Plan": [
-                st.Page("screens/fleet/page.py", title="Fleet", icon=":material/memory:"),
-                st.Page("screens/tradeoff/page.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
-                st.Page("screens/allocation/page.py", title="Allocation", icon=":material/grid_on:"),
+                st.Page("screens/fleet/fleet.py", title="Fleet", icon=":material/memory:"),
+                st.Page(
+                    "screens/tradeoff/tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", default=True
+                ),
+                st.Page("screens/allocation/allocation.py", title="Allocation", icon=":material/grid_on:"),
             ],
             "Understand": [
-                st.Page("screens/toy/page.py", title="Toy", icon=":material/view_module:"),
-                st.Page("screens/theory/page.py", title="Theory", icon=":material/function:"),
+                st.Page("screens/toy/toy.py", title="Toy", icon=":material/view_module:"),
+                st.Page("screens/theory/theory.py", title="Theory", icon=":material/function:"),
             ],
             "Run": [
-                st.Page("screens/train/page.py", title="Train", icon=":material/model_training:"),
-                st.Page("screens/runs/page.py", title="Runs", icon=":material/show_chart:"),
+                st.Page("screens/train/train.py", title="Train", icon=":material/model_training:"),
+                st.Page("screens/runs/runs.py", title="Runs", icon=":material/show_chart:"),
             ],
             "Check": [
-                st.Page("screens/paper/page.py", title="Paper", icon=":material/fact_check:"),
+                st.Page("screens/paper/paper.py", title="Paper", icon=":material/fact_check:"),
             ],
         }
     )
+    links.arrive(page.title)
     try:
-        _draw(page)
+        _draw(page, begins)
     except ZorbaError as error:
         components.problem("This cannot be shown", str(error))
     except Exception:
@@ -59,19 +63,18 @@ def main() -> None:
     housekeeping.settle(page.title)
 
 
-def _draw(page: StreamlitPage) -> None:
+def _draw(page: StreamlitPage, begins: bool) -> None:
     """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
-    if state.begin() or page.title in ANSWERED_LAST:
+    if begins or page.title in ANSWERED_LAST:
         state.sidebar()
         page.run()
         return
-    answered = state.current()
     try:
         page.run()
-    finally:
-        scenario = state.sidebar()
-    if scenario != answered:  # a choice that asks for others: a table that is begun
-        st.rerun()
+    except Exception:
+        state.sidebar()  # the way out of what cannot be shown
+        raise
+    state.sidebar()
 
 
 if __name__ == "__main__":  # not where a process that this one starts reads the file again

@@ -23,10 +23,9 @@ from transformers import (
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.data.sources import load_split
 from zorba_core.data.tasks import get_task
-from zorba_core.runs import Run
-from zorba_core.runs import fine_tune as session
+from zorba_core.runs import Run, session
 from zorba_core.runs import resume as resuming
-from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.session import fine_tune
 
 torch.set_num_threads(1)
 

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.shared.scenario import Scenario, study
 from app.shared.scenario_link import scenario_to_link
+from tests.app.shown import shown_key
 from zorba_core.allocation import Allocation
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.plots import front_order
@@ -45,7 +46,7 @@ def click_on_the_plot(app, point: int) -> None:
 
 
 def pick_in_the_table(app, row: int) -> None:
-    app.session_state["front_table"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    app.session_state[shown_key(app, "front_table")] = {"selection": {"rows": [row], "columns": [], "cells": []}}
 
 
 def test_the_first_page_shows_the_knee_of_the_papers_fleet(app):
@@ -79,7 +80,7 @@ def test_a_click_selects_a_point_and_a_row_of_the_table_another(app):
     click_on_the_plot(app, int(rows[20]))
     app.run()
     assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[20]])
-    assert app.session_state["front_table"]["selection"]["rows"] == [20]  # the table follows
+    assert app.session_state[shown_key(app, "front_table")]["selection"]["rows"] == [20]  # the table follows
     pick_in_the_table(app, 60)
     app.run()
     assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[60]])
@@ -256,11 +257,11 @@ def test_half_precision_by_one_click_changes_the_sidebar(app):
     app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
     app.run()
     next(button for button in app.button if button.label.startswith("Half")).click().run()
-    assert app.selectbox(key="dtype").value == "bfloat16"
+    assert app.selectbox(key=shown_key(app, "dtype")).value == "bfloat16"
     assert metrics(app)
 
 
-@pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.update"])
+@pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.keep"])
 def test_a_bug_in_a_picture_drawn_before_the_sidebar_is_one_sentence_too(app, monkeypatch, caplog, where):
     def broken(*_, **__):
         raise RuntimeError("secret detail")
@@ -287,7 +288,7 @@ def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, capl
 
 
 def test_no_runs_yet_says_how_to_make_one(app):
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert not app.exception
     assert app.code[0].value.startswith("zorba train ")
 
@@ -307,7 +308,7 @@ def write_run(folder, seed, accuracy, *, dirty=False, finished=True):
 def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
     write_run(tmp_path / "runs", 0, [0.5, 0.6, 0.72, 0.8])
     write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert not app.exception
     table = app.dataframe[0].value.set_index("seed")
     assert table.loc[0, "to target"] == 2
@@ -319,7 +320,7 @@ def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
 
 def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
     write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert "uncommitted changes" in texts(app)
     assert "cut short" in texts(app)
 
@@ -327,7 +328,7 @@ def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
 def test_a_broken_run_folder_is_named_and_hides_no_other(app, tmp_path):
     good = write_run(tmp_path / "runs", 0, [0.5, 0.8])
     (tmp_path / "runs" / "half_written").mkdir()
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert not app.exception
     assert "half\\_written" in app.warning[0].value
     assert app.dataframe[0].value["run"].tolist() == [good.name]

@@ -29,12 +29,18 @@ def three_seeds(folder):
 
 
 def see(app):
-    return app.switch_page("views/runs.py").run()
+    return app.switch_page("screens/runs/runs.py").run()
 
 
 def texts(app) -> str:
     parts = [*app.title, *app.markdown, *app.caption, *app.warning, *app.info, *app.subheader]
     return "\n".join(part.value for part in parts)
+
+
+def picked(app) -> list[str]:
+    """Names of the runs that are marked in the table."""
+    names = list(app.dataframe[0].value["run"])
+    return [names[row] for row in app.session_state[table_key(names)]["selection"]["rows"]]
 
 
 def pick(app, *rows):

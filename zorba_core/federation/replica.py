@@ -29,7 +29,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.messages import Aggregate, Answer, MessageError, Task
-from zorba_core.runs.fine_tune import open_network, use_threads
+from zorba_core.runs.session import open_network, use_threads
 
 _MAX_ROWS_BYTES = 2**31
 

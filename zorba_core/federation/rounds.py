@@ -23,7 +23,7 @@ from zorba_core.federation.membership import Incoming, Outgoing
 from zorba_core.federation.messages import Standing
 from zorba_core.federation.server import Concluded, Server
 from zorba_core.planning.communication import numbers_a_round
-from zorba_core.runs.fine_tune import use_threads
+from zorba_core.runs.session import use_threads
 from zorba_core.runs.trajectory import EvaluationEntry, RoundEntry, allocation_sha256
 
 _PAUSE = 0.5  # seconds between looks for clients while nobody is there

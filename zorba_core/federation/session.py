@@ -34,10 +34,10 @@ from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import open_network, use_threads
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.resume import records_of, replay_rounds
+from zorba_core.runs.session import open_network, use_threads
 from zorba_core.runs.summary import CountReports, summarise
 from zorba_core.runs.trajectory import RoundEntry, Trajectory, TrajectoryLog
 from zorba_core.runs.writer import RunWriter, check_name, header_of

@@ -9,10 +9,10 @@ from zorba_core.runs.folder import *  # noqa: F403
 
 _HOME = {
     "client_peak": "memory_estimate",
-    "fine_tune": "fine_tune",
+    "fine_tune": "session",
     "load_model": "model_source",
     "load_tokenizer": "model_source",
-    "read_spec": "fine_tune",
+    "read_spec": "session",
     "read_trajectory": "trajectory",
     "replay": "resume",
     "resolve_model": "model_source",

@@ -39,13 +39,13 @@ def page() -> None:
     _problems(listing.problems)
     for note in listing.notes[:5]:
         st.caption(f":material/info: {components.plain(note)}.")
+    chosen = choose.chosen_of(kept, listing.records, source.command)
     if not listing.records:
         _nothing_yet(folder)
         return
     if not kept:
         st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
-    chosen = choose.chosen_of(kept)
     asked = toolbar.ask(kept)
     drawn = None
     if isinstance(asked, toolbar.OutcomesAsked):
@@ -136,7 +136,7 @@ def _nothing_yet(folder: Path) -> None:
         st.markdown("##### No runs yet")
         st.markdown("A first run needs no data and no download: the Train page starts one.")
         st.page_link(
-            "screens/train/page.py", label="Train with the chosen allocation", icon=":material/model_training:"
+            "screens/train/train.py", label="Train with the chosen allocation", icon=":material/model_training:"
         )
         st.markdown("Or in a terminal, in this checkout, with its environment active:")
         st.code(FIRST_RUN, language="bash")
