@@ -87,7 +87,7 @@ def test_an_interrupted_first_run_keeps_what_the_link_says(interrupted, at):
 @pytest.mark.parametrize("page", PAGES)
 def test_what_every_page_draws_after_an_interruption_is_what_it_holds(interrupted, page):
     app = interrupted(20, LINK)
-    app.switch_page(f"views/{page}.py").run()
+    app.switch_page(f"screens/{page}/{page}.py").run()
     assert not app.exception
     assert disagreeing(app) == {}
     assert app.session_state["scenario"] == SCENARIO
@@ -119,7 +119,7 @@ def test_an_interrupted_change_of_page_keeps_the_scenario(interrupted, page, mon
 
     monkeypatch.setattr(LocalScriptRunner, "_run_script", remember_page)
     monkeypatch.setattr(LocalScriptRunner, "_enqueue_forward_msg", interrupt)
-    app.switch_page(f"views/{page}.py").run()
+    app.switch_page(f"screens/{page}/{page}.py").run()
     assert not app.exception
     assert disagreeing(app) == {}
     assert app.session_state["scenario"] == Scenario()

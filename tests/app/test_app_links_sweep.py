@@ -93,7 +93,7 @@ def opened(app, page: str, query):
     fresh = app()
     for key, value in query.items():
         fresh.query_params[key] = value
-    return fresh.switch_page(f"views/{page}.py").run()
+    return fresh.switch_page(f"screens/{page}/{page}.py").run()
 
 
 def controls(app) -> dict:

@@ -12,7 +12,7 @@ from zorba_core.study.toy.matrices import MatrixClass, enumerate_classes
 from zorba_core.study.toy.observations import UNEVEN, lettered_classes, uneven_pairs, uneven_pairs_by_variance
 
 _HOW = "zorba report (zorba_core.study.ledger.toy_rows)"
-_EVIDENCE = ("zorba_core.allocation.enumerate_classes", "notebooks/01_toy_example.ipynb")
+_EVIDENCE = ("zorba_core.study.toy.matrices.enumerate_classes", "notebooks/01_toy_example.ipynb")
 
 
 def rows() -> list[Claim]:
