@@ -20,7 +20,7 @@ from zorba_core.study.ledger import convergence_rows
 from zorba_core.study.ledger.verdicts import paired
 
 ROOT = Path(__file__).resolve().parents[2]
-README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+README = " ".join((ROOT / "artifacts/report/README.md").read_text(encoding="utf-8").split())
 
 
 @pytest.fixture(scope="module")

@@ -40,14 +40,14 @@ def test_the_page_says_both_counts(ledger):
 
 
 def test_readme_says_both_counts(ledger, root):
-    text = (root / "README.md").read_text(encoding="utf-8")
+    text = (root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8")
     counts, findings = ledger.count(), ledger.count_findings()
     assert f"{counts['contradicted']} rows are contradicted" in text
     assert f"{findings['contradicted']} distinct findings" in text
 
 
 def test_readme_has_the_ledgers_numbers_for_methods_and_scenarios(ledger, root):
-    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
     by_id = {claim.id: claim for claim in ledger.claims}
     for name in ("faster/decomfl", "faster/decomfl-equal-passes", "faster/decomfl-equal-work"):
         value, interval = by_id[name].ours.split(" on ")[0].split(" times ")
@@ -74,7 +74,7 @@ def test_a_bound_that_a_run_without_any_step_keeps_is_not_reproduced():
 
 def test_the_gap_to_the_optimum_is_told_in_two_steps_that_notebook_readme_and_ledger_share(ledger, root):
     claim = next(claim for claim in ledger.claims if claim.id == "fig-4a/optimum")
-    readme = (root / "README.md").read_text(encoding="utf-8")
+    readme = (root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8")
     notebook = (root / "notebooks" / "03_pareto_front.ipynb").read_text(encoding="utf-8")
     for number in ("0.472", "0.364", "0.179"):
         assert number in claim.ours
