@@ -11,9 +11,13 @@ from typing import Any
 _HOME = {
     "BlockNetwork": "network",
     "Callback": "callbacks",
+    "DIRECTIONS": "direction_kinds",
+    "DirectionKind": "direction_kinds",
     "Directions": "directions",
     "ENGINE_VERSION": "engine_version",
+    "ESTIMATORS": "estimators.registry",
     "Estimate": "estimators.reference",
+    "Estimator": "estimators.registry",
     "Evaluation": "evaluation",
     "FederatedRows": "rounds",
     "Outcome": "loop",

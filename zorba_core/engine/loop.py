@@ -19,7 +19,7 @@ import numpy as np
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.callbacks import Callback, RoundRecord
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
@@ -46,7 +46,7 @@ class Outcome:
 def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     """Draw the P shared seeds, all different."""
     seeds_P = stream("shared-seeds", settings.seed).choice(2**32, size=settings.num_seeds, replace=False)
-    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    directions = directions_of(network, settings)
     return TrainState(rounds_done=0, seeds_P=seeds_P.astype(np.uint32), directions=directions)
 
 

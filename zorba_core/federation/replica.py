@@ -22,7 +22,7 @@ from zorba_core.data.sources import load_split
 from zorba_core.data.tasks import encode, get_task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.batches import client_rows, trim
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
@@ -43,7 +43,7 @@ class Replica:
     ) -> None:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
-        self._directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+        self._directions = directions_of(network, settings)
 
     @torch.no_grad()
     def apply(self, averages: Sequence[Aggregate]) -> None:

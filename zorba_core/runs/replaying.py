@@ -10,7 +10,7 @@ import torch
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.callbacks import RoundRecord
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.loop import record_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
@@ -35,7 +35,7 @@ def replay_rounds(
         InvalidInputError: the weights come out differently here.
     """
     proof = evaluations[-1] if evaluations else None
-    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    directions = directions_of(network, settings)
     move = method_of(settings).update
     for done in range(len(rounds) + 1):
         if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:

@@ -17,7 +17,7 @@ import torch
 from zorba_core.engine.aggregation import apply_scalars
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
 from zorba_core.engine.methods.own_directions import apply_own, estimate_own
 from zorba_core.engine.network import BlockNetwork
@@ -129,10 +129,10 @@ def _report_gradient(
     of the gradients. (Sums over ranks depend in their last bits on how many ranks there are.)"""
     own = ranks.own(np.flatnonzero(plan.asked_N))
     batches = [client_batch(rows, settings, plan.round, int(n), network.device) for n in own]
-    if settings.estimator == "reference":
-        found = gradient_reference(network, batches)
-    else:
+    if ESTIMATORS[settings.estimator].cohort:
         found = gradient_cohort(network, batches, max_rows=settings.max_rows)
+    else:
+        found = gradient_reference(network, batches)
     loss_N = np.zeros(A_MN.shape[1])
     loss_N[own] = found.loss_N
     counts = ranks.sum(np.array([found.counted, found.forward_passes, found.backward_passes], float))
