@@ -32,7 +32,7 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
-from zorba_core.engine.directions import directions_of
+from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of

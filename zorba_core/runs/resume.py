@@ -1,20 +1,21 @@
-"""Take a run up where it was cut short, and rebuild the model of any of its rounds: both by replaying its trajectory.
+"""Resume a run that was cut short, and rebuild the model of any of its rounds: both by replaying its trajectory.
 
-Every random choice of a run is keyed by (seed, round, client), so what a run will do next depends on its weights and
-its round alone, and these are the base model and the log. A resumed run therefore ends with the weights of an
-uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads and estimator.
-Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show it, and the
-run is refused.
+Every random choice of a run is keyed by (seed, round, client), so what a run will do next depends on its weights, its
+round and its method's state alone, and these follow from the base model and the log. A resumed run therefore ends with
+the weights of an uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads
+and estimator. Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show
+it, and the run is refused.
 
-FedIT is the exception: weights cross its wire, which no log of scalars can give back. It goes on from the weights that
-it wrote at its last evaluation (:mod:`zorba_core.runs.checkpoint`).
+FedIT is the exception: weights cross its wire, which no log of scalars can give back. It is resumed from the weights
+that it wrote at its last evaluation (:mod:`zorba_core.runs.checkpoint`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
@@ -30,9 +32,10 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
+from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import SoFar, carry_on, divide_rows, open_network, use_threads
-from zorba_core.runs.replaying import records_of, replay_rounds
+from zorba_core.runs.fine_tune import divide_rows, open_network, save_model_in, use_threads
+from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter, header_of
 
@@ -49,13 +52,14 @@ def resume(
     notice: Notice = lambda line: None,
     ranks: Ranks = ALONE,
 ) -> Run:
-    """Go on with a run that was killed, interrupted or failed, in its own folder, and read it back.
+    """Resume a run that was killed, interrupted or failed, in its own folder, and read it back.
 
     Args:
         run: its folder.
         model: where its base model lies now, if not where the run's config says.
         callbacks: as for ``fine_tune``.
-        notice: told, in a line each, what a user should know: a torn record that was dropped, the round to go on from.
+        notice: told, in a line each, what a user should know: a torn record that was dropped, the round that
+            it resumes after.
 
     Raises:
         MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
@@ -75,7 +79,7 @@ def resume(
         raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to go on from")
     log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
     try:
-        trajectory = log.so_far if log is not None else None
+        trajectory = log.trajectory if log is not None else None
         trajectory = ranks.from_first(trajectory)
         _check_header(request, trajectory)
         with use_threads(settings.threads):
@@ -87,28 +91,19 @@ def resume(
             _check_rows(request, facts)
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
+                state = replace(init(network, settings), rounds_done=trajectory.rounds_done)
             else:
-                replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
-            so_far = SoFar(
-                trajectory.rounds,
-                records_of(trajectory),
-                (*trajectory.resumed_after, trajectory.rounds_done),
-            )
-            writer = None
-            if log is not None:
-                writer = _reopen(request, settings, log, so_far, notice)
-            carry_on(
+                state = replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
+            earlier = Earlier.of(trajectory)
+            saves = bool(request.config.get("save_model"))
+            complete_run(
                 request.path,
-                writer,
-                network,
-                tokenizer,
-                request.allocation,
-                rows,
-                settings,
-                bool(request.config.get("save_model")),
+                None if log is None else _reopen(request, settings, log, earlier, notice),
+                LocalRounds(network, request.allocation, rows, settings, ranks, state),
+                rows.evaluation,
                 callbacks,
-                ranks,
-                so_far,
+                earlier=earlier,
+                finish=partial(save_model_in, request.path, network, tokenizer) if saves else dict,
             )
     finally:
         if log is not None:
@@ -198,7 +193,7 @@ def _from_checkpoint(
         if lost:
             notice(f"{lost} rounds after the last checkpoint (round {kept}) will be computed again")
         log.cut_back(kept)
-    return ranks.from_first(log.so_far if log is not None else None)
+    return ranks.from_first(log.trajectory if log is not None else None)
 
 
 def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
@@ -247,9 +242,11 @@ def _check_rows(request: Request, facts: Mapping[str, Any]) -> None:
             )
 
 
-def _reopen(request: Request, settings: TrainSettings, log: TrajectoryLog, so_far: SoFar, notice: Notice) -> RunWriter:
+def _reopen(
+    request: Request, settings: TrainSettings, log: TrajectoryLog, earlier: Earlier, notice: Notice
+) -> RunWriter:
     """The folder as its writer left it, without what a killed process left half done."""
-    trajectory = log.so_far
+    trajectory = log.trajectory
     if trajectory.dropped_bytes:
         notice(f"dropped a torn record of {trajectory.dropped_bytes} bytes at the end of {trajectory.path}")
     now = describe(settings)
@@ -265,4 +262,4 @@ def _reopen(request: Request, settings: TrainSettings, log: TrajectoryLog, so_fa
     if trajectory.header is None:
         log.write_header(header_of(request.config, request.environment, request.allocation))
     log.write_resumed()
-    return RunWriter.reopen(request.path, log, so_far.records)
+    return RunWriter.reopen(request.path, log, earlier.records)

@@ -15,8 +15,6 @@ from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
 _TARGETS = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
-# Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
-_RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
 Number = TypeVar("Number", int, float)
 
 
@@ -82,7 +80,7 @@ def method() -> MethodFacts:
         required=True,
         format_func=lambda name: METHODS[name].title,
         key="train_method",
-        help="\n\n".join(f"**{facts.title}**: {facts.what}." for facts in METHODS.values()),
+        help="\n\n".join(f"**{facts.title}**: {facts.help}." for facts in METHODS.values()),
     )
     return method_facts(name)
 
@@ -105,7 +103,7 @@ def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
         "Rate η",
         1e-8,
         10.0,
-        _RATES[method.name],
+        method.usual_lr,
         key=_for_method("train_lr", method),
         format="%.3g",
         step=1e-3,

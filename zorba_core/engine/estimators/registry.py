@@ -40,18 +40,15 @@ ESTIMATORS: Registry[Estimator] = Registry(
 
 
 def _register_own() -> None:
-    here = __name__.rpartition(".")[0]
+    here, one_by_one = __name__.rpartition(".")[0], "one client after another"
+    differences, derivatives = "finite differences", "exact directional derivatives"
     for part in (
         Estimator(
-            "cohort", "Cohort", "finite differences, all clients in one pass", f"{here}.cohort:estimate_cohort",
-            cohort=True,
+            "cohort", "Cohort", f"{differences}, all clients in one pass", f"{here}.cohort:estimate_cohort", cohort=True
         ),
-        Estimator("reference", "Reference", "finite differences, one client after another", f"{here}.reference:estimate"),
-        Estimator(
-            "jvp", "Forward mode", "exact directional derivatives, one client after another", f"{here}.jvp:estimate_jvp",
-            exact=True,
-        ),
-    ):  # fmt: skip
+        Estimator("reference", "Reference", f"{differences}, {one_by_one}", f"{here}.reference:estimate"),
+        Estimator("jvp", "Forward mode", f"{derivatives}, {one_by_one}", f"{here}.jvp:estimate_jvp", exact=True),
+    ):
         ESTIMATORS.register(part)
 
 
