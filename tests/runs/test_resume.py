@@ -143,5 +143,5 @@ def test_a_live_run_is_not_resumed_a_second_time(whole, tmp_path):
         resume(folder)
     writer.close()
     (folder / TRAJECTORY).unlink()
-    with pytest.raises(MissingDataError, match="nothing to go on from"):
+    with pytest.raises(MissingDataError, match="nothing to resume from"):
         resume(folder)

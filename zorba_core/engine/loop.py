@@ -247,7 +247,7 @@ def run_rounds(
                 callback.on_step(entry)
         stop = bool(ranks.sum(np.array([any(callback.wants_stop() for callback in callbacks)], float))[0])
         if result is not None:
-            latest = record(record_of(entry), evaluated=is_due(entry.round) or stop)
+            latest = record(RoundRecord.of(entry), evaluated=is_due(entry.round) or stop)
     stopped_by = "target" if at_target(latest) else "interrupt" if stop else "rounds"
     return Outcome(tuple(records), rounds.rounds_done, stopped_by)
 
@@ -274,23 +274,6 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
         backward_passes=before.backward_passes + result.backward_passes,
         rho_bar_MQ=result.rho_bar_MQ if result.log_update else None,
         method_state=result.method_state if result.log_update else {},
-    )
-
-
-def record_of(entry: RoundEntry) -> RoundRecord:
-    """The round's row of metrics, before any evaluation."""
-    return RoundRecord(
-        round=entry.round,
-        train_loss=entry.train_loss,
-        eval_loss=None,
-        eval_accuracy=None,
-        seconds=entry.seconds,
-        forward_passes=entry.forward_passes,
-        scalars_up=entry.scalars_up,
-        scalars_down=entry.scalars_down,
-        clients_reported=int(entry.reported_N.sum()),
-        clients_refused=int(entry.refused_N.sum()),
-        backward_passes=entry.backward_passes,
     )
 
 

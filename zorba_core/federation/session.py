@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import encode, get_task
+from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
@@ -35,11 +33,12 @@ from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import open_network, use_threads
+from zorba_core.runs.fine_tune import evaluation_rows, open_network, use_threads
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replaying import replay_rounds
-from zorba_core.runs.trajectory import Trajectory, TrajectoryLog
-from zorba_core.runs.writer import RunWriter, check_name, header_of
+from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, reopen
+from zorba_core.runs.trajectory import TrajectoryLog
+from zorba_core.runs.writer import RunWriter, check_name
 
 Notice = Callable[[str], None]
 _TOKEN = "federation_token"
@@ -134,15 +133,17 @@ def resume(
     """
     request = read_request(run)
     config, settings = configs_of(request.path, request.config)
-    finished = (request.path / runs.SUMMARY).is_file()
-    if finished and read_run(request.path).summary.get("stopped_by") != "interrupt":
-        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+    check_unfinished(request)
     config = replace(config, model=model or config.model, token=str(request.environment.get(_TOKEN, "")))
     log = TrajectoryLog(request.path / runs.TRAJECTORY)
     try:
         trajectory = log.trajectory
         parts = open_server(config, force=True)
-        _check_same(request, trajectory, parts)
+        check_log(request, trajectory)
+        check_base(request, parts.network, config.model)
+        check_rows(request, parts.environment["data"], "evaluation")
+        if any(entry.rho_bar_MQ is None for entry in trajectory.rounds):
+            raise InvalidInputError(f"{request.path}: its log has rounds without their averages")
         with use_threads(config.settings.threads):
             state = replay_rounds(
                 parts.network, request.allocation, config.settings, trajectory.rounds, trajectory.evaluations
@@ -152,12 +153,8 @@ def resume(
         plans = [note for note in trajectory.notes if note.what == "plan"]
         plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
         server.resume(state, map(_average_of, trajectory.rounds), plan, parts.environment["base_weights_sha256"])
-        (request.path / runs.SUMMARY).unlink(missing_ok=True)
-        if trajectory.header is None:
-            log.write_header(header_of(request.config, request.environment, request.allocation))
-        log.write_resumed()
         earlier = Earlier.of(trajectory)
-        writer = RunWriter.reopen(request.path, log, earlier.records)
+        writer = reopen(request, config.settings, log, earlier, tell)
         notes.open(writer)
         gather(server, transport, again=True)
         server.replan()
@@ -172,29 +169,20 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
     task, settings = get_task(config.dataset), config.settings
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, config.model, config.label_words, settings)
-        split = evaluation_split(task.name)
-        frame = load_split(task.name, split)
-        chosen = choose_rows(len(frame), settings.eval_rows, settings.seed)
-        evaluation = encode(task, frame.iloc[chosen], tokenizer, settings.seq_len)
+        evaluation, facts = evaluation_rows(task, tokenizer, settings)
         checks: dict[str, Any] = {}
         if not force:
             everything = Allocation([[True]] * network.num_blocks)
             rows = FederatedRows(evaluation, [list(range(len(evaluation)))], evaluation)
-            found = preflight(network, everything, rows, settings)
-            if found.failed:
-                raise InvalidInputError(found.reason())
-            checks = found.describe()
+            checked = preflight(network, everything, rows, settings)
+            if checked.failed:
+                raise InvalidInputError(checked.reason())
+            checks = checked.describe()
     environment = {
         **describe(settings),
         _TOKEN: config.token,
         "base_weights_sha256": network.weights_sha256(),
-        "data": {
-            "source": frame.attrs.get("source", ""),
-            "note": frame.attrs.get("note", ""),
-            "evaluation_split": split,
-            "evaluation_rows": len(evaluation),
-            "evaluation_sha256": evaluation.sha256(),
-        },
+        "data": facts,
         "preflight": checks,
     }
     return ServerParts(network, evaluation, environment)
@@ -230,21 +218,3 @@ def _complete(
 
 def _average_of(entry: RoundEntry) -> Aggregate:
     return Aggregate(entry.round, entry.seeds_Q, entry.rho_bar_MQ, entry.lr)
-
-
-def _check_same(request: runs.Request, trajectory: Trajectory, parts: ServerParts) -> None:
-    wanted = header_of(request.config, request.environment, request.allocation)
-    if trajectory.header not in (None, wanted):
-        raise InvalidInputError(f"{request.path}: its log was written under another config or allocation")
-    for name, found in (
-        ("base_weights_sha256", parts.environment["base_weights_sha256"]),
-        ("evaluation_sha256", parts.environment["data"]["evaluation_sha256"]),
-    ):
-        known = request.environment.get(name) or request.environment.get("data", {}).get(name)
-        if known != found:
-            raise InvalidInputError(
-                f"{request.path}: {name} is {found[:16]} here and was {str(known)[:16]}; give the model and data that "
-                "the run began with"
-            )
-    if any(entry.rho_bar_MQ is None for entry in trajectory.rounds):
-        raise InvalidInputError(f"{request.path}: its log has rounds without their averages")

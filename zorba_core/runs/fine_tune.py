@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
@@ -28,6 +29,7 @@ from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.methods import method_facts
@@ -207,20 +209,36 @@ def divide_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the rows to be judged by, with what is worth knowing about them."""
-    split = evaluation_split(task.name)
-    train_frame, judged_frame = load_split(task.name, "federated"), load_split(task.name, split)
-    chosen = choose_rows(len(judged_frame), settings.eval_rows, settings.seed)
-    train = encode(task, train_frame, tokenizer, settings.seq_len)
-    judged = encode(task, judged_frame.iloc[chosen], tokenizer, settings.seq_len)
-    held_N = dirichlet_partition(train_frame["label"].to_numpy(), num_clients, alpha, settings.seed)
+    frame = load_split(task.name, "federated")
+    train = encode(task, frame, tokenizer, settings.seq_len)
+    held_N = dirichlet_partition(frame["label"].to_numpy(), num_clients, alpha, settings.seed)
+    evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     facts = {
-        "source": train_frame.attrs.get("source", ""),
-        "note": train_frame.attrs.get("note", ""),
+        **_origin_of(frame),
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
-        "evaluation_split": split,
-        "evaluation_rows": len(judged),
-        "evaluation_sha256": judged.sha256(),
     }
-    return FederatedRows(train, held_N, judged), facts
+    return FederatedRows(train, held_N, evaluation), {**evaluation_facts, **facts}
+
+
+def evaluation_rows(
+    task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
+) -> tuple[Encoded, dict[str, Any]]:
+    """The rows to be judged by, with what is worth knowing about them."""
+    split = evaluation_split(task.name)
+    frame = load_split(task.name, split)
+    rows = encode(
+        task, frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)], tokenizer, settings.seq_len
+    )
+    facts = {
+        **_origin_of(frame),
+        "evaluation_split": split,
+        "evaluation_rows": len(rows),
+        "evaluation_sha256": rows.sha256(),
+    }
+    return rows, facts
+
+
+def _origin_of(frame: pd.DataFrame) -> dict[str, str]:
+    return {"source": frame.attrs.get("source", ""), "note": frame.attrs.get("note", "")}

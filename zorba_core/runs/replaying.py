@@ -9,7 +9,7 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.callbacks import RoundRecord
-from zorba_core.engine.loop import init, record_of, repeat_round
+from zorba_core.engine.loop import init, repeat_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.rounds import TrainState
@@ -50,7 +50,7 @@ def replay_rounds(
 def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
     """The metrics that the log holds: as an uninterrupted run would have kept them."""
     judged = {entry.round: entry for entry in trajectory.evaluations}
-    records = [record_of(entry) for entry in trajectory.rounds]
+    records = [RoundRecord.of(entry) for entry in trajectory.rounds]
     if 0 in judged:
         records.insert(0, RoundRecord(0, None, None, None, 0.0, 0, 0, 0))
     return tuple(

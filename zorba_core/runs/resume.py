@@ -70,25 +70,24 @@ def resume(
     settings = settings_of(request)
     if "federation" in request.config:
         raise InvalidInputError(
-            f"{request.path}: its clients were processes of their own; go on with: "
+            f"{request.path}: its clients were processes of their own; resume it with: "
             f"zorba federation up --resume {request.path}"
         )
-    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
-        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+    check_unfinished(request)
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
-        raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to go on from")
+        raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
     log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
     try:
         trajectory = log.trajectory if log is not None else None
         trajectory = ranks.from_first(trajectory)
-        _check_header(request, trajectory)
+        check_log(request, trajectory)
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
             task = get_task(request.config["dataset"])
             rows, facts = divide_rows(
                 task, tokenizer, request.allocation.num_clients, request.config["alpha"], settings
             )  # fmt: skip
-            _check_rows(request, facts)
+            check_rows(request, facts, "train", "evaluation")
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
                 state = replace(init(network, settings), rounds_done=trajectory.rounds_done)
@@ -98,7 +97,7 @@ def resume(
             saves = bool(request.config.get("save_model"))
             complete_run(
                 request.path,
-                None if log is None else _reopen(request, settings, log, earlier, notice),
+                None if log is None else reopen(request, settings, log, earlier, notice),
                 LocalRounds(network, request.allocation, rows, settings, ranks, state),
                 rows.evaluation,
                 callbacks,
@@ -140,7 +139,7 @@ def replay(
     request = read_request(run)
     settings = settings_of(request)
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
-    _check_header(request, trajectory)
+    check_log(request, trajectory)
     first_order = method_facts(settings.method).first_order
     kept = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     wanted = kept if round_index is None else round_index
@@ -203,7 +202,14 @@ def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
     return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {had}"
 
 
-def _check_header(request: Request, trajectory: Trajectory) -> None:
+def check_unfinished(request: Request) -> None:
+    """Refuse a run that ended by itself."""
+    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
+        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+
+
+def check_log(request: Request, trajectory: Trajectory) -> None:
+    """Refuse a folder whose files are not those that its log was written under."""
     if trajectory.header is None:
         return  # killed before the first record was whole: nothing was done yet
     expected = header_of(request.config, request.environment, request.allocation)
@@ -224,25 +230,31 @@ def _open_base(
     config = request.config
     source = config["model"] if model is None else model
     network, tokenizer = open_network(get_task(config["dataset"]), source, config["label_words"], settings)
-    found, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
-    if found != wanted:
-        raise InvalidInputError(
-            f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
-            f"{found[:16]}, the run began with {wanted[:16]}; name the right one with --model"
-        )
+    check_base(request, network, source)
     return network, tokenizer
 
 
-def _check_rows(request: Request, facts: Mapping[str, Any]) -> None:
-    for name, what in (("train_sha256", "clients' rows"), ("evaluation_sha256", "evaluation rows")):
-        if facts[name] != request.environment["data"][name]:
+def check_base(request: Request, network: BlockNetwork, source: str | os.PathLike[str]) -> None:
+    """Refuse another base model than the run began with."""
+    here, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
+    if here != wanted:
+        raise InvalidInputError(
+            f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
+            f"{here[:16]}, the run began with {wanted[:16]}; name the right one with --model"
+        )
+
+
+def check_rows(request: Request, facts: Mapping[str, Any], *kinds: str) -> None:
+    """Refuse other rows than the run began with. ``kinds``: "train", "evaluation"."""
+    for kind in kinds:
+        if facts[f"{kind}_sha256"] != request.environment["data"][f"{kind}_sha256"]:
             raise InvalidInputError(
-                f"the {what} of {request.config['dataset']} are not those that {request.path} began with; "
+                f"the {kind} rows of {request.config['dataset']} are not those that {request.path} began with; "
                 "point ZORBA_DATA to the data it was made with"
             )
 
 
-def _reopen(
+def reopen(
     request: Request, settings: TrainSettings, log: TrajectoryLog, earlier: Earlier, notice: Notice
 ) -> RunWriter:
     """The folder as its writer left it, without what a killed process left half done."""
@@ -255,7 +267,7 @@ def _reopen(
         notice(
             f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
         )
-    notice(f"going on after round {trajectory.rounds_done}")
+    notice(f"resuming after round {trajectory.rounds_done}")
     for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
         leftover.unlink(missing_ok=True)
     (request.path / runs.SUMMARY).unlink(missing_ok=True)
