@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 
 from zorba_core.engine.methods.interface import ScalarMethod
@@ -20,3 +23,13 @@ class Momentum(ScalarMethod):
 
 
 MOMENTUM = Momentum("momentum", "Momentum", "the size of the block scalars carries over", 2, "scalars", True, True)
+
+
+def on_path(folder: Path) -> str:
+    """A PYTHONPATH under which this method is an installed package's: a module and its entry point."""
+    (folder / "momentum_plugin-1.dist-info").mkdir(parents=True)
+    (folder / "momentum_plugin.py").write_text(Path(__file__).read_text())
+    (folder / "momentum_plugin-1.dist-info" / "METADATA").write_text("Name: momentum-plugin\nVersion: 1\n")
+    entry = "[zorba.methods]\nmomentum = momentum_plugin:MOMENTUM\n"
+    (folder / "momentum_plugin-1.dist-info" / "entry_points.txt").write_text(entry)
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
-from tests.stateful_method import MOMENTUM
+from tests.stateful_method import MOMENTUM, on_path
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
 from zorba_core.federation.privacy import PrivacySettings
+from zorba_core.federation.request import request_config
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.federation.session import resume, serve
 from zorba_core.planning.methods import METHODS
@@ -137,3 +138,26 @@ def test_a_private_run_shows_its_method_no_clients_scalars(
     serve(config, settings, transport, runs_folder=tmp_path, force=True)
     assert Peeks.seen == [seen] * 4
     assert np.isfinite(read_trajectory(next(tmp_path.iterdir()) / TRAJECTORY).rounds[-1].rho_bar_MQ).all()
+
+
+@pytest.mark.slow
+def test_a_method_from_an_installed_package_runs_over_flower(
+    momentum, make_clients, server_settings, tmp_path, monkeypatch
+):
+    """Server and clients are processes of their own: they know the method by its package's entry point alone."""
+    pytest.importorskip("flwr")
+    from zorba_core.federation.flower.loopback import federate_on_loopback
+
+    monkeypatch.setenv("PYTHONPATH", on_path(tmp_path / "package"))
+    config = replace(momentum, num_clients=2, settings=replace(momentum.settings, rounds=3))
+    settings = replace(server_settings, min_clients=2)
+    alone = serve(config, settings, InProcess(make_clients((2, 3))), runs_folder=tmp_path / "alone", force=True)
+    nodes = [{"blocks": blocks, "model": config.model} for blocks in (2, 3)]
+    settings = replace(settings, start_timeout=300.0, deadline=60.0)
+    run = federate_on_loopback(
+        tmp_path / "deployment", request_config(config, settings), nodes, runs_folder=tmp_path / "runs", force=True
+    )
+    assert run.summary["method"] == "momentum"
+    assert run.summary["weights_sha256"] == alone.summary["weights_sha256"]
+    assert [client["equal"] for client in run.summary["replicas"]] == [True, True]
+    assert float(read_trajectory(run.path / TRAJECTORY).rounds[-1].method_state["rounds"]) == 3

@@ -26,12 +26,11 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
-from zorba_core.engine.methods.interface import as_state
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.records import EvaluationEntry, RoundEntry
+from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
 from zorba_core.engine.rows import Encoded
@@ -72,12 +71,9 @@ class Rounds(Protocol):
 def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     """Draw the P shared seeds, all different."""
     seeds_P = stream("shared-seeds", settings.seed).choice(2**32, size=settings.num_seeds, replace=False)
-    return TrainState(
-        rounds_done=0,
-        seeds_P=seeds_P.astype(np.uint32),
-        directions=directions_of(network, settings),
-        method_state=as_state(method_of(settings).init(network.num_blocks, settings)),
-    )
+    method = method_of(settings)
+    method_state = method.checked_state(method.init(network.num_blocks, settings))
+    return TrainState(0, seeds_P.astype(np.uint32), directions_of(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
@@ -100,9 +96,9 @@ def step(
     Raises:
         RunError: no client's report can be used. The weights are those before the round.
     """
-    plan, method = plan_round(state, allocation.num_clients, settings), method_of(settings)
+    plan = plan_round(state, allocation.num_clients, settings)
     context = RoundContext(plan, network, allocation.A_MN, rows, settings, state.directions, ranks)
-    reports = method.report(context)
+    reports = method_of(settings).report(context)
     status_N = judge_reports(
         reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
     )
@@ -110,7 +106,7 @@ def step(
     try:
         if not reported_N.any():
             raise RunError(f"no client's loss and scalars could be used, {describe_refusals(status_N)}")
-        rho_bar_MQ, method_state = method.update(context, reports, reported_N, state.method_state)
+        rho_bar_MQ, method_state = _update(context, reports, reported_N, state.method_state)
     except RunError as error:
         raise RunError(_diverged(str(error), plan.round, settings)) from None
     result = RoundResult(
@@ -123,7 +119,7 @@ def step(
         reports.forward_passes,
         reports.backward_passes,
         method_state,
-        log_update=method.keeps_state and rho_bar_MQ is not None,
+        log_update=bool(method_state) and rho_bar_MQ is not None,
     )
     return replace(state, rounds_done=plan.round, method_state=method_state), result
 
@@ -142,8 +138,16 @@ def repeat_round(
     plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
     context = RoundContext(plan, network, allocation.A_MN, None, settings, state.directions)
     reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
-    _, method_state = method_of(settings).update(context, reports, done.status_N == REPORTED, state.method_state)
+    _, method_state = _update(context, reports, done.status_N == REPORTED, state.method_state)
     return replace(state, rounds_done=done.round, method_state=method_state)
+
+
+def _update(
+    context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+) -> tuple[np.ndarray | None, MethodState]:
+    method = method_of(context.settings)
+    rho_bar_MQ, state = method.update(context, reports, reported_N, state)
+    return rho_bar_MQ, method.checked_state(state)
 
 
 class LocalRounds:

@@ -15,7 +15,8 @@ Measured on the first round's batches of a few clients and a few directions, in 
   thousand, whichever is more. A forecast for refusing the hopeless, not for planning: noise only makes it less.
 
 Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
-along its clients' own directions, whose average is a shorter step. FedIT has no mu and no scalars: its ``update``,
+along its clients' own directions, whose average is a shorter step. Coefficients that a method makes of the averages are
+taken for the averages. FedIT has no mu and no scalars: its ``update``,
 ``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.

@@ -105,7 +105,7 @@ def tune(
     while True:
         for lr in alive:
             try:
-                loss[lr] = _go_on(network, allocation, split, replace(settings, lr=lr), state, history[lr], target)
+                loss[lr] = _advance(network, allocation, split, replace(settings, lr=lr), state, history[lr], target)
             finally:
                 _restore(network, base)
         ranking = sorted(alive, key=lambda lr: loss[lr])
@@ -182,7 +182,7 @@ def _restore(network: BlockNetwork, base: Sequence[torch.Tensor]) -> None:
         network.block_weights(m).copy_(weights)
 
 
-def _go_on(
+def _advance(
     network: BlockNetwork,
     allocation: AllocationMetrics,
     rows: FederatedRows,

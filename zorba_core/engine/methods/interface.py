@@ -50,7 +50,7 @@ from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import RunError
+from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import METHODS, MethodFacts
 
 
@@ -84,6 +84,16 @@ class Method(MethodFacts):
             RunError: the reports cannot be used; no weight is changed.
         """
         raise NotImplementedError
+
+    def checked_state(self, state: MethodState) -> MethodState:
+        """The state in the numbers that the log keeps of it, so that a resumed run continues with the same bits.
+
+        Raises:
+            InvalidInputError: there is one, and the method's facts say that it keeps none.
+        """
+        if state and not self.keeps_state:
+            raise InvalidInputError(f"method {self.name} has a server state: register it with keeps_state=True")
+        return {name: np.asarray(value, np.float64) for name, value in state.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +160,4 @@ class ScalarMethod(Method):
                 f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "
                 f"{scalars.rho_bar_MQ.shape} are needed"
             )
-        return np.asarray(coefficients_MQ, np.float64), as_state(state)
-
-
-def as_state(state: MethodState) -> MethodState:
-    """The state with the numbers that the log keeps of it, so that a resumed run goes on with the same bits."""
-    return {name: np.asarray(value, np.float64) for name, value in state.items()}
+        return np.asarray(coefficients_MQ, np.float64), self.checked_state(state)
