@@ -20,8 +20,8 @@ from zorba_core.federation.robust import AggregationSettings
 from zorba_core.federation.session import resume, serve
 from zorba_core.planning.methods import METHODS
 from zorba_core.runs import TRAJECTORY
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.resume import replay
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 

@@ -20,9 +20,9 @@ from zorba_core.planning.communication import numbers_a_round
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs import resume as resuming
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")

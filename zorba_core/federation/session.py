@@ -33,10 +33,10 @@ from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import evaluation_rows, open_network, use_threads
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, reopen
+from zorba_core.runs.session import evaluation_rows, open_network, use_threads
 from zorba_core.runs.trajectory import TrajectoryLog
 from zorba_core.runs.writer import RunWriter, check_name
 

@@ -34,8 +34,8 @@ from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import divide_rows, open_network, save_model_in, use_threads
 from zorba_core.runs.replaying import replay_rounds
+from zorba_core.runs.session import divide_rows, open_network, save_model_in, use_threads
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter, header_of
 

@@ -21,9 +21,10 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.partition import dirichlet_partition
-from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import Task, encode, get_task, label_token_ids
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
@@ -226,7 +227,7 @@ def evaluation_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
 ) -> tuple[Encoded, dict[str, Any]]:
     """The rows to be judged by, with what is worth knowing about them."""
-    split = evaluation_split(task.name)
+    split = task.rows.evaluation_split
     frame = load_split(task.name, split)
     rows = encode(
         task, frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)], tokenizer, settings.seq_len
