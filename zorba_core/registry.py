@@ -122,5 +122,11 @@ def imported(code: Any) -> Any:
     """What a part's ``"module:name"`` names, imported now; anything but a string is returned as it is.
 
     A part that names its function this way can be listed without importing what the function needs.
+
+    Raises:
+        InvalidInputError: there is nothing of that name, or its module cannot be imported.
     """
-    return pkgutil.resolve_name(code) if isinstance(code, str) else code
+    try:
+        return pkgutil.resolve_name(code) if isinstance(code, str) else code
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"{code} cannot be imported: {' '.join(str(error).split())}") from None

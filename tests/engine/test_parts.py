@@ -110,6 +110,14 @@ def test_a_part_of_another_kind_is_refused(registry):
         registry.register("a string")
 
 
+@pytest.mark.parametrize("code", ["nowhere:run", "zorba_core.engine.noise:louder", "not a name"])
+def test_code_that_cannot_be_imported_is_one_line_that_names_it(weights_of, code):
+    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", code))
+    with pytest.raises(InvalidInputError, match=f"^{code} cannot be imported: .") as caught:
+        weights_of(estimator="central")
+    assert "\n" not in str(caught.value)
+
+
 def test_listing_the_choices_loads_no_torch():
     code = (
         "import sys\n"

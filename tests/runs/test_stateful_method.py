@@ -15,6 +15,7 @@ from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
 from tests.stateful_method import MOMENTUM, Momentum, on_path
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.methods.interface import Method, Scalars
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.communication import numbers_a_round
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
@@ -35,8 +36,8 @@ def registry_as_before(monkeypatch):
 
 @pytest.fixture
 def train(tiny_opt_folder, tmp_path):
-    def train(name: str, **options):
-        settings = dataclasses.replace(SETTINGS, method="momentum")
+    def train(name: str, settings: TrainSettings | None = None, **options):
+        settings = settings or dataclasses.replace(SETTINGS, method="momentum")
         return fine_tune(
             ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path / name, force=True, **options
         )
@@ -134,6 +135,13 @@ def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
 def test_what_is_no_method_is_refused(part, says):
     with pytest.raises(InvalidInputError, match=says):
         METHODS.register(part)
+
+
+def test_facts_that_name_their_code_are_the_same_method(train):
+    METHODS.register(MOMENTUM)
+    METHODS.register(MethodFacts(**{**vars(MOMENTUM), "name": "facts", "code": "tests.stateful_method:Momentum"}))
+    as_facts = train("facts", settings=dataclasses.replace(SETTINGS, method="facts"))
+    assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
 
 
 def test_a_state_must_be_announced(train):

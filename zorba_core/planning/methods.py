@@ -1,9 +1,8 @@
 """The methods by name: what each activates and exchanges, and all that is shown of it. No torch.
 
-``METHODS`` is the one registry. Of this package's own methods it holds the facts; what they compute in a round is in
-:mod:`zorba_core.engine.methods`, so that planning a fleet needs no torch. A method from a script or an installed
-package (entry point ``zorba.methods``) is one object: a :class:`zorba_core.engine.methods.interface.Method`, which has
-these facts and computes.
+``METHODS`` is the one registry. Its parts are facts that name the class that computes them (``code``), which is
+imported when a run needs it, so that planning a fleet needs no torch; or, where that does not matter, one object that
+has the facts and computes: a :class:`zorba_core.engine.methods.interface.Method`.
 
 What a method's messages weigh is in :mod:`zorba_core.planning.communication`, what its clients hold in
 :mod:`zorba_core.planning.memory`.
@@ -31,6 +30,7 @@ class MethodFacts:
     allocates: bool = False  # takes an allocation; without, every client activates every block
     keeps_state: bool = False  # the server carries numbers from round to round, which the log keeps
     usual_lr: float = 1e-2  # a learning rate to begin with
+    code: str = ""  # "module:class" of the Method that computes it; empty: this object is one
 
     @property
     def first_order(self) -> bool:
@@ -42,7 +42,6 @@ class MethodFacts:
         return self.exchanges == "scalars"
 
 
-_COMPUTED_IN_ENGINE = ("zorba", "decomfl", "fedzo", "fedit")
 METHODS: Registry[MethodFacts] = Registry(
     "method", "zorba.methods", accepts=lambda part: _problem(part), home=lambda: _register_own()
 )
@@ -57,13 +56,25 @@ def method_facts(name: str) -> MethodFacts:
 
 
 def _register_own() -> None:
-    shared, own = "shared directions", "each client's own directions"
+    shared, own, code = "shared directions", "each client's own directions", "zorba_core.engine.methods"
     for facts in (
-        MethodFacts("zorba", "ZorBA", f"{shared}, allocated blocks, exchanges scalars", 10, "scalars", allocates=True),
-        MethodFacts("decomfl", "DeComFL", f"{shared}, all blocks, exchanges scalars", 1, "scalars", usual_lr=2e-3),
-        MethodFacts("fedzo", "FedZO", f"{own}, all blocks, exchanges full estimates", 1, "estimates", usual_lr=2e-2),
-        MethodFacts("fedit", "FedIT", "first-order, all blocks, exchanges the model", 0, "weights", usual_lr=1e-1),
-    ):
+        MethodFacts(
+            "zorba", "ZorBA", f"{shared}, allocated blocks, exchanges scalars", 10, "scalars",
+            allocates=True, code=f"{code}.interface:ScalarMethod",
+        ),
+        MethodFacts(  # ZorBA with every block active
+            "decomfl", "DeComFL", f"{shared}, all blocks, exchanges scalars", 1, "scalars",
+            usual_lr=2e-3, code=f"{code}.interface:ScalarMethod",
+        ),
+        MethodFacts(
+            "fedzo", "FedZO", f"{own}, all blocks, exchanges full estimates", 1, "estimates",
+            usual_lr=2e-2, code=f"{code}.own_directions:OwnDirections",
+        ),
+        MethodFacts(
+            "fedit", "FedIT", "first-order, all blocks, exchanges the model", 0, "weights",
+            usual_lr=1e-1, code=f"{code}.first_order:FirstOrder",
+        ),
+    ):  # fmt: skip
         METHODS.register(facts)
 
 
@@ -72,7 +83,7 @@ def _problem(part: object) -> str | None:
         return f"{type(part).__name__} is not a Method"
     needed = ("init", "report", "update", *(["coefficients"] if part.federates else []))
     missing = [name for name in needed if not callable(getattr(part, name, None))]
-    if missing and part.name not in _COMPUTED_IN_ENGINE:
+    if missing and not part.code:
         return f"it has no {missing[0]}; derive it from zorba_core.engine.methods.interface"
     if part.keeps_state and part.exchanges == "weights":
         return "it exchanges weights, so its log could not give a server state back"

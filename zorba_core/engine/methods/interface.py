@@ -24,6 +24,9 @@ Most methods are a :class:`ScalarMethod`: clients send one number a direction, a
         Momentum("momentum", "Momentum", "one line of help", 10, "scalars", allocates=True, keeps_state=True)
     )
 
+An installed package names it in its entry points (group ``zorba.methods``). To be listed without importing torch, it
+names there the facts alone, with ``code="my_package.momentum:Momentum"``.
+
 ``coefficients`` is a pure function of a few numbers. A federation sends its result to the clients, whose replicas apply
 it along the shared directions without knowing the method.
 
@@ -51,16 +54,11 @@ from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.methods import METHODS, MethodFacts
+from zorba_core.planning.methods import MethodFacts
 
 
 class Method(MethodFacts):
     """A federated algorithm: one object that has the facts and computes."""
-
-    @classmethod
-    def of(cls, name: str) -> Method:
-        """The method with the facts that :mod:`zorba_core.planning.methods` holds of it."""
-        return cls(**vars(METHODS[name]))
 
     def init(self, num_blocks: int, settings: TrainSettings) -> MethodState:
         """The state before the first round."""
