@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from zorba_core.errors import InvalidInputError
 
@@ -110,3 +111,22 @@ class Registry(Mapping[str, Part], Generic[Part]):
                 logging.getLogger("zorba").warning(
                     "zorba: plugin %s%s (%s, %s) is left out: %s", entry.name, package, entry.group, entry.value, reason
                 )
+
+
+def instance_of(kind: type) -> Callable[[object], str | None]:
+    """For ``accepts``: only objects of this class are parts."""
+    return lambda part: None if isinstance(part, kind) else f"{type(part).__name__} is not a {kind.__name__}"
+
+
+def imported(code: Any) -> Any:
+    """What a part's ``"module:name"`` names, imported now; anything but a string is returned as it is.
+
+    A part that names its function this way can be listed without importing what the function needs.
+
+    Raises:
+        InvalidInputError: there is nothing of that name, or its module cannot be imported.
+    """
+    try:
+        return pkgutil.resolve_name(code) if isinstance(code, str) else code
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"{code} cannot be imported: {' '.join(str(error).split())}") from None

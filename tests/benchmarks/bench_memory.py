@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
-from zorba_core.engine.aggregation import apply_scalars
+from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.network import BlockNetwork
@@ -57,7 +57,7 @@ def measure(active: int, device: str) -> dict[str, object]:
     meter = MemoryMeter(device)
     meter.begin()
     found = estimator_of(settings)(network, [batch], A_MN, seeds_Q, directions)
-    apply_scalars(network, found.rho_NQ, A_MN, np.ones(1, bool), seeds_Q, directions, 1e-7)
+    update_blocks(network, average_per_block(found.rho_NQ, A_MN), seeds_Q, directions, 1e-7)
     return meter.describe()
 
 

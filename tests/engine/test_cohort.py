@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from zorba_core.engine.directions import DIRECTION_KINDS, Directions
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.network import BlockNetwork
@@ -72,7 +73,7 @@ def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, i
         assert_same(*both(network, batches(11), A_MN, dtype, inactive=inactive), TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+@pytest.mark.parametrize("kind", DIRECTIONS)
 def test_every_kind_of_direction(make_tiny_model, kind):
     network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=torch.float64)
     reference, cohort = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)

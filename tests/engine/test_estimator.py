@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from zorba_core.engine.directions import DIRECTION_KINDS, Directions
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import batch_loss, estimate, perturbed
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
@@ -51,7 +52,7 @@ def gradient_by_block(network: BlockNetwork, rows: Encoded, active_M, inactive="
 
 
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+@pytest.mark.parametrize("kind", DIRECTIONS)
 def test_rho_tends_to_the_directional_derivative_and_its_error_falls_as_mu(network, kind, inactive):
     directions = Directions(kind, network.sizes_M, dtype=torch.float64)
     exact_NQ = np.zeros((3, len(SEEDS)))

@@ -10,17 +10,16 @@ import torch
 from torch.nn import functional as F
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.loop import compute_reports, init, plan_round, run, step
-from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
+from zorba_core.engine.loop import init, plan_round, run, step
+from zorba_core.engine.methods.first_order import FirstOrder, gradient_cohort, gradient_reference
 from zorba_core.engine.methods.own_directions import client_seeds
-from zorba_core.engine.methods.registry import METHODS as ALGORITHMS
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import STATUSES
-from zorba_core.engine.rounds import FederatedRows, client_batch
+from zorba_core.engine.rounds import FederatedRows, RoundContext, client_batch
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.planning.memory import METHODS as MEMORY_METHODS
 from zorba_core.planning.methods import METHODS
 from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak
 from zorba_core.runs.preflight import preflight
@@ -57,7 +56,10 @@ def weights(network: BlockNetwork) -> list[torch.Tensor]:
 
 
 def test_one_table_names_the_methods_everywhere():
-    assert set(METHODS) == set(ALGORITHMS) == set(MEMORY_METHODS)
+    for name, facts in METHODS.items():
+        assert vars(method_of(of(name))) == vars(facts)
+        assert facts.title
+        assert "\n" not in facts.help
 
 
 def test_the_number_of_directions_is_the_papers_unless_given():
@@ -111,7 +113,8 @@ def test_every_method_sees_the_same_batches_so_their_first_losses_are_equal(new_
         settings = of(method, dtype="float64")
         state = init(network, settings)
         plan = plan_round(state, 4, settings)
-        losses[method] = compute_reports(plan, network, FULL, rows, settings, state.directions).loss_N
+        context = RoundContext(plan, network, FULL.A_MN, rows, settings, state.directions)
+        losses[method] = method_of(settings).report(context).loss_N
     for method in BASELINES:
         assert losses[method] == pytest.approx(losses["zorba"], rel=1e-12)
 
@@ -184,7 +187,8 @@ def test_the_gradient_is_the_derivative_along_any_direction(new_network, rows):
     network, settings = new_network(dtype=torch.float64), of("zorba", estimator="jvp", dtype="float64")
     state = init(network, settings)
     plan = plan_round(state, 4, settings)
-    rho_NQ = compute_reports(plan, network, FULL, rows, settings, state.directions).rho_NQ
+    context = RoundContext(plan, network, FULL.A_MN, rows, settings, state.directions)
+    rho_NQ = method_of(settings).report(context).rho_NQ
     for n in range(4):
         gradient = gradient_reference(network, [client_batch(rows, settings, 1, n)]).sum_M
         for q, seed in enumerate(plan.seeds_Q):
@@ -242,14 +246,14 @@ def test_a_broken_client_is_left_out_and_the_round_is_that_of_the_others(
 def test_a_gradient_that_is_not_finite_ends_the_run_before_it_spoils_the_weights(new_network, rows, monkeypatch):
     network, settings = new_network(), of("fedit", rounds=2)
     before = network.weights_sha256()
-    method = ALGORITHMS["fedit"]
+    report = FirstOrder.report
 
-    def report(*arguments):
-        found = method.report(*arguments)
-        found.gradient_M[1][0] = torch.nan
-        return found
+    def poisoned(method, context):
+        reports = report(method, context)
+        reports.gradient_M[1][0] = torch.nan
+        return reports
 
-    monkeypatch.setitem(ALGORITHMS, "fedit", dataclasses.replace(method, report=report))
+    monkeypatch.setattr(FirstOrder, "report", poisoned)
     with pytest.raises(RunError, match="round 1: the gradient is not finite; the run diverged"):
         run(network, FULL, rows, settings)
     assert network.weights_sha256() == before

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from zorba_core.engine.directions import DIRECTION_KINDS, Directions
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.randomness import stream
 from zorba_core.errors import InvalidInputError
 
@@ -17,7 +18,7 @@ def whole(directions: Directions, seed: int) -> torch.Tensor:
     return torch.cat([directions.block(seed, m) for m in range(len(directions.sizes_M))])
 
 
-@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+@pytest.mark.parametrize("kind", DIRECTIONS)
 def test_a_block_is_the_same_whatever_was_drawn_before_it(kind):
     alone = Directions(kind, SIZES).block(7, 2)
     others_first = Directions(kind, SIZES)
@@ -25,7 +26,7 @@ def test_a_block_is_the_same_whatever_was_drawn_before_it(kind):
     assert torch.equal(alone, others_first.block(7, 2))
 
 
-@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+@pytest.mark.parametrize("kind", DIRECTIONS)
 def test_seeds_and_blocks_have_uncorrelated_directions(kind):
     size = 20_000
     directions = Directions(kind, (size, size))
@@ -73,7 +74,7 @@ def test_seeds_equal_in_their_low_32_bits_have_streams_of_their_own():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kind", DIRECTION_KINDS)
+@pytest.mark.parametrize("kind", DIRECTIONS)
 def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(kind, dtype):
     size = 2**17 + 2**15 + 5  # more than one piece, and a part
     directions = Directions(kind, (size,), dtype=dtype)

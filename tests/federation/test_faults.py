@@ -13,7 +13,7 @@ from zorba_core.federation.client import Client
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
-from zorba_core.federation.session import serve, take_up
+from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.runs.trajectory import read_trajectory
 
@@ -115,13 +115,13 @@ def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settin
     torn = (folder / TRAJECTORY).open("ab")
     torn.write(b"01234567 {torn")
     torn.close()
-    run = take_up(folder, Scripted({address + 500: client for address, client in clients.items()}))
+    run = resume(folder, Scripted({address + 500: client for address, client in clients.items()}))
     assert run.summary["resumed_after_rounds"] == [3]
     assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
     assert all_equal(run)
     assert run.metrics.drop(columns="seconds").equals(whole.metrics.drop(columns="seconds"))
     with pytest.raises(InvalidInputError, match="finished"):
-        take_up(folder, Scripted(clients))
+        resume(folder, Scripted(clients))
 
 
 def test_a_run_goes_on_with_the_clients_that_are_left_when_the_server_is_back(config, settings, make_clients, tmp_path):
@@ -130,7 +130,7 @@ def test_a_run_goes_on_with_the_clients_that_are_left_when_the_server_is_back(co
         serve(config, replace(settings, deadline=0.01), Scripted(clients, {4: die}), runs_folder=tmp_path, force=True)
     (folder,) = tmp_path.iterdir()
     clients.pop(100)
-    run = take_up(folder, Scripted(clients))
+    run = resume(folder, Scripted(clients))
     assert run.summary["rounds_done"] == 6
     assert [client["seat"] for client in run.summary["replicas"]] == [1, 2, 3]
     assert all_equal(run)

@@ -10,7 +10,7 @@ import pytest
 from tests.federation.conftest import BUDGETS
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.membership import Incoming
-from zorba_core.federation.session import serve, take_up
+from zorba_core.federation.session import resume, serve
 from zorba_core.federation.shared_replica import Household
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import read_trajectory
@@ -98,6 +98,6 @@ def test_a_server_that_comes_back_finds_its_household(make_config, server_settin
     with pytest.raises(Dies):
         serve(config, server_settings, processes, runs_folder=tmp_path / "b", force=True)
     processes.exchange = exchange
-    again = take_up(next((tmp_path / "b").iterdir()), processes)
+    again = resume(next((tmp_path / "b").iterdir()), processes)
     assert rounds(again) == rounds(whole)
     assert again.summary["weights_sha256"] == whole.summary["weights_sha256"]

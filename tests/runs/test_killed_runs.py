@@ -34,7 +34,7 @@ def test_fifty_kills_at_random_bytes_of_the_log_end_alike(whole, tmp_path):
         (folder / TRAJECTORY).write_bytes(log[:cut])
         said = []
         assert_ends_alike(resume(folder, notice=said.append), whole)
-        assert said[-1].startswith("going on after round")
+        assert said[-1].startswith("resuming after round")
         assert ("torn" in said[0]) == (cut not in np.cumsum([0, *map(len, log.splitlines(keepends=True))]))
         assert read_trajectory(folder / TRAJECTORY).dropped_bytes == 0
 
@@ -100,7 +100,7 @@ def test_the_command_goes_on_after_kill_9(whole, tiny_opt_folder, tmp_path):
     command = [sys.executable, "-m", "zorba_core", "resume", str(folder), "--json"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for line in process.stderr:
-        if line.startswith("going on after"):
+        if line.startswith("resuming after"):
             break
     process.kill()
     process.communicate()

@@ -1,4 +1,4 @@
-"""Runs that are taken up again, and those that are refused."""
+"""Runs that are resumed, and those that are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
-from zorba_core.engine.methods import registry as methods
+from zorba_core.engine.methods import interface as methods
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
@@ -117,9 +117,9 @@ def test_a_changed_config_or_damaged_log_is_refused_and_nothing_is_touched(whole
 
 def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatch):
     folder = copy_of(whole, tmp_path / "run")
-    update = methods.apply_scalars
+    update = methods.update_blocks
     monkeypatch.setattr(
-        methods, "apply_scalars", lambda *args: update(*args[:-1], args[-1] * (1 + 1e-6))
+        methods, "update_blocks", lambda *args: update(*args[:-1], args[-1] * (1 + 1e-6))
     )  # fmt: skip  - as another processor's rounding would
     with pytest.raises(InvalidInputError, match="replays to other weights here"):
         resume(folder)
@@ -143,5 +143,5 @@ def test_a_live_run_is_not_resumed_a_second_time(whole, tmp_path):
         resume(folder)
     writer.close()
     (folder / TRAJECTORY).unlink()
-    with pytest.raises(MissingDataError, match="nothing to go on from"):
+    with pytest.raises(MissingDataError, match="nothing to resume from"):
         resume(folder)

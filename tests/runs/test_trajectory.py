@@ -110,7 +110,7 @@ def test_a_damaged_last_record_counts_as_torn(path):
 def test_writing_goes_on_behind_the_whole_records(path):
     path.write_bytes(path.read_bytes()[:-5])
     log = TrajectoryLog(path)
-    assert (log.so_far.rounds_done, log.so_far.dropped_bytes > 0) == (5, True)
+    assert (log.trajectory.rounds_done, log.trajectory.dropped_bytes > 0) == (5, True)
     log.write_resumed()
     log.write_round(entry(6))
     log.close()
@@ -188,7 +188,7 @@ def test_a_log_that_a_resume_cuts_back_meanwhile_is_never_called_damaged(path):
     """As when fedit goes on from its last evaluation: the file shrinks under a reader, and grows again otherwise."""
     whole = path.read_bytes()
     log = TrajectoryLog(path)
-    end, _ = log.so_far.evaluation_ends[1]
+    end, _ = log.trajectory.evaluation_ends[1]
     log.close()
     again = TrajectoryLog(path)
     again.cut_back(3)

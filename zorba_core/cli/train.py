@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.callbacks import Callback
     from zorba_core.engine.ranks import Ranks
 
-METHOD_OPTION = typer.Option("zorba", help="; ".join(f"{facts.name}: {facts.what}" for facts in METHODS.values()) + ".")
+METHOD_OPTION = typer.Option("zorba", help="; ".join(f"{facts.name}: {facts.help}" for facts in METHODS.values()) + ".")
 ALLOCATION_OPTION = typer.Option(None, help="NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
 PERTURBATIONS_OPTION = typer.Option(
     None, help="Q: directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.planning.memory import GIB, METHODS, Workload, psi_block_bytes, psi_model_bytes, total_bytes
+from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, total_bytes
+from zorba_core.planning.methods import METHODS
 from zorba_core.planning.models import PRESETS, model_spec
 
 
@@ -34,7 +35,7 @@ def vram(
         "psi_block_gib": psi_block_bytes(spec, workload) / GIB,
         "total_gib": total_bytes(spec, workload, clients, total_blocks, method) / GIB,
     }
-    shown = total_blocks if method == "zorba" else f"all {spec.num_blocks * clients}"
+    shown = total_blocks if METHODS[method].allocates else f"all {spec.num_blocks * clients}"
     lines = [
         f"{spec.name}, {method}, {clients} clients, {shown} blocks, B={batch_size}, L={seq_len}, {dtype}",
         f"  parameters, each client    {result['psi_model_gib']:10.3f} GiB",

@@ -35,22 +35,6 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
     return (weight_MN[:, :, None] * rho_NQ[None]).sum(axis=1) / rho_NQ.shape[1]
 
 
-def apply_scalars(
-    network: BlockNetwork,
-    rho_NQ: np.ndarray,
-    A_MN: np.ndarray,
-    reported_N: np.ndarray,
-    seeds_Q: Sequence[int],
-    directions: Directions,
-    lr: float,
-) -> np.ndarray:
-    """One round's update from what crossed the wire; returns rho_bar_MQ. A live round and a replayed one both end here,
-    so they leave the same bits."""
-    rho_bar_MQ = average_per_block(rho_NQ, A_MN, reported_N)
-    update_blocks(network, rho_bar_MQ, seeds_Q, directions, lr)
-    return rho_bar_MQ
-
-
 @torch.no_grad()
 def update_blocks(
     network: BlockNetwork, rho_bar_MQ: np.ndarray, seeds_Q: Sequence[int], directions: Directions, lr: float

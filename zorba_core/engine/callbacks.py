@@ -35,6 +35,23 @@ class RoundRecord:
     clients_refused: int | None = None  # in this round, for scalars that could not be used
     backward_passes: int = 0  # of one client's batch
 
+    @classmethod
+    def of(cls, entry: RoundEntry) -> RoundRecord:
+        """The round's row, before any evaluation."""
+        return cls(
+            round=entry.round,
+            train_loss=entry.train_loss,
+            eval_loss=None,
+            eval_accuracy=None,
+            seconds=entry.seconds,
+            forward_passes=entry.forward_passes,
+            scalars_up=entry.scalars_up,
+            scalars_down=entry.scalars_down,
+            clients_reported=int(entry.reported_N.sum()),
+            clients_refused=int(entry.refused_N.sum()),
+            backward_passes=entry.backward_passes,
+        )
+
 
 class Callback:
     """Told of every round, including round 0, the evaluation before the first."""
@@ -75,7 +92,7 @@ class Progress(Callback):
         self._refused |= refused
 
     def on_round(self, record: RoundRecord) -> None:
-        if self._first < 0:  # round 0, or where a run that goes on was left
+        if self._first < 0:  # round 0, or where a resumed run was left
             self._started, self._first = time.monotonic(), record.round
             if self._stream.isatty():
                 self._bar = tqdm(

@@ -11,47 +11,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from zorba_core.engine import noise
-from zorba_core.errors import InvalidInputError
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.registry import imported
 
-DirectionKind = Literal["gaussian", "sphere", "rademacher", "unit-sphere"]
-DIRECTION_KINDS: tuple[str, ...] = get_args(DirectionKind)
+if TYPE_CHECKING:
+    from zorba_core.engine.network import BlockNetwork
+    from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 _PIECE_CPU, _PIECE_ELSEWHERE = 2**17, 2**21
 
 
 class Directions:
-    """The perturbation directions of one model.
+    """The perturbation directions of one model, of a kind of :mod:`zorba_core.engine.direction_kinds`.
 
-    Kinds, with their norm over all d parameters:
-
-    - ``gaussian``: independent standard normals (in 65,536 steps); the norm is sqrt(d) on average;
-    - ``rademacher``: independent signs; the norm is sqrt(d) exactly;
-    - ``sphere``: the Gaussian direction scaled to norm sqrt(d);
-    - ``unit-sphere``: the Gaussian direction scaled to norm 1, as the paper prints.
-
-    The two sphere kinds are scaled by the norm over **all** blocks, also for a client that perturbs only some of them:
+    A kind with a norm is scaled by the norm over **all** blocks, also for a client that perturbs only some of them:
     all clients and the server then hold one v_q, as the aggregation needs, and a client with k of d parameters active
-    moves along the part of v_q that lies in its blocks, of norm about sqrt(k) (or sqrt(k/d)). The price is that a
+    moves along the part of v_q that lies in its blocks, of norm about sqrt(k/d) of the whole. The price is that a
     seed's first use draws every block once to learn that norm; it is remembered from then on.
+
+    Raises:
+        InvalidInputError: no such kind.
     """
 
     def __init__(
         self,
-        kind: DirectionKind,
+        kind: str,
         sizes_M: Sequence[int],
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        if kind not in DIRECTION_KINDS:
-            raise InvalidInputError(f"unknown direction {kind!r}: choose one of {', '.join(DIRECTION_KINDS)}")
-        self.kind = kind
+        self.kind = DIRECTIONS.get_part(kind)
+        self._draw = imported(self.kind.draw)
         self.sizes_M = tuple(int(size) for size in sizes_M)
         self.dtype = dtype
         self.device = torch.device(device)
@@ -68,7 +65,7 @@ class Directions:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
         for start, stop in self._pieces(block):
             values = self._piece(seed, block, start, stop)
-            if self.kind == "rademacher":  # the product with a sign is exact, so fusing changes no bit
+            if self.kind.signs:  # the product with a sign is exact, so fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
                 weights[start:stop].add_(values.mul_(scale))
@@ -79,12 +76,8 @@ class Directions:
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
     def _piece(self, seed: int, block: int, start: int, stop: int) -> Tensor:
-        values = self._raw(seed, block, start, stop).to(self.dtype)
-        return values.mul_(self._scale(seed)) if self.kind in ("sphere", "unit-sphere") else values
-
-    def _raw(self, seed: int, block: int, start: int, stop: int) -> Tensor:
-        draw = noise.signs if self.kind == "rademacher" else noise.normals
-        return draw(seed, block, start, stop, self.device)
+        values = self._draw(seed, block, start, stop, self.device).to(self.dtype)
+        return values if self.kind.norm is None else values.mul_(self._scale(seed))
 
     def _scale(self, seed: int) -> float:
         if seed not in self._scale_by_seed:
@@ -92,9 +85,13 @@ class Directions:
             squares = 0
             for m in range(len(self.sizes_M)):
                 for start, stop in self._pieces(m):
-                    steps = (self._raw(seed, m, start, stop) / noise.NORMAL_STEP).long()
+                    steps = (self._draw(seed, m, start, stop, self.device) / noise.NORMAL_STEP).long()
                     squares += int(steps.square_().sum())
             norm = math.sqrt(squares) * noise.NORMAL_STEP
-            wanted = 1.0 if self.kind == "unit-sphere" else math.sqrt(sum(self.sizes_M))
-            self._scale_by_seed[seed] = wanted / norm
+            self._scale_by_seed[seed] = self.kind.norm(sum(self.sizes_M)) / norm
         return self._scale_by_seed[seed]
+
+
+def directions_of(network: BlockNetwork, settings: TrainSettings) -> Directions:
+    """The shared directions of a run, for its network."""
+    return Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)

@@ -1,8 +1,11 @@
 """The fine-tuning loop: seeds out, the clients' reports up, one update of every block; evaluations in between.
 
-A round is a function of (network, allocation, data, settings, round index) and nothing else: every random choice has a
-stream of its own, keyed by what it is for. The one thing changed in place is the network's weights. What the clients
-report and how it moves the weights is the method's (:mod:`zorba_core.engine.methods.registry`).
+A round is a function of (network, allocation, data, settings, round index, the method's state) and nothing else: every
+random choice has a stream of its own, keyed by what it is for. The one thing changed in place is the network's weights.
+What the clients report and how it moves the weights is the method's (:mod:`zorba_core.engine.methods.interface`).
+
+The loop, :func:`run_rounds`, knows only :class:`Rounds`: all clients in this process (:class:`LocalRounds`), or a
+server and its clients over a network (:mod:`zorba_core.federation.rounds`).
 
 Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 """
@@ -13,21 +16,24 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.callbacks import Callback, RoundRecord
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.records import EvaluationEntry, RoundEntry
+from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
-from zorba_core.engine.rounds import FederatedRows, Reports, RoundPlan, RoundResult, TrainState
+from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
+from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.communication import numbers_a_round
@@ -43,11 +49,31 @@ class Outcome:
     stopped_by: str  # "rounds", "target" or "interrupt"
 
 
+class Rounds(Protocol):
+    """Who computes the rounds. The network holds the weights after ``rounds_done`` of them."""
+
+    settings: TrainSettings
+    network: BlockNetwork
+    ranks: Ranks
+
+    @property
+    def rounds_done(self) -> int: ...
+
+    @property
+    def allocation(self) -> AllocationMetrics:
+        """Of the latest round; it changes where clients come and go."""
+
+    def next_round(self) -> RoundResult | None:
+        """One round. None where no client gave a usable answer: the weights are as before, the round is to be tried
+        again."""
+
+
 def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     """Draw the P shared seeds, all different."""
     seeds_P = stream("shared-seeds", settings.seed).choice(2**32, size=settings.num_seeds, replace=False)
-    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
-    return TrainState(rounds_done=0, seeds_P=seeds_P.astype(np.uint32), directions=directions)
+    method = method_of(settings)
+    method_state = method.checked_state(method.init(network.num_blocks, settings))
+    return TrainState(0, seeds_P.astype(np.uint32), directions_of(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
@@ -55,56 +81,6 @@ def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> 
     t = state.rounds_done + 1
     seeds_Q = stream("round-seeds", settings.seed, t).choice(state.seeds_P, settings.num_perturbations, replace=False)
     return RoundPlan(t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t))
-
-
-def compute_reports(
-    plan: RoundPlan,
-    network: BlockNetwork,
-    allocation: AllocationMetrics,
-    rows: FederatedRows,
-    settings: TrainSettings,
-    directions: Directions,
-    ranks: Ranks = ALONE,
-) -> Reports:
-    """What the clients answer. Each rank computes its share of them and learns of all; no weight is changed."""
-    return method_of(settings).report(plan, network, allocation.A_MN, rows, settings, directions, ranks)
-
-
-def conclude_round(
-    plan: RoundPlan,
-    reports: Reports,
-    network: BlockNetwork,
-    allocation: AllocationMetrics,
-    settings: TrainSettings,
-    directions: Directions,
-) -> RoundResult:
-    """Judge the reports, average those that can be used, and update the network: it holds w^(t+1) afterwards.
-
-    Raises:
-        RunError: no client's report can be used. The weights are those before the round.
-    """
-    status_N = judge_reports(
-        reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
-    )
-    reported_N = status_N == REPORTED
-    if not reported_N.any():
-        why = f"no client's loss and scalars could be used, {describe_refusals(status_N)}"
-        raise RunError(_diverged(why, plan.round, settings))
-    try:
-        rho_bar_MQ = method_of(settings).update(
-            network, reports, allocation.A_MN, reported_N, plan.seeds_Q, directions, settings.lr
-        )
-    except RunError as error:
-        raise RunError(_diverged(str(error), plan.round, settings)) from None
-    return RoundResult(
-        plan.seeds_Q,
-        reports.rho_NQ,
-        status_N,
-        rho_bar_MQ,
-        reports.loss_N,
-        reports.forward_passes,
-        reports.backward_passes,
-    )
 
 
 def step(
@@ -115,15 +91,90 @@ def step(
     settings: TrainSettings,
     ranks: Ranks = ALONE,
 ) -> tuple[TrainState, RoundResult]:
-    """One round in one process: plan, reports, conclusion. The network holds w^(t+1) afterwards.
+    """One round in one process: plan, reports, update. The network holds w^(t+1) afterwards.
 
     Raises:
-        RunError: as :func:`conclude_round`.
+        RunError: no client's report can be used. The weights are those before the round.
     """
     plan = plan_round(state, allocation.num_clients, settings)
-    reports = compute_reports(plan, network, allocation, rows, settings, state.directions, ranks)
-    result = conclude_round(plan, reports, network, allocation, settings, state.directions)
-    return TrainState(plan.round, state.seeds_P, state.directions), result
+    context = RoundContext(plan, network, allocation.A_MN, rows, settings, state.directions, ranks)
+    reports = method_of(settings).report(context)
+    status_N = judge_reports(
+        reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
+    )
+    reported_N = status_N == REPORTED
+    try:
+        if not reported_N.any():
+            raise RunError(f"no client's loss and scalars could be used, {describe_refusals(status_N)}")
+        rho_bar_MQ, method_state = _update(context, reports, reported_N, state.method_state)
+    except RunError as error:
+        raise RunError(_diverged(str(error), plan.round, settings)) from None
+    result = RoundResult(
+        plan.round,
+        plan.seeds_Q,
+        reports.rho_NQ,
+        status_N,
+        rho_bar_MQ,
+        reports.loss_N,
+        reports.forward_passes,
+        reports.backward_passes,
+        method_state,
+        log_update=bool(method_state) and rho_bar_MQ is not None,
+    )
+    return replace(state, rounds_done=plan.round, method_state=method_state), result
+
+
+def repeat_round(
+    state: TrainState,
+    done: RoundEntry | RoundResult,
+    network: BlockNetwork,
+    allocation: AllocationMetrics,
+    settings: TrainSettings,
+) -> TrainState:
+    """A round whose scalars are known: the same update of the weights, without any client."""
+    if done.rho_bar_MQ is not None:
+        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, settings.lr)
+        return replace(state, rounds_done=done.round, method_state=done.method_state)
+    plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
+    context = RoundContext(plan, network, allocation.A_MN, None, settings, state.directions)
+    reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
+    _, method_state = _update(context, reports, done.status_N == REPORTED, state.method_state)
+    return replace(state, rounds_done=done.round, method_state=method_state)
+
+
+def _update(
+    context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+) -> tuple[np.ndarray | None, MethodState]:
+    method = method_of(context.settings)
+    rho_bar_MQ, state = method.update(context, reports, reported_N, state)
+    return rho_bar_MQ, method.checked_state(state)
+
+
+class LocalRounds:
+    """All clients in this process, or shared out among the ranks."""
+
+    def __init__(
+        self,
+        network: BlockNetwork,
+        allocation: AllocationMetrics,
+        rows: FederatedRows,
+        settings: TrainSettings,
+        ranks: Ranks = ALONE,
+        state: TrainState | None = None,
+    ) -> None:
+        check_fit(network, allocation, rows, settings)
+        self.network, self.allocation, self.settings, self.ranks = network, allocation, settings, ranks
+        self._rows, self._state = rows, state or init(network, settings)
+
+    @property
+    def rounds_done(self) -> int:
+        return self._state.rounds_done
+
+    def next_round(self) -> RoundResult:
+        self._state, result = step(
+            self._state, self.network, self.allocation, self._rows, self.settings, self.ranks
+        )  # fmt: skip
+        return result
 
 
 def run(
@@ -133,40 +184,43 @@ def run(
     settings: TrainSettings,
     callbacks: Sequence[Callback] = (),
     *,
-    before: Sequence[RoundRecord] = (),
     ranks: Ranks = ALONE,
 ) -> Outcome:
-    """Fine-tune for ``settings.rounds`` rounds, or until the target or a callback ends it.
-
-    ``before`` are the records of a run that is taken up again; the network must then hold the weights after the last
-    of them. Every rank calls this; they must agree on everything but ``callbacks``, which rank 0 alone needs.
+    """Fine-tune in this process, from the first round; see :func:`run_rounds`.
 
     Raises:
         InvalidInputError: allocation, data and network do not fit each other.
         RunError: the run diverged, or the ranks' weights did.
     """
-    check_fit(network, allocation, rows, settings)
-    state = init(network, settings)
+    return run_rounds(LocalRounds(network, allocation, rows, settings, ranks), rows.evaluation, callbacks)
+
+
+def run_rounds(
+    rounds: Rounds, evaluation: Encoded, callbacks: Sequence[Callback] = (), before: Sequence[RoundRecord] = ()
+) -> Outcome:
+    """``settings.rounds`` rounds, or until the target or a callback ends it.
+
+    ``before`` are the records of a run that is resumed; ``rounds`` then stands after the last of them. Every rank calls
+    this; they must agree on everything but ``callbacks``, which rank 0 alone needs.
+
+    Raises:
+        RunError: the run diverged, or the ranks' weights did.
+    """
+    settings, network, ranks = rounds.settings, rounds.network, rounds.ranks
     records = list(before)
-    if records:
-        state = replace(state, rounds_done=records[-1].round)
-    total = records[-1] if records else RoundRecord(0, None, None, None, 0.0, 0, 0, 0)
-    numbers = numbers_a_round(
-        settings.method, allocation.num_clients, allocation.num_blocks, settings.num_perturbations, sum(network.sizes_M)
-    )
-    allocation_id = allocation_sha256(allocation)[:16]
+    latest = records[-1] if records else RoundRecord(0, None, None, None, 0.0, 0, 0, 0)
 
     def judge() -> Evaluation:
         # One rank evaluates, so that all see the same bits whatever their load.
-        judged = ranks.from_first(evaluate(network, rows.evaluation) if ranks.writes else None)
+        judged = ranks.from_first(evaluate(network, evaluation) if ranks.writes else None)
         if not math.isfinite(judged.loss):
-            raise RunError(_diverged(f"the evaluation loss is {judged.loss}", state.rounds_done, settings))
+            raise RunError(_diverged(f"the evaluation loss is {judged.loss}", rounds.rounds_done, settings))
         weights = ranks.gather(network.weights_sha256())
         strays = [rank for rank, fingerprint in enumerate(weights) if fingerprint != weights[0]]
         if strays:
-            raise RunError(f"round {state.rounds_done}: rank {strays[0]}'s weights differ from rank 0's")
+            raise RunError(f"round {rounds.rounds_done}: rank {strays[0]}'s weights differ from rank 0's")
         for callback in callbacks:
-            callback.on_evaluation(EvaluationEntry(state.rounds_done, judged.loss, judged.accuracy, weights[0]))
+            callback.on_evaluation(EvaluationEntry(rounds.rounds_done, judged.loss, judged.accuracy, weights[0]))
         return judged
 
     def record(entry: RoundRecord, evaluated: bool) -> RoundRecord:
@@ -184,51 +238,46 @@ def run(
     def at_target(entry: RoundRecord) -> bool:
         return settings.stop_at_target and entry.eval_accuracy is not None and entry.eval_accuracy >= settings.target
 
-    if not records or (is_due(total.round) and total.eval_accuracy is None):
-        latest = record(records.pop() if records else total, evaluated=True)
-    else:
-        latest = total
+    if not records or (is_due(latest.round) and latest.eval_accuracy is None):
+        latest = record(records.pop() if records else latest, evaluated=True)
     stop = False
-    while state.rounds_done < settings.rounds and not stop and not at_target(latest):
+    while rounds.rounds_done < settings.rounds and not stop and not at_target(latest):
         started = time.perf_counter()
-        state, result = step(state, network, allocation, rows, settings, ranks)
-        step_entry = RoundEntry(
-            round=state.rounds_done,
-            seeds_Q=result.seeds_Q,
-            rho_NQ=result.rho_NQ,
-            status_N=result.status_N,
-            loss_N=result.loss_N,
-            allocation=allocation_id,
-            lr=settings.lr,
-            mu=settings.mu,
-            seconds=latest.seconds + time.perf_counter() - started,
-            forward_passes=latest.forward_passes + result.forward_passes,
-            scalars_up=latest.scalars_up + int((result.status_N != NOT_ASKED).sum()) * numbers.up_per_report,
-            scalars_down=latest.scalars_down + numbers.down,
-            backward_passes=latest.backward_passes + result.backward_passes,
-        )
-        for callback in callbacks:
-            callback.on_step(step_entry)
+        result = rounds.next_round()
+        seconds = time.perf_counter() - started
+        if result is not None:
+            entry = _entry_of(rounds, result, latest, seconds)
+            for callback in callbacks:
+                callback.on_step(entry)
         stop = bool(ranks.sum(np.array([any(callback.wants_stop() for callback in callbacks)], float))[0])
-        latest = record(record_of(step_entry), evaluated=is_due(state.rounds_done) or stop)
+        if result is not None:
+            latest = record(RoundRecord.of(entry), evaluated=is_due(entry.round) or stop)
     stopped_by = "target" if at_target(latest) else "interrupt" if stop else "rounds"
-    return Outcome(tuple(records), state.rounds_done, stopped_by)
+    return Outcome(tuple(records), rounds.rounds_done, stopped_by)
 
 
-def record_of(entry: RoundEntry) -> RoundRecord:
-    """The round's row of metrics, before any evaluation."""
-    return RoundRecord(
-        round=entry.round,
-        train_loss=entry.train_loss,
-        eval_loss=None,
-        eval_accuracy=None,
-        seconds=entry.seconds,
-        forward_passes=entry.forward_passes,
-        scalars_up=entry.scalars_up,
-        scalars_down=entry.scalars_down,
-        clients_reported=int(entry.reported_N.sum()),
-        clients_refused=int(entry.refused_N.sum()),
-        backward_passes=entry.backward_passes,
+def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds: float) -> RoundEntry:
+    """The round as the log keeps it, its totals on top of those before it."""
+    settings, network = rounds.settings, rounds.network
+    numbers = numbers_a_round(
+        settings.method, len(result.status_N), network.num_blocks, settings.num_perturbations, sum(network.sizes_M)
+    )
+    return RoundEntry(
+        round=result.round,
+        seeds_Q=result.seeds_Q,
+        rho_NQ=result.rho_NQ,
+        status_N=result.status_N,
+        loss_N=result.loss_N,
+        allocation=allocation_sha256(rounds.allocation)[:16],
+        lr=settings.lr,
+        mu=settings.mu,
+        seconds=before.seconds + seconds,
+        forward_passes=before.forward_passes + result.forward_passes,
+        scalars_up=before.scalars_up + int((result.status_N != NOT_ASKED).sum()) * numbers.up_per_report,
+        scalars_down=before.scalars_down + numbers.down,
+        backward_passes=before.backward_passes + result.backward_passes,
+        rho_bar_MQ=result.rho_bar_MQ if result.log_update else None,
+        method_state=result.method_state if result.log_update else {},
     )
 
 

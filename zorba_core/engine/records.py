@@ -5,11 +5,15 @@ Shapes: M blocks, N clients, Q directions of a round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT
+
+# What a method's server carries from round to round: a few float64 arrays by name. Empty for most methods.
+MethodState = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +33,9 @@ class RoundEntry:
     scalars_up: int
     scalars_down: int
     backward_passes: int = 0
-    rho_bar_MQ: np.ndarray | None = None  # float64; what was applied, where it need not be the plain average of rho_NQ
+    # float64; what was applied, and the method's state after the round, where they do not follow from rho_NQ alone
+    rho_bar_MQ: np.ndarray | None = None
+    method_state: MethodState = field(default_factory=dict)
 
     @property
     def reported_N(self) -> np.ndarray:

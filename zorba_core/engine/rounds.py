@@ -5,8 +5,8 @@ Shapes: M blocks, N clients, P shared seeds, Q directions of a round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor
 
 from zorba_core.engine.batches import client_rows, trim
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.ranks import ALONE, Ranks
+from zorba_core.engine.records import MethodState
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 
@@ -23,7 +26,7 @@ class FederatedRows:
     """What there is to learn from and to be judged by."""
 
     train: Encoded  # all clients' rows
-    held_N: Sequence[np.ndarray]  # row indices that each client holds
+    held_N: Sequence[np.ndarray] | Mapping[int, np.ndarray]  # row indices that each client holds
     evaluation: Encoded
 
 
@@ -34,6 +37,7 @@ class TrainState:
     rounds_done: int
     seeds_P: np.ndarray  # uint32, shared with all clients before the first round
     directions: Directions
+    method_state: MethodState = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,23 @@ class RoundPlan:
     round: int  # 1 is the first
     seeds_Q: np.ndarray  # uint32; none where the method takes the gradient
     asked_N: np.ndarray  # bool
+
+
+@dataclass(frozen=True, eq=False)
+class RoundContext:
+    """Everything that a method may look at in a round, wherever it runs."""
+
+    plan: RoundPlan
+    network: BlockNetwork
+    A_MN: np.ndarray
+    rows: FederatedRows | None  # None where no client computes: a round that is replayed
+    settings: TrainSettings
+    directions: Directions
+    ranks: Ranks = ALONE
+
+    def batch(self, client: int) -> Encoded:
+        """Client n's mini-batch of this round."""
+        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +81,7 @@ class Reports:
 class RoundResult:
     """What crossed the wire in one round, and what it cost."""
 
+    round: int
     seeds_Q: np.ndarray  # uint32, server to clients
     rho_NQ: np.ndarray  # float64, clients to server; zeros for a client that was not asked
     status_N: np.ndarray  # uint8: who reported, and who was refused why (zorba_core.engine.reports)
@@ -67,6 +89,9 @@ class RoundResult:
     loss_N: np.ndarray  # F_n at the round's start
     forward_passes: int
     backward_passes: int = 0
+    method_state: MethodState = field(default_factory=dict)  # after the round
+    # rho_bar_MQ and the state do not follow from rho_NQ and the allocation alone, so the log must hold them.
+    log_update: bool = False
 
 
 def client_batch(

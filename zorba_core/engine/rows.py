@@ -5,6 +5,7 @@ Shapes: R rows, L token positions (``seq_len``), C classes.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,3 +27,11 @@ class Encoded:
         """The given rows, in the given order."""
         index_B = torch.as_tensor(index_B, dtype=torch.int64)
         return Encoded(self.token_ids_RL[index_B], self.last_R[index_B], self.label_R[index_B])
+
+    def sha256(self) -> str:
+        """A fingerprint of the tokens and labels."""
+        digest = hashlib.sha256()
+        for tensor in (self.token_ids_RL, self.last_R, self.label_R):
+            digest.update(f"{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().numpy())
+        return digest.hexdigest()

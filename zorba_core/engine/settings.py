@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from zorba_core.engine.directions import DIRECTION_KINDS, DirectionKind
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.network import Inactive
 from zorba_core.engine.precision import PRECISIONS, check_capability
 from zorba_core.errors import InvalidInputError, in_short
@@ -15,7 +16,6 @@ from zorba_core.planning.methods import method_facts
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INACTIVE = ("frozen", "dropped")
-ESTIMATOR_NAMES = ("cohort", "reference", "jvp")
 MAX_SEEDS = 2**20
 # Beyond any use, and small enough that no product of them overflows.
 _MOST = {
@@ -43,7 +43,7 @@ class TrainSettings:
     num_seeds: int = 4096  # P shared seeds that the Q are drawn from
     batch_size: int = 8  # B rows a client and round
     seq_len: int = 64  # L: longer prompts lose the end of their text
-    direction: DirectionKind = "gaussian"
+    direction: str = "gaussian"  # see zorba_core.engine.direction_kinds
     estimator: str = "cohort"  # how rho is computed: see zorba_core.engine.estimators.registry
     max_rows: int | None = None  # of the cohort, through a block at once; None: what suits the device
     inactive: Inactive = "frozen"  # what a block does that a client does not activate
@@ -71,8 +71,20 @@ class TrainSettings:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and {self.method} takes the gradient: leave it out"
             )
-        if facts.first_order and self.estimator == "jvp":
-            raise InvalidInputError(f"estimator is jvp and {self.method} takes the gradient; use cohort or reference")
+        for name, value, known in (
+            ("direction", self.direction, DIRECTIONS),
+            ("estimator", self.estimator, ESTIMATORS),
+            ("inactive", self.inactive, INACTIVE),
+            ("dtype", self.dtype, tuple(DTYPES)),
+            ("precision", self.precision, PRECISIONS),
+        ):
+            if value not in known:
+                raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(known)}")
+        estimator = ESTIMATORS[self.estimator]
+        if facts.first_order and estimator.exact:
+            raise InvalidInputError(
+                f"estimator is {estimator.name} and {self.method} takes the gradient; use cohort or reference"
+            )
         if not facts.first_order and self.num_perturbations < 1:
             raise InvalidInputError(f"num_perturbations is {self.num_perturbations}; it must be at least 1")
         for name in ("rounds", "num_seeds", "batch_size", "seq_len", "eval_every", "threads"):
@@ -87,7 +99,7 @@ class TrainSettings:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
         if self.max_rows is not None and self.max_rows < 1:
             raise InvalidInputError(f"max_rows is {self.max_rows}; it must be at least 1, or left out")
-        if self.max_rows is not None and self.estimator != "cohort":
+        if self.max_rows is not None and not estimator.cohort:
             raise InvalidInputError(
                 f"max_rows bounds a cohort's rows and the estimator is {self.estimator}; leave it out, or use cohort"
             )
@@ -114,15 +126,6 @@ class TrainSettings:
             raise InvalidInputError(f"target is {self.target}; an accuracy lies above 0 and at most at 1")
         if self.stop_at_target and self.target is None:
             raise InvalidInputError("stop_at_target needs a target accuracy; give one")
-        for name, value, known in (
-            ("direction", self.direction, DIRECTION_KINDS),
-            ("estimator", self.estimator, ESTIMATOR_NAMES),
-            ("inactive", self.inactive, INACTIVE),
-            ("dtype", self.dtype, tuple(DTYPES)),
-            ("precision", self.precision, PRECISIONS),
-        ):
-            if value not in known:
-                raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(known)}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
         if self.precision == "tf32" and self.device != "cuda":

@@ -94,9 +94,15 @@ class Plan:
 
 
 def make_plan(
-    budget_by_seat: Mapping[int, int], num_blocks: int, num_seats: int, solver: str, reason: str, before: Plan | None
+    budget_by_seat: Mapping[int, int],
+    num_blocks: int,
+    num_seats: int,
+    solver: str,
+    reason: str,
+    before: Plan | None,
+    allocates: bool = True,
 ) -> Plan:
-    """Solve the allocation for those who are there.
+    """Solve the allocation for those who are there; with a method that does not allocate, each gets every block.
 
     Where they cannot cover every block between them, a run that has a plan goes on with what it can: the old columns
     of those still here, and full budgets, wrapped around, for the others. Blocks that nobody holds keep their weights.
@@ -109,6 +115,9 @@ def make_plan(
         raise InfeasibleError("no client is registered, so there is nothing to plan")
     A_MN, shortage = np.zeros((num_blocks, num_seats), dtype=bool), ""
     budgets = [budget_by_seat[seat] for seat in seats]
+    if not allocates:
+        A_MN[:, seats] = True
+        return Plan(Allocation(A_MN), dict(zip(seats, budgets, strict=True)), reason)
     try:
         problem = AllocationProblem(budgets, num_blocks)
         A_MN[:, seats] = solve(problem, solver).allocation.A_MN

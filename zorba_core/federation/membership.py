@@ -16,6 +16,7 @@ from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Fleet, Member, Plan, make_plan
 from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
 from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import spec_from_config
 
 NoteTaker = Callable[[str, dict[str, Any]], None]
@@ -127,6 +128,9 @@ class Membership:
             budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])
         else:
             budget = min(reply.blocks, self.network.num_blocks)
+        facts = method_facts(self.config.settings.method)
+        if budget < self.network.num_blocks and not facts.allocates:
+            raise MessageError(f"it can hold {budget} of {self.network.num_blocks} blocks, and {facts.name} needs all")
         return Member(address, reply.seat, budget, reply.round)
 
     def leave(self, address: Address, reason: str) -> None:
@@ -155,7 +159,8 @@ class Membership:
         changes = [f"seats {seats} {what}" for seats, what in ((came, "joined"), (went, "left")) if seats]
         reason = "first plan" if before is None else ", ".join(changes) or "other capacities"
         self.plan = make_plan(
-            budgets, self.network.num_blocks, self.fleet.num_seats, self.settings.solver, reason, before
-        )
+            budgets, self.network.num_blocks, self.fleet.num_seats, self.settings.solver, reason, before,
+            method_facts(self.config.settings.method).allocates,
+        )  # fmt: skip
         self._note("plan", self.plan.describe())
         return True

@@ -22,10 +22,10 @@ from zorba_core.data.partition import dirichlet_partition
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.aggregation import update_blocks
-from zorba_core.engine.batches import client_rows, trim
-from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.directions import directions_of
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -44,7 +44,7 @@ class Replica:
     ) -> None:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
-        self._directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+        self._directions = directions_of(network, settings)
 
     @torch.no_grad()
     def apply(self, averages: Sequence[Aggregate]) -> None:
@@ -78,16 +78,21 @@ class Replica:
             )
         if task.blocks[-1] >= self.network.num_blocks:
             raise MessageError(f"block {task.blocks[-1]} is not one of the model's {self.network.num_blocks}")
-        column_MN = np.zeros((self.network.num_blocks, 1), dtype=bool)
-        column_MN[list(task.blocks)] = True
-        # The row numbers are this client's own; the draw is that of the same client in a run within one process.
-        chosen = client_rows(
-            np.arange(len(self.rows)), self.settings.seed, task.round, seat, self.settings.batch_size
-        )  # fmt: skip
-        batch = trim(self.rows.rows(chosen), self.network.device)
+        # As the client of the same number in a run within one process: it draws its batches, and it alone is asked.
+        clients = seat + 1
+        A_MN, asked_N = np.zeros((self.network.num_blocks, clients), dtype=bool), np.zeros(clients, dtype=bool)
+        A_MN[list(task.blocks), seat] = asked_N[seat] = True
+        context = RoundContext(
+            RoundPlan(task.round, task.seeds_Q, asked_N),
+            self.network,
+            A_MN,
+            FederatedRows(self.rows, {seat: np.arange(len(self.rows))}, self.rows),
+            self.settings,
+            self._directions,
+        )
         with use_threads(self.settings.threads):
-            found = estimator_of(self.settings)(self.network, [batch], column_MN, task.seeds_Q, self._directions)
-        return Answer("", seat, task.round, found.rho_NQ[0], float(found.loss_N[0]), found.forward_passes)
+            reports = method_of(self.settings).report(context)
+        return Answer("", seat, task.round, reports.rho_NQ[seat], float(reports.loss_N[seat]), reports.forward_passes)
 
     def fingerprint(self) -> str:
         return self.network.weights_sha256()

@@ -12,6 +12,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.robust import AggregationSettings
+from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import folder as runs
 from zorba_core.runs.resume import settings_of
 
@@ -20,10 +21,13 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
     """What cannot be federated.
 
     Raises:
-        InvalidInputError: another method than ZorBA, or fewer seats than clients to wait for.
+        InvalidInputError: a method that exchanges more than scalars, or fewer seats than clients to wait for.
     """
-    if config.settings.method != "zorba":
-        raise InvalidInputError(f"method is {config.settings.method}; a federation of processes runs zorba only")
+    if not method_facts(config.settings.method).federates:
+        known = ", ".join(name for name, facts in METHODS.items() if facts.federates)
+        raise InvalidInputError(
+            f"method is {config.settings.method}; a federation of processes runs methods that exchange scalars: {known}"
+        )
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if settings.privacy.on:
@@ -64,7 +68,7 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
         InvalidInputError: the run is not a federated one, or a value cannot be.
     """
     if "federation" not in value:
-        raise InvalidInputError(f"{path}: this run was made in one process; go on with zorba resume")
+        raise InvalidInputError(f"{path}: this run was made in one process; continue it with zorba resume")
     try:
         kept = dict(value["federation"])
         kept["aggregation"] = AggregationSettings(**kept["aggregation"])

@@ -2,7 +2,7 @@
 
 Nothing in here knows a network, a clock or a process: :mod:`zorba_core.federation.rounds` carries its messages over a
 transport and calls these methods in turn. No answer, however wrong, raises: it is refused and noted with its client and
-reason, and the round goes on with the others, each block averaged over those of its clients that answered.
+reason, and the round continues with the others, each block averaged over those of its clients that answered.
 
 The server holds a replica of its own, to judge the model by and to prove clients' replicas against.
 
@@ -12,15 +12,17 @@ Shapes: M blocks, N seats, Q directions of a round.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from zorba_core.engine import loop as trainer
 from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.loop import init, plan_round
+from zorba_core.engine.methods.interface import Scalars
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
-from zorba_core.engine.rounds import RoundPlan
+from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Member, Plan
@@ -41,36 +43,23 @@ from zorba_core.federation.privacy import private_average
 from zorba_core.federation.robust import aggregate
 
 
-@dataclass(frozen=True, eq=False)
-class Concluded:
-    """A round that was: what is logged of it."""
-
-    plan: RoundPlan
-    rho_NQ: np.ndarray
-    loss_N: np.ndarray
-    status_N: np.ndarray
-    rho_bar_MQ: np.ndarray
-    forward_passes: int
-
-
 class Server(Membership):
     """The state of one run: members, plan, averages so far and the weights they make."""
 
     def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
         super().__init__(config, settings, network, note)
-        self._state = trainer.init(network, config.settings)
+        self._method, self._state = method_of(config.settings), init(network, config.settings)
 
-    def take_up(self, averages: Iterable[Aggregate], plan: Plan | None, base_sha256: str) -> None:
-        """Go on from a log; the network, once the base of that fingerprint, holds the weights after ``averages``."""
-        self.averages, self.plan, self._base_sha256 = list(averages), plan, base_sha256
+    def resume(self, state: TrainState, averages: Iterable[Aggregate], plan: Plan | None, base_sha256: str) -> None:
+        """Stand where a log ends; the network, once the base of that fingerprint, holds the weights after
+        ``averages``."""
+        self._state, self.averages, self.plan, self._base_sha256 = state, list(averages), plan, base_sha256
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
     def begin_round(self) -> tuple[RoundPlan, list[Outgoing]]:
         """The round's plan, and what each client that takes part is told. Those far behind get averages instead."""
-        drawn = trainer.plan_round(
-            replace(self._state, rounds_done=self.rounds_done), self.fleet.num_seats, self.config.settings
-        )
+        drawn = plan_round(self._state, self.fleet.num_seats, self.config.settings)
         ready_N, outgoing = np.zeros(self.fleet.num_seats, dtype=bool), []
         members = [member for member in self.fleet if self.plan.blocks(member.seat)]
         asked = [member for member in members if drawn.asked_N[member.seat]] or members
@@ -84,7 +73,7 @@ class Server(Membership):
             outgoing.append(Outgoing(member.address, TRAIN, messages.encode(task)))
         return replace(drawn, asked_N=ready_N), outgoing
 
-    def conclude_round(self, plan: RoundPlan, incoming: Sequence[Incoming]) -> Concluded | None:
+    def conclude_round(self, plan: RoundPlan, incoming: Sequence[Incoming]) -> RoundResult | None:
         """Judge the answers, average and update. None when no answer could be used: the weights are as before, and the
         same round can be tried again."""
         settings, num_seats = self.config.settings, self.fleet.num_seats
@@ -108,13 +97,20 @@ class Server(Membership):
         if not reported_N.any():
             self._note("void round", {"round": plan.round, "asked": int(plan.asked_N.sum())})
             return None
-        A_MN = self.plan.allocation.A_MN
-        if self.settings.privacy.on:
+        A_MN, private = self.plan.allocation.A_MN, self.settings.privacy.on
+        if private:
             rho_bar_MQ = private_average(rho_NQ, A_MN, reported_N, self.settings.privacy)
         else:
             rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
-        self._apply(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, settings.lr))
-        return Concluded(plan, rho_NQ, loss_N, status_N, rho_bar_MQ, forward_passes)
+        scalars = Scalars(rho_bar_MQ, None if private else rho_NQ, A_MN, reported_N)
+        rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
+        update_blocks(self.network, rho_bar_MQ, plan.seeds_Q, self._state.directions, settings.lr)
+        self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
+        self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, settings.lr))
+        return RoundResult(
+            plan.round, plan.seeds_Q, rho_NQ, status_N, rho_bar_MQ, loss_N, forward_passes,
+            method_state=method_state, log_update=True,
+        )  # fmt: skip
 
     def _take_answer(
         self, one: Incoming, plan: RoundPlan, heard: set[Address],
@@ -206,10 +202,6 @@ class Server(Membership):
         """The averages that come next for a replica, as many as one message takes."""
         most = MAX_NUMBERS // (self.network.num_blocks * self.config.settings.num_perturbations)
         return tuple(self.averages[member.round : member.round + most])
-
-    def _apply(self, average: Aggregate) -> None:
-        update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._state.directions, average.lr)
-        self.averages.append(average)
 
     def _refuse(self, address: Address, round_index: int, reason: str) -> None:
         seat = self.fleet[address].seat if address in self.fleet else None

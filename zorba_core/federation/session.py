@@ -1,4 +1,4 @@
-"""The server's part of a federated run, from a request to a finished run folder; also taking one up again.
+"""The server's part of a federated run, from a request to a finished run folder; also resuming one.
 
 The folder is that of any run (``zorba_core.runs``): it can be listed, plotted and replayed. What is particular to a
 federation stands in the log's notes: plans, joins, leaves and refusals, with client and reason.
@@ -6,8 +6,6 @@ federation stands in the log's notes: plans, joins, leaves and refusals, with cl
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import re
 import secrets
@@ -17,33 +15,30 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.encoding import encode
-from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import get_task
-from zorba_core.engine.callbacks import Callback, RoundRecord
-from zorba_core.engine.evaluation import choose_rows
+from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.rows import Encoded
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import plan_from_note
 from zorba_core.federation.messages import Aggregate
 from zorba_core.federation.request import check_config, configs_of, folder_config
-from zorba_core.federation.rounds import Transport, bring_together, gather, run_rounds
+from zorba_core.federation.rounds import FederatedRounds, Transport, bring_together, gather
 from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
+from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.resume import records_of, replay_rounds
-from zorba_core.runs.session import open_network, use_threads
-from zorba_core.runs.summary import CountReports, summarise
-from zorba_core.runs.trajectory import Trajectory, TrajectoryLog
-from zorba_core.runs.writer import RunWriter, check_name, header_of
+from zorba_core.runs.replaying import replay_rounds
+from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, reopen
+from zorba_core.runs.session import evaluation_rows, open_network, use_threads
+from zorba_core.runs.trajectory import TrajectoryLog
+from zorba_core.runs.writer import RunWriter, check_name
 
 Notice = Callable[[str], None]
 _TOKEN = "federation_token"
@@ -101,7 +96,7 @@ def serve(
     Raises:
         InvalidInputError, MissingDataError, InfeasibleError: the request is wrong, or the clients cannot hold every
             block between them; nothing was written.
-        RunError: too few clients came, the run diverged, or everyone fell silent; the folder can be taken up again.
+        RunError: too few clients came, the run diverged, or everyone fell silent; the folder can be resumed.
     """
     check_config(config, settings)
     name = check_name(
@@ -118,10 +113,10 @@ def serve(
         server.plan.allocation,
     )  # fmt: skip
     notes.open(writer)
-    return _carry_on(writer, server, transport, parts, callbacks, (), (), ())
+    return _complete(writer, server, transport, parts, callbacks, Earlier())
 
 
-def take_up(
+def resume(
     run: str | os.PathLike[str],
     transport: Transport,
     *,
@@ -129,7 +124,7 @@ def take_up(
     callbacks: Sequence[Callback] = (),
     tell: Notice = lambda line: None,
 ) -> Run:
-    """Go on with a federated run whose server died, on its own folder. Clients register anew and keep their replicas.
+    """Resume a federated run whose server died, in its own folder. Clients register anew and keep their replicas.
 
     Raises:
         InvalidInputError, MissingDataError: no such run, one that is finished or was never federated, or a base model
@@ -138,33 +133,32 @@ def take_up(
     """
     request = read_request(run)
     config, settings = configs_of(request.path, request.config)
-    finished = (request.path / runs.SUMMARY).is_file()
-    if finished and read_run(request.path).summary.get("stopped_by") != "interrupt":
-        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to go on with")
+    check_unfinished(request)
     config = replace(config, model=model or config.model, token=str(request.environment.get(_TOKEN, "")))
     log = TrajectoryLog(request.path / runs.TRAJECTORY)
     try:
-        so_far = log.so_far
+        trajectory = log.trajectory
         parts = open_server(config, force=True)
-        _check_same(request, so_far, parts)
+        check_log(request, trajectory)
+        check_base(request, parts.network, config.model)
+        check_rows(request, parts.environment["data"], "evaluation")
+        if any(entry.rho_bar_MQ is None for entry in trajectory.rounds):
+            raise InvalidInputError(f"{request.path}: its log has rounds without their averages")
         with use_threads(config.settings.threads):
-            replay_rounds(parts.network, request.allocation, config.settings, so_far.rounds, so_far.evaluations)
+            state = replay_rounds(
+                parts.network, request.allocation, config.settings, trajectory.rounds, trajectory.evaluations
+            )
         notes = NoteBook(tell)
         server = Server(config, settings, parts.network, notes)
-        plans = [note for note in so_far.notes if note.what == "plan"]
+        plans = [note for note in trajectory.notes if note.what == "plan"]
         plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
-        server.take_up(map(_average_of, so_far.rounds), plan, parts.environment["base_weights_sha256"])
-        (request.path / runs.SUMMARY).unlink(missing_ok=True)
-        if so_far.header is None:
-            log.write_header(header_of(request.config, request.environment, request.allocation))
-        log.write_resumed()
-        records = records_of(so_far)
-        writer = RunWriter.reopen(request.path, log, records)
+        server.resume(state, map(_average_of, trajectory.rounds), plan, parts.environment["base_weights_sha256"])
+        earlier = Earlier.of(trajectory)
+        writer = reopen(request, config.settings, log, earlier, tell)
         notes.open(writer)
         gather(server, transport, again=True)
         server.replan()
-        resumed = (*so_far.resumed_after, so_far.rounds_done)
-        return _carry_on(writer, server, transport, parts, callbacks, so_far.rounds, records, resumed)
+        return _complete(writer, server, transport, parts, callbacks, earlier)
     finally:
         log.close()
 
@@ -175,99 +169,52 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
     task, settings = get_task(config.dataset), config.settings
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, config.model, config.label_words, settings)
-        split = task.rows.evaluation_split
-        frame = load_split(task.name, split)
-        chosen = choose_rows(len(frame), settings.eval_rows, settings.seed)
-        evaluation = encode(task, frame.iloc[chosen], tokenizer, settings.seq_len)
+        evaluation, facts = evaluation_rows(task, tokenizer, settings)
         checks: dict[str, Any] = {}
         if not force:
             everything = Allocation([[True]] * network.num_blocks)
             rows = FederatedRows(evaluation, [list(range(len(evaluation)))], evaluation)
-            found = preflight(network, everything, rows, settings)
-            if found.failed:
-                raise InvalidInputError(found.reason())
-            checks = found.describe()
+            checked = preflight(network, everything, rows, settings)
+            if checked.failed:
+                raise InvalidInputError(checked.reason())
+            checks = checked.describe()
     environment = {
         **describe(settings),
         _TOKEN: config.token,
         "base_weights_sha256": network.weights_sha256(),
-        "data": {
-            "source": frame.attrs.get("source", ""),
-            "note": frame.attrs.get("note", ""),
-            "evaluation_split": split,
-            "evaluation_rows": len(evaluation),
-            "evaluation_sha256": _rows_sha256(evaluation),
-        },
+        "data": facts,
         "preflight": checks,
     }
     return ServerParts(network, evaluation, environment)
 
 
-def _carry_on(
+def _complete(
     writer: RunWriter,
     server: Server,
     transport: Transport,
     parts: ServerParts,
     callbacks: Sequence[Callback],
-    rounds: Sequence[RoundEntry],
-    records: Sequence[RoundRecord],
-    resumed_after: Sequence[int],
+    earlier: Earlier,
 ) -> Run:
-    settings = server.config.settings
-    reports, meter = CountReports(server.fleet.num_seats, rounds), MemoryMeter(settings.device)
-    path = writer.path
-    try:
-        for callback in callbacks:
-            callback.on_start(path)
-        meter.begin()
-        outcome = run_rounds(server, transport, parts.evaluation, [writer, reports, *callbacks], records)
-        standing = bring_together(server, transport)
+    def finish() -> dict[str, Any]:
+        """Every replica caught up and compared."""
         weights = server.network.weights_sha256()
         clients = [
-            {"seat": seat, "round": found.round, "weights_sha256": found.weights_sha256,
-             "equal": found.weights_sha256 == weights}
-            for seat, found in sorted(standing.items())
+            {"seat": seat, "round": standing.round, "weights_sha256": standing.weights_sha256,
+             "equal": standing.weights_sha256 == weights}
+            for seat, standing in sorted(bring_together(server, transport).items())
         ]  # fmt: skip
         writer.note("replicas", {"weights_sha256": weights, "clients": clients})
-        summary = summarise(
-            server.network, server.plan.allocation, settings, outcome, reports, meter.describe(), resumed_after
-        )  # fmt: skip
         spent = privacy.epsilon(server.settings.privacy, server.rounds_done) if server.settings.privacy.on else None
-        writer.finish({**summary, "replicas": clients, "epsilon": spent})
-    except RunError as error:
-        raise RunError(f"{error}; the rounds so far are in {path}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            writer.flush()
-        writer.close()
-    return read_run(path)
+        return {"replicas": clients, "epsilon": spent}
+
+    rounds = FederatedRounds(server, transport)
+    with use_threads(rounds.settings.threads):
+        complete_run(
+            writer.path, writer, rounds, parts.evaluation, callbacks, earlier=earlier, finish=finish
+        )  # fmt: skip
+    return read_run(writer.path)
 
 
 def _average_of(entry: RoundEntry) -> Aggregate:
     return Aggregate(entry.round, entry.seeds_Q, entry.rho_bar_MQ, entry.lr)
-
-
-def _check_same(request: runs.Request, so_far: Trajectory, parts: ServerParts) -> None:
-    wanted = header_of(request.config, request.environment, request.allocation)
-    if so_far.header not in (None, wanted):
-        raise InvalidInputError(f"{request.path}: its log was written under another config or allocation")
-    for name, found in (
-        ("base_weights_sha256", parts.environment["base_weights_sha256"]),
-        ("evaluation_sha256", parts.environment["data"]["evaluation_sha256"]),
-    ):
-        known = request.environment.get(name) or request.environment.get("data", {}).get(name)
-        if known != found:
-            raise InvalidInputError(
-                f"{request.path}: {name} is {found[:16]} here and was {str(known)[:16]}; give the model and data that "
-                "the run began with"
-            )
-    if any(entry.rho_bar_MQ is None for entry in so_far.rounds):
-        raise InvalidInputError(f"{request.path}: its log has rounds without their averages")
-
-
-def _rows_sha256(rows: Encoded) -> str:
-    digest = hashlib.sha256()
-    for tensor in (rows.token_ids_RL, rows.last_R, rows.label_R):
-        digest.update(f"{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy())
-    return digest.hexdigest()

@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
+from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import MAX_SIZE, ModelSpec
 
 GIB = 2**30
 MAX_CLIENTS = 1_000_000
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
-METHODS = ("zorba", "fedzo", "decomfl", "fedit")
-
-Method = Literal["zorba", "fedzo", "decomfl", "fedit"]
 TooSmall = Literal["error", "clamp"]
 
 # A capacity such as "parameters plus exactly one block" must afford that block: dividing floats may give 0.999...
@@ -74,7 +72,7 @@ def psi_client_bytes(model: ModelSpec, workload: Workload, blocks_N: ArrayLike) 
 
 
 def total_bytes(
-    model: ModelSpec, workload: Workload, num_clients: int, total_blocks: int | None = None, method: Method = "zorba"
+    model: ModelSpec, workload: Workload, num_clients: int, total_blocks: int | None = None, method: str = "zorba"
 ) -> int:
     """All clients together, as in Table II: parameters and activations, and FedIT's gradients (one more copy of d).
 
@@ -84,14 +82,15 @@ def total_bytes(
         InvalidInputError: an unknown method, ``total_blocks`` missing for ZorBA, outside [max(M, N), M*N], or given
             for a baseline and not M*N.
     """
-    if method not in METHODS:
-        raise InvalidInputError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
+    facts = method_facts(method)
     if not 1 <= num_clients <= MAX_CLIENTS:
         raise InvalidInputError(f"number of clients is {in_short(num_clients)}; it must be from 1 to {MAX_CLIENTS}")
     most, least = model.num_blocks * num_clients, max(model.num_blocks, num_clients)
-    if method == "zorba":
+    if facts.allocates:
         if total_blocks is None:
-            raise InvalidInputError("ZorBA's VRAM depends on the allocation: give the total of activated blocks")
+            raise InvalidInputError(
+                f"{facts.title}'s VRAM depends on the allocation: give the total of activated blocks"
+            )
         if not least <= total_blocks <= most:
             raise InvalidInputError(
                 f"total blocks is {total_blocks}; with {model.num_blocks} blocks and {num_clients} clients it must be "
@@ -99,7 +98,7 @@ def total_bytes(
             )
     elif total_blocks not in (None, most):
         raise InvalidInputError(f"{method} activates all {most} blocks; leave total blocks out, or use method zorba")
-    copies = 2 if method == "fedit" else 1
+    copies = 2 if facts.first_order else 1
     blocks = most if total_blocks is None else total_blocks
     return num_clients * copies * psi_model_bytes(model, workload) + blocks * psi_block_bytes(model, workload)
 

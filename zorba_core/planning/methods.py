@@ -1,46 +1,50 @@
-"""The four methods that the paper compares, by name: what each activates and what it exchanges. No torch.
+"""The methods by name: what each activates and exchanges, and all that is shown of it. No torch.
 
-What a method computes in a round is in :mod:`zorba_core.engine.methods.registry`, what its messages weigh in
-:mod:`zorba_core.planning.communication`, what its clients hold in :mod:`zorba_core.planning.memory`.
+``METHODS`` is the one registry. Its parts are facts that name the class that computes them (``code``), which is
+imported when a run needs it, so that planning a fleet needs no torch; or, where that does not matter, one object that
+has the facts and computes: a :class:`zorba_core.engine.methods.interface.Method`.
+
+What a method's messages weigh is in :mod:`zorba_core.planning.communication`, what its clients hold in
+:mod:`zorba_core.planning.memory`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.registry import Registry
 
 Exchange = Literal["scalars", "estimates", "weights"]
 
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One method, as section V of the paper describes it."""
+    """One method; of the four that the paper compares, as its section V describes it."""
 
     name: str
     title: str
-    what: str  # one line
+    help: str  # one line
     default_directions: int  # Q of a round in the paper's experiments; 0: it takes the gradient itself
     exchanges: Exchange
     allocates: bool = False  # takes an allocation; without, every client activates every block
+    keeps_state: bool = False  # the server carries numbers from round to round, which the log keeps
+    usual_lr: float = 1e-2  # a learning rate to begin with
+    code: str = ""  # "module:class" of the Method that computes it; empty: this object is one
 
     @property
     def first_order(self) -> bool:
         return self.default_directions == 0
 
+    @property
+    def federates(self) -> bool:
+        """Can its clients be processes of their own? They follow the server by scalars, never by weights."""
+        return self.exchanges == "scalars"
 
-_SHARED, _OWN = "shared directions", "each client's own directions"
-METHODS: Mapping[str, MethodFacts] = {
-    facts.name: facts
-    for facts in (
-        MethodFacts("zorba", "ZorBA", f"{_SHARED}, allocated blocks, exchanges scalars", 10, "scalars", allocates=True),
-        MethodFacts("decomfl", "DeComFL", f"{_SHARED}, all blocks, exchanges scalars", 1, "scalars"),
-        MethodFacts("fedzo", "FedZO", f"{_OWN}, all blocks, exchanges full estimates", 1, "estimates"),
-        MethodFacts("fedit", "FedIT", "first-order, all blocks, exchanges the model", 0, "weights"),
-    )
-}
+
+METHODS: Registry[MethodFacts] = Registry(
+    "method", "zorba.methods", accepts=lambda part: _problem(part), home=lambda: _register_own()
+)
 
 
 def method_facts(name: str) -> MethodFacts:
@@ -48,6 +52,39 @@ def method_facts(name: str) -> MethodFacts:
     Raises:
         InvalidInputError: no such method.
     """
-    if name not in METHODS:
-        raise InvalidInputError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
-    return METHODS[name]
+    return METHODS.get_part(name)
+
+
+def _register_own() -> None:
+    shared, own, code = "shared directions", "each client's own directions", "zorba_core.engine.methods"
+    for facts in (
+        MethodFacts(
+            "zorba", "ZorBA", f"{shared}, allocated blocks, exchanges scalars", 10, "scalars",
+            allocates=True, code=f"{code}.interface:ScalarMethod",
+        ),
+        MethodFacts(  # ZorBA with every block active
+            "decomfl", "DeComFL", f"{shared}, all blocks, exchanges scalars", 1, "scalars",
+            usual_lr=2e-3, code=f"{code}.interface:ScalarMethod",
+        ),
+        MethodFacts(
+            "fedzo", "FedZO", f"{own}, all blocks, exchanges full estimates", 1, "estimates",
+            usual_lr=2e-2, code=f"{code}.own_directions:OwnDirections",
+        ),
+        MethodFacts(
+            "fedit", "FedIT", "first-order, all blocks, exchanges the model", 0, "weights",
+            usual_lr=1e-1, code=f"{code}.first_order:FirstOrder",
+        ),
+    ):  # fmt: skip
+        METHODS.register(facts)
+
+
+def _problem(part: object) -> str | None:
+    if not isinstance(part, MethodFacts):
+        return f"{type(part).__name__} is not a Method"
+    needed = ("init", "report", "update", *(["coefficients"] if part.federates else []))
+    missing = [name for name in needed if not callable(getattr(part, name, None))]
+    if missing and not part.code:
+        return f"it has no {missing[0]}; derive it from zorba_core.engine.methods.interface"
+    if part.keeps_state and part.exchanges == "weights":
+        return "it exchanges weights, so its log could not give a server state back"
+    return None

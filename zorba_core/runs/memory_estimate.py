@@ -41,6 +41,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, family_of
 from zorba_core.engine.precision import products_in
@@ -94,7 +95,8 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
     """
     shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype)
     B, L = settings.batch_size, settings.seq_len
-    if settings.estimator == "cohort":
+    estimator = ESTIMATORS[settings.estimator]
+    if estimator.cohort:
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
         at_once = min(rows_at_once, settings.max_rows or rows)
         return shapes.peak(
@@ -102,7 +104,7 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
         )
     one = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision)
     block_M = np.array(shapes.block_bytes)
-    if settings.estimator == "jvp":  # the directions of all blocks; each tensor, its derivative, and what makes it
+    if estimator.exact:  # the directions of all blocks; each tensor, its derivative, and what makes it
         perturbation = int(block_M.sum())
         activations = _JVP_COPIES * shapes.peak(B, L, plain_attention=True).activations
     else:  # the directions of all blocks, and the weights of the heaviest client's

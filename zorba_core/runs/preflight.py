@@ -15,7 +15,8 @@ Measured on the first round's batches of a few clients and a few directions, in 
   thousand, whichever is more. A forecast for refusing the hopeless, not for planning: noise only makes it less.
 
 Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
-along its clients' own directions, whose average is a shorter step. FedIT has no mu and no scalars: its ``update``,
+along its clients' own directions, whose average is a shorter step. Coefficients that a method makes of the averages are
+taken for the averages. FedIT has no mu and no scalars: its ``update``,
 ``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
@@ -32,10 +33,10 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.own_directions import own_step
 from zorba_core.engine.network import BlockNetwork
@@ -99,7 +100,7 @@ def preflight(
     if facts.first_order:
         return _of_gradient(network, batches_N, settings)
     seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
-    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    directions = directions_of(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
     with network.at_precision("highest"):
         exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
@@ -108,7 +109,7 @@ def preflight(
         rounded_NQ = estimator_of(settings)(*probe).rho_NQ
         with network.at_precision("highest"):
             checks.append(_product_check(_relative_error(rounded_NQ, estimator_of(settings)(*probe).rho_NQ), settings))
-    if settings.estimator != "jvp":
+    if not ESTIMATORS[settings.estimator].exact:
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
         checks.append(_perturbation_check(lost, settings))
         found_NQ = estimator_of(settings)(*probe).rho_NQ
@@ -174,7 +175,7 @@ def _product_check(error: float, settings: TrainSettings) -> Check:
     return Check(
         "products", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR,
         f"products in {settings.precision} put the scalars {error:.1%} off those of highest precision",
-        "precision highest" if settings.estimator == "jvp" else "precision highest, or a larger mu",
+        "precision highest" if ESTIMATORS[settings.estimator].exact else "precision highest, or a larger mu",
     )  # fmt: skip
 
 

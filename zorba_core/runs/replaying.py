@@ -8,14 +8,11 @@ from dataclasses import replace
 import torch
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.callbacks import RoundRecord
-from zorba_core.engine.directions import Directions
-from zorba_core.engine.loop import record_of
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.loop import init, repeat_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
-from zorba_core.engine.rounds import Reports
+from zorba_core.engine.rounds import TrainState
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.trajectory import Trajectory
@@ -28,15 +25,17 @@ def replay_rounds(
     settings: TrainSettings,
     rounds: Sequence[RoundEntry],
     evaluations: Sequence[EvaluationEntry] = (),
-) -> None:
+) -> TrainState:
     """Move the base's weights through ``rounds``, in place. The last evaluation's fingerprint proves the result.
+
+    Returns:
+        where the run stands then, the method's state included.
 
     Raises:
         InvalidInputError: the weights come out differently here.
     """
     proof = evaluations[-1] if evaluations else None
-    directions = Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
-    move = method_of(settings).update
+    state = init(network, settings)
     for done in range(len(rounds) + 1):
         if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:
             raise InvalidInputError(
@@ -44,18 +43,14 @@ def replay_rounds(
                 "or versions differ (see environment.json); use the machine and versions that it records"
             )
         if done < len(rounds):
-            entry = rounds[done]
-            if entry.rho_bar_MQ is not None:
-                update_blocks(network, entry.rho_bar_MQ, entry.seeds_Q, directions, entry.lr)
-                continue
-            reports = Reports(entry.rho_NQ, entry.loss_N, forward_passes=0)
-            move(network, reports, allocation.A_MN, entry.reported_N, entry.seeds_Q, directions, entry.lr)
+            state = repeat_round(state, rounds[done], network, allocation, settings)
+    return state
 
 
 def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
     """The metrics that the log holds: as an uninterrupted run would have kept them."""
     judged = {entry.round: entry for entry in trajectory.evaluations}
-    records = [record_of(entry) for entry in trajectory.rounds]
+    records = [RoundRecord.of(entry) for entry in trajectory.rounds]
     if 0 in judged:
         records.insert(0, RoundRecord(0, None, None, None, 0.0, 0, 0, 0))
     return tuple(

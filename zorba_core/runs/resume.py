@@ -1,13 +1,13 @@
-"""Take a run up where it was cut short, and rebuild the model of any of its rounds: both by replaying its trajectory.
+"""Resume a run that was cut short, and rebuild the model of any of its rounds: both by replaying its trajectory.
 
-Every random choice of a run is keyed by (seed, round, client), so what a run will do next depends on its weights and
-its round alone, and these are the base model and the log. A resumed run therefore ends with the weights of an
-uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads and estimator.
-Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show it, and the
-run is refused.
+Every random choice of a run is keyed by (seed, round, client), so what a run will do next depends on its weights, its
+round and its method's state alone, and these follow from the base model and the log. A resumed run therefore ends with
+the weights of an uninterrupted one, bit for bit, on the same kind of processor with the same versions, dtype, threads
+and estimator. Where the replay itself comes out differently, the fingerprints that the log took at each evaluation show
+it, and the run is refused.
 
-FedIT is the exception: weights cross its wire, which no log of scalars can give back. It goes on from the weights that
-it wrote at its last evaluation (:mod:`zorba_core.runs.checkpoint`).
+FedIT is the exception: weights cross its wire, which no log of scalars can give back. It is resumed from the weights
+that it wrote at its last evaluation (:mod:`zorba_core.runs.checkpoint`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
@@ -31,9 +33,10 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
+from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.replaying import records_of, replay_rounds
-from zorba_core.runs.session import SoFar, carry_on, divide_rows, open_network, use_threads
+from zorba_core.runs.replaying import replay_rounds
+from zorba_core.runs.session import divide_rows, open_network, save_model_in, use_threads
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter, header_of
 
@@ -50,13 +53,14 @@ def resume(
     notice: Notice = lambda line: None,
     ranks: Ranks = ALONE,
 ) -> Run:
-    """Go on with a run that was killed, interrupted or failed, in its own folder, and read it back.
+    """Resume a run that was killed, interrupted or failed, in its own folder, and read it back.
 
     Args:
         run: its folder.
         model: where its base model lies now, if not where the run's config says.
         callbacks: as for ``fine_tune``.
-        notice: told, in a line each, what a user should know: a torn record that was dropped, the round to go on from.
+        notice: told, in a line each, what a user should know: a torn record that was dropped, the round that
+            it resumes after.
 
     Raises:
         MissingDataError, InvalidInputError: no run, one that is finished, one that another process is writing, one
@@ -67,49 +71,39 @@ def resume(
     settings = settings_of(request)
     if "federation" in request.config:
         raise InvalidInputError(
-            f"{request.path}: its clients were processes of their own; go on with: "
+            f"{request.path}: its clients were processes of their own; resume it with: "
             f"zorba federation up --resume {request.path}"
         )
-    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
-        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+    check_unfinished(request)
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
-        raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to go on from")
+        raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
     log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
     try:
-        trajectory = log.so_far if log is not None else None
+        trajectory = log.trajectory if log is not None else None
         trajectory = ranks.from_first(trajectory)
-        _check_header(request, trajectory)
+        check_log(request, trajectory)
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
             task = get_task(request.config["dataset"])
             rows, facts = divide_rows(
                 task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings
             )  # fmt: skip
-            _check_rows(request, facts)
+            check_rows(request, facts, "train", "evaluation")
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
+                state = replace(init(network, settings), rounds_done=trajectory.rounds_done)
             else:
-                replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
-            so_far = SoFar(
-                trajectory.rounds,
-                records_of(trajectory),
-                (*trajectory.resumed_after, trajectory.rounds_done),
-            )
-            writer = None
-            if log is not None:
-                writer = _reopen(request, settings, log, so_far, notice)
-            carry_on(
+                state = replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
+            earlier = Earlier.of(trajectory)
+            saves = bool(request.config.get("save_model"))
+            complete_run(
                 request.path,
-                writer,
-                network,
-                tokenizer,
-                request.allocation,
-                rows,
-                settings,
-                bool(request.config.get("save_model")),
+                None if log is None else reopen(request, settings, log, earlier, notice),
+                LocalRounds(network, request.allocation, rows, settings, ranks, state),
+                rows.evaluation,
                 callbacks,
-                ranks,
-                so_far,
+                earlier=earlier,
+                finish=partial(save_model_in, request.path, network, tokenizer) if saves else dict,
             )
     finally:
         if log is not None:
@@ -146,7 +140,7 @@ def replay(
     request = read_request(run)
     settings = settings_of(request)
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
-    _check_header(request, trajectory)
+    check_log(request, trajectory)
     first_order = method_facts(settings.method).first_order
     kept = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     wanted = kept if round_index is None else round_index
@@ -208,7 +202,7 @@ def _from_checkpoint(
         if lost:
             notice(f"{lost} rounds after the last checkpoint (round {kept}) will be computed again")
         log.cut_back(kept)
-    return ranks.from_first(log.so_far if log is not None else None)
+    return ranks.from_first(log.trajectory if log is not None else None)
 
 
 def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
@@ -218,7 +212,14 @@ def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
     return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {had}"
 
 
-def _check_header(request: Request, trajectory: Trajectory) -> None:
+def check_unfinished(request: Request) -> None:
+    """Refuse a run that ended by itself."""
+    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
+        raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
+
+
+def check_log(request: Request, trajectory: Trajectory) -> None:
+    """Refuse a folder whose files are not those that its log was written under."""
     if trajectory.header is None:
         return  # killed before the first record was whole: nothing was done yet
     expected = header_of(request.config, request.environment, request.allocation)
@@ -239,27 +240,35 @@ def _open_base(
     config = request.config
     source = config["model"] if model is None else model
     network, tokenizer = open_network(get_task(config["dataset"]), source, config["label_words"], settings)
-    found, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
-    if found != wanted:
-        raise InvalidInputError(
-            f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
-            f"{found[:16]}, the run began with {wanted[:16]}; name the right one with --model"
-        )
+    check_base(request, network, source)
     return network, tokenizer
 
 
-def _check_rows(request: Request, facts: Mapping[str, Any]) -> None:
-    for name, what in (("train_sha256", "clients' rows"), ("evaluation_sha256", "evaluation rows")):
-        if facts[name] != request.environment["data"][name]:
+def check_base(request: Request, network: BlockNetwork, source: str | os.PathLike[str]) -> None:
+    """Refuse another base model than the run began with."""
+    here, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
+    if here != wanted:
+        raise InvalidInputError(
+            f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
+            f"{here[:16]}, the run began with {wanted[:16]}; name the right one with --model"
+        )
+
+
+def check_rows(request: Request, facts: Mapping[str, Any], *kinds: str) -> None:
+    """Refuse other rows than the run began with. ``kinds``: "train", "evaluation"."""
+    for kind in kinds:
+        if facts[f"{kind}_sha256"] != request.environment["data"][f"{kind}_sha256"]:
             raise InvalidInputError(
-                f"the {what} of {request.config['dataset']} are not those that {request.path} began with; "
+                f"the {kind} rows of {request.config['dataset']} are not those that {request.path} began with; "
                 "point ZORBA_DATA to the data it was made with"
             )
 
 
-def _reopen(request: Request, settings: TrainSettings, log: TrajectoryLog, so_far: SoFar, notice: Notice) -> RunWriter:
+def reopen(
+    request: Request, settings: TrainSettings, log: TrajectoryLog, earlier: Earlier, notice: Notice
+) -> RunWriter:
     """The folder as its writer left it, without what a killed process left half done."""
-    trajectory = log.so_far
+    trajectory = log.trajectory
     if trajectory.dropped_bytes:
         notice(f"dropped a torn record of {trajectory.dropped_bytes} bytes at the end of {trajectory.path}")
     now = describe(settings)
@@ -268,11 +277,11 @@ def _reopen(request: Request, settings: TrainSettings, log: TrajectoryLog, so_fa
         notice(
             f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
         )
-    notice(f"going on after round {trajectory.rounds_done}")
+    notice(f"resuming after round {trajectory.rounds_done}")
     for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
         leftover.unlink(missing_ok=True)
     (request.path / runs.SUMMARY).unlink(missing_ok=True)
     if trajectory.header is None:
         log.write_header(header_of(request.config, request.environment, request.allocation))
     log.write_resumed()
-    return RunWriter.reopen(request.path, log, so_far.records)
+    return RunWriter.reopen(request.path, log, earlier.records)

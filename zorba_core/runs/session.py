@@ -6,15 +6,16 @@ Everything that can be wrong with a request is found before the run folder is cr
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
@@ -24,41 +25,26 @@ from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.partition import dirichlet_partition
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task, get_task
-from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import FederatedRows, check_fit, run
+from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import check_folder
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
-from zorba_core.runs.checkpoint import Checkpoint
+from zorba_core.runs.complete import complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.model_source import load_model, load_tokenizer, resolve_model
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.summary import CountReports, summarise
 from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
 DEFAULT_MODEL = "opt-mini"
-
-
-@dataclass(frozen=True)
-class SoFar:
-    """What a run had done before this process took it up."""
-
-    rounds: Sequence[RoundEntry] = ()
-    records: Sequence[RoundRecord] = ()
-    resumed_after: Sequence[int] = ()  # rounds done at each resume, this one included
-
-
-NOTHING_YET = SoFar()
 
 
 def fine_tune(
@@ -97,7 +83,7 @@ def fine_tune(
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder keeps the metrics so far and has no summary.
 
-    A run that is cut short, by whatever, can be taken up again: :func:`zorba_core.runs.resume.resume`.
+    A run that is cut short, by whatever, can be resumed: :func:`zorba_core.runs.resume.resume`.
     """
     settings = settings or TrainSettings()
     _check_clients(settings.method, allocation, num_clients)
@@ -139,57 +125,22 @@ def fine_tune(
         }
         writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
         path = Path(ranks.from_first(None if writer is None else str(writer.path)))
-        carry_on(path, writer, network, tokenizer, allocation, rows, settings, save_model, callbacks, ranks)
+        complete_run(
+            path,
+            writer,
+            LocalRounds(network, allocation, rows, settings, ranks),
+            rows.evaluation,
+            callbacks,
+            finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
+        )
     return read_run(path)
 
 
-def carry_on(
-    path: Path,
-    writer: RunWriter | None,
-    network: BlockNetwork,
-    tokenizer: PreTrainedTokenizerBase,
-    allocation: AllocationMetrics,
-    rows: FederatedRows,
-    settings: TrainSettings,
-    save_model: bool,
-    callbacks: Sequence[Callback],
-    ranks: Ranks,
-    so_far: SoFar = NOTHING_YET,
-) -> None:
-    """From a folder that is ready, and weights that are those after ``so_far``, to the summary. ``writer`` is rank 0's;
-    it is closed."""
-    reports, meter = CountReports(allocation.num_clients, so_far.rounds), MemoryMeter(settings.device)
-    try:
-        for callback in callbacks:
-            callback.on_start(path)
-        listening: list[Callback] = [] if writer is None else [writer, reports]
-        checkpoint = None
-        if writer is not None and method_facts(settings.method).first_order:
-            checkpoint = Checkpoint(path, network)
-            listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
-        meter.begin()
-        outcome = run(
-            network, allocation, rows, settings, [*listening, *callbacks], before=so_far.records, ranks=ranks
-        )  # fmt: skip
-        measured = meter.describe()
-        if writer is not None:
-            if save_model:
-                network.save(path / "model")
-                tokenizer.save_pretrained(path / "model")
-            writer.finish(summarise(network, allocation, settings, outcome, reports, measured, so_far.resumed_after))
-            if checkpoint is not None and outcome.stopped_by != "interrupt":
-                checkpoint.remove()
-    except BaseException as error:
-        if writer is not None:
-            with contextlib.suppress(OSError):  # a full disk: the log has them too
-                writer.flush()
-        if isinstance(error, RunError):
-            raise RunError(f"{error}; the metrics so far are in {path}") from None
-        raise
-    finally:
-        if writer is not None:
-            writer.close()
-    ranks.from_first(None)  # nobody reads the folder before it is finished
+def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Write the model in Hugging Face format into the run's folder; nothing for its summary."""
+    network.save(path / "model")
+    tokenizer.save_pretrained(path / "model")
+    return {}
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
@@ -261,28 +212,36 @@ def divide_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the rows to be judged by, with what is worth knowing about them."""
-    split = task.rows.evaluation_split
-    train_frame, judged_frame = load_split(task.name, "federated"), load_split(task.name, split)
-    chosen = choose_rows(len(judged_frame), settings.eval_rows, settings.seed)
-    train = encode(task, train_frame, tokenizer, settings.seq_len)
-    judged = encode(task, judged_frame.iloc[chosen], tokenizer, settings.seq_len)
-    held_N = dirichlet_partition(train_frame["label"].to_numpy(), num_clients, alpha, settings.seed)
+    frame = load_split(task.name, "federated")
+    train = encode(task, frame, tokenizer, settings.seq_len)
+    held_N = dirichlet_partition(frame["label"].to_numpy(), num_clients, alpha, settings.seed)
+    evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     facts = {
-        "source": train_frame.attrs.get("source", ""),
-        "note": train_frame.attrs.get("note", ""),
+        **_origin_of(frame),
         "train_rows": len(train),
-        "train_sha256": _rows_sha256(train),
+        "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
-        "evaluation_split": split,
-        "evaluation_rows": len(judged),
-        "evaluation_sha256": _rows_sha256(judged),
     }
-    return FederatedRows(train, held_N, judged), facts
+    return FederatedRows(train, held_N, evaluation), {**evaluation_facts, **facts}
 
 
-def _rows_sha256(rows: Encoded) -> str:
-    digest = hashlib.sha256()
-    for tensor in (rows.token_ids_RL, rows.last_R, rows.label_R):
-        digest.update(f"{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy())
-    return digest.hexdigest()
+def evaluation_rows(
+    task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
+) -> tuple[Encoded, dict[str, Any]]:
+    """The rows to be judged by, with what is worth knowing about them."""
+    split = task.rows.evaluation_split
+    frame = load_split(task.name, split)
+    rows = encode(
+        task, frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)], tokenizer, settings.seq_len
+    )
+    facts = {
+        **_origin_of(frame),
+        "evaluation_split": split,
+        "evaluation_rows": len(rows),
+        "evaluation_sha256": rows.sha256(),
+    }
+    return rows, facts
+
+
+def _origin_of(frame: pd.DataFrame) -> dict[str, str]:
+    return {"source": frame.attrs.get("source", ""), "note": frame.attrs.get("note", "")}

@@ -13,6 +13,7 @@ import numpy as np
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import Outcome
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
@@ -132,9 +133,8 @@ def _memory(
     """
     config, B, L, dtype = network.model.config, settings.batch_size, settings.seq_len, settings.torch_dtype
     if method_facts(settings.method).first_order:
-        together = (
-            1 if settings.estimator == "reference" else max(1, round(allocation.num_clients * settings.participation))
-        )
+        asked = max(1, round(allocation.num_clients * settings.participation))
+        together = asked if ESTIMATORS[settings.estimator].cohort else 1
         rows = min(B * together, settings.max_rows or B * together)
         client, process = (gradient_peak(config, rows=count, seq_len=L, dtype=dtype) for count in (B, rows))
     else:

@@ -13,7 +13,7 @@ is noticed. Record kinds, by ``kind`` (:mod:`zorba_core.runs.trajectory_records`
     header      first line: format version, fingerprints of config, allocation and base model, N and M
     round       see :class:`RoundEntry`
     evaluation  see :class:`EvaluationEntry`; follows its round
-    resumed     the run was taken up again after that round
+    resumed     the run was resumed after that round
     note        see :class:`Note`; after which round it was made
 
 Every record is written by one call and forced to disk (fsync) before the next round begins. A process that dies leaves
@@ -158,22 +158,22 @@ class TrajectoryLog:
                 raise InvalidInputError(
                     f"{path.parent}: another process is writing this run; wait for it to end, or stop it first"
                 ) from None
-            self.so_far = read_trajectory(path)
-            os.ftruncate(self._file, self.so_far.end)
+            self.trajectory = read_trajectory(path)
+            os.ftruncate(self._file, self.trajectory.end)
         except BaseException:
             os.close(self._file)
             raise
-        self._checksum = self.so_far.checksum
+        self._checksum = self.trajectory.checksum
 
     def cut_back(self, round_index: int) -> None:
         """Drop what follows the evaluation after ``round_index`` rounds: those rounds will be computed again."""
-        of_round = [entry.round for entry in self.so_far.evaluations]
-        if round_index not in of_round or round_index == self.so_far.rounds_done:
+        of_round = [entry.round for entry in self.trajectory.evaluations]
+        if round_index not in of_round or round_index == self.trajectory.rounds_done:
             return
-        end, self._checksum = self.so_far.evaluation_ends[of_round.index(round_index)]
+        end, self._checksum = self.trajectory.evaluation_ends[of_round.index(round_index)]
         os.ftruncate(self._file, end)
         os.fsync(self._file)
-        self.so_far = read_trajectory(self._path)
+        self.trajectory = read_trajectory(self._path)
 
     def write_header(self, header: Header) -> None:
         self._append({"kind": "header", **header_to_record(header)})
@@ -188,7 +188,7 @@ class TrajectoryLog:
         self._append({"kind": "note", **asdict(note)})
 
     def write_resumed(self) -> None:
-        self._append({"kind": "resumed", "round": self.so_far.rounds_done})
+        self._append({"kind": "resumed", "round": self.trajectory.rounds_done})
 
     def close(self) -> None:
         """Give the lock back. Closing twice does nothing."""

@@ -65,7 +65,12 @@ def round_to_record(entry: RoundEntry) -> dict[str, Any]:
         del record["rho_bar_MQ"]
     for name, dtype in _ARRAYS.items():
         if name in record:
-            record[name] = base64.b64encode(np.ascontiguousarray(record[name], dtype).tobytes()).decode("ascii")
+            record[name] = _to_text(record[name], dtype)
+    state = record.pop("method_state")
+    if state:
+        record["method_state"] = {
+            name: [list(np.shape(value)), _to_text(value, "<f8")] for name, value in state.items()
+        }
     return record
 
 
@@ -76,7 +81,7 @@ def round_from_record(record: dict[str, Any], header: Header) -> RoundEntry:
     """
     for name, dtype in _ARRAYS.items():
         if name != "rho_bar_MQ" or name in record:
-            record[name] = np.frombuffer(base64.b64decode(record[name], validate=True), dtype)
+            record[name] = _from_text(record[name], dtype)
     N, Q = header.num_clients, len(record["seeds_Q"])
     if not len(record["loss_N"]) == len(record["status_N"]) == N:
         raise ValueError(f"it is not about {N} clients")
@@ -85,4 +90,16 @@ def round_from_record(record: dict[str, Any], header: Header) -> RoundEntry:
     record["rho_NQ"] = record["rho_NQ"].reshape(N, Q)
     if "rho_bar_MQ" in record:
         record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, Q)
+    if "method_state" in record:
+        record["method_state"] = {
+            name: _from_text(text, "<f8").reshape(shape) for name, (shape, text) in record["method_state"].items()
+        }
     return RoundEntry(**record)
+
+
+def _to_text(values: np.ndarray, dtype: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode("ascii")
+
+
+def _from_text(text: str, dtype: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text, validate=True), dtype)

@@ -29,12 +29,10 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.evaluation import evaluate
-from zorba_core.engine.loop import init, step
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.loop import init, repeat_round, step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.reports import REPORTED
-from zorba_core.engine.rounds import FederatedRows, Reports, RoundResult, TrainState
+from zorba_core.engine.rounds import FederatedRows, RoundResult, TrainState
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import method_facts
@@ -107,7 +105,7 @@ def tune(
     while True:
         for lr in alive:
             try:
-                loss[lr] = _go_on(network, allocation, split, replace(settings, lr=lr), state, history[lr], target)
+                loss[lr] = _advance(network, allocation, split, replace(settings, lr=lr), state, history[lr], target)
             finally:
                 _restore(network, base)
         ranking = sorted(alive, key=lambda lr: loss[lr])
@@ -184,7 +182,7 @@ def _restore(network: BlockNetwork, base: Sequence[torch.Tensor]) -> None:
         network.block_weights(m).copy_(weights)
 
 
-def _go_on(
+def _advance(
     network: BlockNetwork,
     allocation: AllocationMetrics,
     rows: FederatedRows,
@@ -196,12 +194,9 @@ def _go_on(
     """From the base through the rounds done to ``target``; the held-out loss there, infinite when it diverged."""
     if method_facts(settings.method).first_order:
         history.clear()
+    state = start
     for done in history:
-        reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
-        method_of(settings).update(
-            network, reports, allocation.A_MN, done.status_N == REPORTED, done.seeds_Q, start.directions, settings.lr
-        )
-    state = replace(start, rounds_done=len(history))
+        state = repeat_round(state, done, network, allocation, settings)
     try:
         while state.rounds_done < target:
             state, result = step(state, network, allocation, rows, settings)

@@ -65,10 +65,10 @@ class RunWriter(Callback):
 
     @classmethod
     def reopen(cls, path: Path, log: TrajectoryLog, records: Sequence[RoundRecord]) -> RunWriter:
-        """Go on in a folder whose log this process holds; ``records`` are the metrics so far."""
+        """Resume in a folder whose log this process holds; ``records`` are the metrics so far."""
         writer = cls.__new__(cls)
         writer.path, writer._log, writer._records = path, log, list(records)
-        writer._rounds_done = log.so_far.rounds_done
+        writer._rounds_done = log.trajectory.rounds_done
         writer.flush()
         return writer
 

@@ -16,8 +16,6 @@ from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 OWN_FOLDER = "folder"
 _LINKED_FOLDER = 300  # characters of a path in an address
 _UNHELD = "~"  # stands there for a longer one
-# Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
-_RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
 
 
 def model() -> choices.Model | None:
@@ -101,7 +99,7 @@ def method() -> MethodFacts:
         required=True,
         format_func=lambda name: METHODS[name].title,
         key="train_method",
-        help="\n\n".join(f"**{facts.title}**: {facts.what}." for facts in METHODS.values()),
+        help="\n\n".join(f"**{facts.title}**: {facts.help}." for facts in METHODS.values()),
     )
     return method_facts(name)
 
@@ -124,7 +122,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         "Rate η",
         1e-8,
         10.0,
-        _RATES[method.name],
+        method.usual_lr,
         key=_for_method("train_lr", method),
         format="%.3g",
         step=1e-3,

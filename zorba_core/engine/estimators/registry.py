@@ -1,27 +1,61 @@
-"""The ways to get rho[n, q], by the name that settings know them by. All have one signature and one result."""
+"""The ways to get rho[n, q], by the name that settings know them by. Listing them loads no torch.
+
+An estimator is one function in a file and one :class:`Estimator` registered in ``ESTIMATORS``.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from zorba_core.engine.estimators.cohort import estimate_cohort
-from zorba_core.engine.estimators.jvp import estimate_jvp
-from zorba_core.engine.estimators.reference import Estimate, estimate
-from zorba_core.engine.settings import TrainSettings
+from zorba_core.registry import Registry, imported, instance_of
 
-Estimator = Callable[..., Estimate]
-
-ESTIMATORS: Mapping[str, Estimator] = {
-    "cohort": estimate_cohort,  # finite differences, all clients in one pass a direction
-    "reference": estimate,  # finite differences, one client after another
-    "jvp": estimate_jvp,  # exact directional derivatives, one client after another
-}
+if TYPE_CHECKING:
+    from zorba_core.engine.estimators.reference import Estimate
+    from zorba_core.engine.settings import TrainSettings
 
 
-def estimator_of(settings: TrainSettings) -> Estimator:
+@dataclass(frozen=True)
+class Estimator:
+    """One way to get the clients' scalars.
+
+    ``run(network, batches_N, A_MN, seeds_Q, directions, *, mu, inactive)`` gives an
+    :class:`zorba_core.engine.estimators.reference.Estimate` and leaves the network's weights as they were, bit for bit.
+    It is a function, or "module:name" of one.
+    """
+
+    name: str
+    title: str
+    help: str  # one line
+    run: Callable[..., Estimate] | str
+    exact: bool = False  # directional derivatives by forward-mode differentiation: mu plays no part
+    cohort: bool = False  # all clients in one pass a direction; takes max_rows, the most rows through a block at once
+
+
+ESTIMATORS: Registry[Estimator] = Registry(
+    "estimator", "zorba.estimators", accepts=instance_of(Estimator), home=lambda: _register_own()
+)
+
+
+def _register_own() -> None:
+    here, one_by_one = __name__.rpartition(".")[0], "one client after another"
+    differences, derivatives = "finite differences", "exact directional derivatives"
+    for part in (
+        Estimator(
+            "cohort", "Cohort", f"{differences}, all clients in one pass", f"{here}.cohort:estimate_cohort", cohort=True
+        ),
+        Estimator("reference", "Reference", f"{differences}, {one_by_one}", f"{here}.reference:estimate"),
+        Estimator("jvp", "Forward mode", f"{derivatives}, {one_by_one}", f"{here}.jvp:estimate_jvp", exact=True),
+    ):
+        ESTIMATORS.register(part)
+
+
+def estimator_of(settings: TrainSettings) -> Callable[..., Estimate]:
     """The estimator that a run uses, its finite difference and its reading of inactive blocks filled in."""
+    estimator = ESTIMATORS.get_part(settings.estimator)
     options = {"mu": settings.mu, "inactive": settings.inactive}
-    if settings.estimator == "cohort":
+    if estimator.cohort:
         options["max_rows"] = settings.max_rows
-    return functools.partial(ESTIMATORS[settings.estimator], **options)
+    return functools.partial(imported(estimator.run), **options)

@@ -20,8 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.rows import Encoded
+from zorba_core.errors import RunError
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,43 @@ class Gradient:
     def counted(self) -> int:
         """How many clients are in the sum."""
         return int(np.isfinite(self.loss_N).sum())
+
+
+class FirstOrder(Method):
+    """FedIT: one SGD step of each client from the shared weights. The average of the stepped models is the step along
+    the mean of the gradients."""
+
+    def report(self, context: RoundContext) -> Reports:
+        """(Sums over ranks depend in their last bits on how many ranks there are.)"""
+        network, settings, ranks = context.network, context.settings, context.ranks
+        own = ranks.own(np.flatnonzero(context.plan.asked_N))
+        batches = [context.batch(int(n)) for n in own]
+        if ESTIMATORS[settings.estimator].cohort:
+            gradient = gradient_cohort(network, batches, max_rows=settings.max_rows)
+        else:
+            gradient = gradient_reference(network, batches)
+        num_clients = context.A_MN.shape[1]
+        loss_N = np.zeros(num_clients)
+        loss_N[own] = gradient.loss_N
+        counts = ranks.sum(np.array([gradient.counted, gradient.forward_passes, gradient.backward_passes], float))
+        counted, forward_passes, backward_passes = (int(count) for count in counts)
+        mean_M = []
+        for total in gradient.sum_M:
+            if ranks.size > 1:
+                total = torch.from_numpy(ranks.sum(total.cpu().numpy())).to(total)
+            mean_M.append(total.div_(max(counted, 1)))
+        no_scalars = np.zeros((num_clients, 0))
+        return Reports(no_scalars, ranks.sum(loss_N), forward_passes, backward_passes, tuple(mean_M))
+
+    @torch.no_grad()
+    def update(
+        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[None, MethodState]:
+        if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
+            raise RunError("the gradient is not finite")
+        for m, gradient in enumerate(reports.gradient_M):
+            context.network.block_weights(m).sub_(gradient, alpha=context.settings.lr)
+        return None, state
 
 
 def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Encoded], *, max_rows: int | None = None) -> Gradient:

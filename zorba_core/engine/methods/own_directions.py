@@ -19,8 +19,11 @@ import torch
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.rows import Encoded
 
 
@@ -32,30 +35,6 @@ def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
 @functools.lru_cache(maxsize=2**14)  # a round asks for each once a block
 def _client_seed(seed: int, client: int) -> int:
     return int(stream("client-direction", seed, client).integers(2**64, dtype=np.uint64))
-
-
-def estimate_own(
-    estimator: Callable[..., Estimate],
-    network: BlockNetwork,
-    batches: Sequence[Encoded],
-    clients: Sequence[int],
-    A_MN: np.ndarray,
-    seeds_Q: Sequence[int],
-    directions: Directions,
-) -> Estimate:
-    """rho[n, q] of the given clients, each along its own directions, by any estimator. ``A_MN`` has their columns.
-
-    No two clients meet the same weights, so there is nothing to share but the base weights: one client after another.
-    """
-    found = [
-        estimator(network, [batch], A_MN[:, [column]], client_seeds(seeds_Q, int(client)), directions)
-        for column, (batch, client) in enumerate(zip(batches, clients, strict=True))
-    ]
-    return Estimate(
-        np.concatenate([one.rho_NQ for one in found]),
-        np.concatenate([one.loss_N for one in found]),
-        sum(one.forward_passes for one in found),
-    )
 
 
 @torch.no_grad()
@@ -76,18 +55,33 @@ def own_step(
     return step
 
 
-@torch.no_grad()
-def apply_own(
-    network: BlockNetwork,
-    rho_NQ: np.ndarray,
-    reported_N: np.ndarray,
-    seeds_Q: Sequence[int],
-    directions: Directions,
-    lr: float,
-) -> None:
-    """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported, in place."""
-    clients = np.flatnonzero(reported_N)
-    for m in range(network.num_blocks):
-        network.block_weights(m).sub_(
-            own_step(network, m, rho_NQ[clients], clients, seeds_Q, directions), alpha=lr
-        )  # fmt: skip
+class OwnDirections(ScalarMethod):
+    """FedZO. Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
+
+    def measure(
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Encoded], clients: np.ndarray
+    ) -> Estimate:
+        """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
+        another."""
+        seeds_Q, A_MN = context.plan.seeds_Q, context.A_MN
+        estimates = [
+            estimator(context.network, [batch], A_MN[:, [n]], client_seeds(seeds_Q, int(n)), context.directions)
+            for batch, n in zip(batches, clients, strict=True)
+        ]
+        return Estimate(
+            np.concatenate([estimate.rho_NQ for estimate in estimates]),
+            np.concatenate([estimate.loss_N for estimate in estimates]),
+            sum(estimate.forward_passes for estimate in estimates),
+        )
+
+    @torch.no_grad()
+    def update(
+        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[None, MethodState]:
+        """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported."""
+        network, clients = context.network, np.flatnonzero(reported_N)
+        rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
+        for m in range(network.num_blocks):
+            step = own_step(network, m, rho_NQ, clients, seeds_Q, context.directions)
+            network.block_weights(m).sub_(step, alpha=context.settings.lr)
+        return None, state

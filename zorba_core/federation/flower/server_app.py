@@ -15,7 +15,7 @@ from zorba_core.engine.callbacks import Callback, Progress
 from zorba_core.errors import ZorbaError
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
-from zorba_core.federation.session import serve, take_up
+from zorba_core.federation.session import resume, serve
 from zorba_core.files import write_json
 
 app = ServerApp()
@@ -34,7 +34,7 @@ class _NameFolder(Callback):
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """One run, new or taken up again; ``result.json`` beside the request says how it ended."""
+    """One run, new or resumed; ``result.json`` beside the request says how it ended."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     serve_request(grid, Path(str(context.run_config["request"])))
 
@@ -53,7 +53,7 @@ def serve_request(grid: Grid, path: Path) -> None:
         callbacks = [_NameFolder(folder / "run.json"), progress]
         try:
             if request["resume"]:
-                run = take_up(request["resume"], transport, model=request["model"], callbacks=callbacks, tell=tell)
+                run = resume(request["resume"], transport, model=request["model"], callbacks=callbacks, tell=tell)
             else:
                 config, settings = configs_of(path, request["config"])
                 run = serve(

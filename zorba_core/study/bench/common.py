@@ -18,7 +18,6 @@ import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
 from zorba_core.allocation.feasibility import MAX_CELLS
-from zorba_core.engine.directions import DirectionKind
 from zorba_core.engine.precision import PRECISIONS
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Encoded
@@ -46,7 +45,7 @@ class BenchSettings:
     num_perturbations: int = 10  # Q
     total_blocks: int = 200  # T of the routed allocations
     mu: float = 1e-3
-    direction: DirectionKind = "rademacher"
+    direction: str = "rademacher"
     repeats: int = 5
     growth: bool = True  # also how the cost grows with N, Q, M and d
     seed: int = 0

@@ -1,0 +1,129 @@
+"""An estimator and a kind of direction that a script registers are used by name like our own."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from zorba_core.allocation import Allocation
+from zorba_core.engine import noise
+from zorba_core.engine.direction_kinds import DIRECTIONS, DirectionKind
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.reference import Estimate, estimate
+from zorba_core.engine.estimators.registry import ESTIMATORS, Estimator
+from zorba_core.engine.loop import run
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounds import FederatedRows
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+
+FULL = Allocation(np.ones((3, 2), dtype=bool))
+SETTINGS = TrainSettings(rounds=2, num_perturbations=2, num_seeds=16, batch_size=4, seq_len=8, lr=1e-3, target=None)
+
+
+@pytest.fixture(autouse=True)
+def registries_as_before(monkeypatch):
+    for registry in (DIRECTIONS, ESTIMATORS):
+        monkeypatch.setattr(registry, "_parts", dict(registry))
+
+
+@pytest.fixture
+def weights_of(make_tiny_model):
+    def rows(count: int, seed: int) -> Encoded:
+        generator = torch.Generator().manual_seed(seed)
+        label_R = torch.randint(0, 2, (count,), generator=generator)
+        token_ids_RL = torch.randint(30, 60, (count, 8), generator=generator)
+        return Encoded(token_ids_RL, torch.full((count,), 7), label_R)
+
+    def train(**changes) -> str:
+        network = BlockNetwork(make_tiny_model("opt"), [70, 71])
+        held = FederatedRows(rows(20, 1), [np.arange(10), np.arange(10, 20)], rows(8, 2))
+        run(network, FULL, held, dataclasses.replace(SETTINGS, **changes))
+        return network.weights_sha256()
+
+    return train
+
+
+def central(network, batches_N, A_MN, seeds_Q, directions, *, mu, inactive) -> Estimate:
+    """(F(w + mu v) - F(w - mu v)) / 2 mu, from two one-sided differences."""
+    ahead = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=inactive)
+    behind = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=-mu, inactive=inactive)
+    passes = ahead.forward_passes + behind.forward_passes
+    return Estimate((ahead.rho_NQ + behind.rho_NQ) / 2, ahead.loss_N, passes)
+
+
+def test_a_registered_estimator_trains_by_its_name(weights_of):
+    with pytest.raises(InvalidInputError, match="estimator is 'central'; choose one of cohort, reference, jvp"):
+        TrainSettings(estimator="central")
+    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", central))
+    assert weights_of(estimator="central") == weights_of(estimator="central")
+    assert weights_of(estimator="central") not in (weights_of(estimator="reference"), weights_of(estimator="jvp"))
+
+
+def test_what_an_estimator_can_do_decides_which_settings_it_takes():
+    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", central))
+    ESTIMATORS.register(Estimator("dual", "Dual", "another exact one", central, exact=True))
+    ESTIMATORS.register(Estimator("herd", "Herd", "another cohort", central, cohort=True))
+    with pytest.raises(InvalidInputError, match="max_rows bounds a cohort's rows and the estimator is central"):
+        TrainSettings(estimator="central", max_rows=8)
+    assert TrainSettings(estimator="herd", max_rows=8).max_rows == 8
+    with pytest.raises(InvalidInputError, match="estimator is dual and fedit takes the gradient"):
+        TrainSettings(method="fedit", estimator="dual")
+    assert TrainSettings(method="fedit", estimator="central").estimator == "central"
+
+
+def uniform(seed, block, start, stop, device):
+    """Whole multiples of the step in -2..2, from the signs of two blocks' worth of seeds."""
+    return noise.signs(seed, block, start, stop, device) + noise.signs(seed + 2**40, block, start, stop, device)
+
+
+def test_a_registered_direction_is_drawn_and_scaled_by_its_name(weights_of):
+    with pytest.raises(InvalidInputError, match="direction is 'ternary'; choose one of gaussian, sphere"):
+        TrainSettings(direction="ternary")
+    DIRECTIONS.register(DirectionKind("ternary", "Ternary", "-2, 0 or 2", uniform))
+    DIRECTIONS.register(DirectionKind("short", "Short", "of norm 3", uniform, norm=lambda d: 3.0))
+    drawn = Directions("ternary", [500]).block(7, 0)
+    assert set(drawn.tolist()) == {-2.0, 0.0, 2.0}
+    assert Directions("short", [300, 200], dtype=torch.float64).block(7, 1).norm() < 3
+    whole = torch.cat([Directions("short", [300, 200], dtype=torch.float64).block(7, m) for m in range(2)])
+    assert float(whole.norm()) == pytest.approx(3.0, rel=1e-9)
+    assert weights_of(direction="ternary") == weights_of(direction="ternary") != weights_of()
+
+
+@pytest.mark.parametrize("registry", [DIRECTIONS, ESTIMATORS])
+def test_every_part_says_what_to_show_of_it_in_one_line(registry):
+    for part in registry.values():
+        assert part.title
+        assert part.help
+        assert "\n" not in part.help
+
+
+@pytest.mark.parametrize("registry", [DIRECTIONS, ESTIMATORS])
+def test_a_part_of_another_kind_is_refused(registry):
+    with pytest.raises(InvalidInputError, match=r"this is no \w+: str is not a"):
+        registry.register("a string")
+
+
+@pytest.mark.parametrize("code", ["nowhere:run", "zorba_core.engine.noise:louder", "not a name"])
+def test_code_that_cannot_be_imported_is_one_line_that_names_it(weights_of, code):
+    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", code))
+    with pytest.raises(InvalidInputError, match=f"^{code} cannot be imported: .") as caught:
+        weights_of(estimator="central")
+    assert "\n" not in str(caught.value)
+
+
+def test_listing_the_choices_loads_no_torch():
+    code = (
+        "import sys\n"
+        "from zorba_core.engine.direction_kinds import DIRECTIONS\n"
+        "from zorba_core.engine.estimators.registry import ESTIMATORS\n"
+        "print(*DIRECTIONS, *ESTIMATORS, 'torch' in sys.modules)"
+    )
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert listed.stdout.split() == [*DIRECTIONS, *ESTIMATORS, "False"]

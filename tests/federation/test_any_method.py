@@ -1,0 +1,163 @@
+"""Any method that exchanges scalars runs over a federation: same bits as in one process, also with a server state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.federation.conftest import BUDGETS
+from tests.stateful_method import MOMENTUM, on_path
+from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.federation.in_process import InProcess
+from zorba_core.federation.messages import TRAIN
+from zorba_core.federation.privacy import PrivacySettings
+from zorba_core.federation.request import request_config
+from zorba_core.federation.robust import AggregationSettings
+from zorba_core.federation.session import resume, serve
+from zorba_core.planning.methods import METHODS
+from zorba_core.runs import TRAJECTORY
+from zorba_core.runs.resume import replay
+from zorba_core.runs.session import fine_tune
+from zorba_core.runs.trajectory import read_trajectory
+
+
+@pytest.fixture(autouse=True)
+def registry_as_before(monkeypatch):
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
+
+
+@pytest.fixture
+def momentum(make_config, train_settings):
+    METHODS.register(MOMENTUM)
+    return make_config(replace(train_settings, method="momentum"))
+
+
+class LosesPower(InProcess):
+    """The server dies before its third exchange of tasks."""
+
+    tasks = 0
+
+    def exchange(self, outgoing, deadline):
+        self.tasks += any(one.kind == TRAIN for one in outgoing)
+        if self.tasks == 3:
+            raise RunError("the server's machine lost power")
+        return super().exchange(outgoing, deadline)
+
+
+def in_one_process(config, tmp_path, **who):
+    return fine_tune(
+        **who, dataset=config.dataset, model=config.model, settings=config.settings, force=True, runs_folder=tmp_path
+    )
+
+
+def all_equal(run) -> bool:
+    return bool(run.summary["replicas"]) and all(client["equal"] for client in run.summary["replicas"])
+
+
+def test_a_method_with_server_state_has_the_trainers_bits(momentum, server_settings, transport, tmp_path):
+    one = in_one_process(momentum, tmp_path / "one", allocation=solve(AllocationProblem(BUDGETS, 3)).allocation)
+    many = serve(momentum, server_settings, transport, runs_folder=tmp_path / "many", force=True)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many)
+    for ours, theirs in zip(
+        read_trajectory(many.path / TRAJECTORY).rounds, read_trajectory(one.path / TRAJECTORY).rounds, strict=True
+    ):
+        assert ours.rho_bar_MQ.tobytes() == theirs.rho_bar_MQ.tobytes()
+        assert {name: value.tolist() for name, value in ours.method_state.items()} == {
+            name: value.tolist() for name, value in theirs.method_state.items()
+        }
+    assert replay(many.path).network.weights_sha256() == many.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize("rule", ["mean", "median"])
+def test_its_state_survives_the_servers_death(momentum, server_settings, make_clients, tmp_path, rule):
+    settings = replace(server_settings, aggregation=AggregationSettings(rule))
+    whole = serve(momentum, settings, InProcess(make_clients()), runs_folder=tmp_path / "whole", force=True)
+    clients = make_clients()
+    with pytest.raises(RunError, match="lost power"):
+        serve(momentum, settings, LosesPower(clients), runs_folder=tmp_path / "cut", force=True)
+    (folder,) = (tmp_path / "cut").iterdir()
+    run = resume(folder, InProcess(clients))
+    assert run.summary["resumed_after_rounds"] == [2]
+    assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
+    assert all_equal(run)
+
+
+def test_decomfl_gives_every_client_every_block(make_config, make_clients, server_settings, train_settings, tmp_path):
+    config = make_config(train_settings.for_method("decomfl", 3))
+    run = serve(config, server_settings, InProcess(make_clients((3, 3, 3, 3))), runs_folder=tmp_path / "a", force=True)
+    one = in_one_process(config, tmp_path / "b", num_clients=4)
+    assert run.allocation.A_MN.all()
+    assert run.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert run.metrics["scalars_down"].tolist() == one.metrics["scalars_down"].tolist()
+    assert all_equal(run)
+
+
+def test_a_client_too_small_for_all_blocks_is_turned_away(
+    make_config, make_clients, server_settings, train_settings, tmp_path
+):
+    config = make_config(train_settings.for_method("decomfl", 3))
+    settings, told = replace(server_settings, min_clients=3), []
+    run = serve(
+        config, settings, InProcess(make_clients((3, 2, 3, 3))), runs_folder=tmp_path, force=True, tell=told.append
+    )
+    assert [client["seat"] for client in run.summary["replicas"]] == [0, 2, 3]
+    assert run.allocation.A_MN.all(axis=0).tolist() == [True, False, True, True]
+    assert any("it can hold 2 of 3 blocks, and decomfl needs all" in line for line in told)
+
+
+@pytest.mark.parametrize("method", ["fedzo", "fedit"])
+def test_a_method_that_exchanges_more_than_scalars_is_refused(
+    make_config, server_settings, transport, train_settings, tmp_path, method
+):
+    with pytest.raises(InvalidInputError, match=rf"method is {method}; .* exchange scalars: zorba, decomfl"):
+        serve(make_config(train_settings.for_method(method)), server_settings, transport, runs_folder=tmp_path)
+
+
+class Peeks(ScalarMethod):
+    """Looks at the clients' own scalars where it may."""
+
+    def coefficients(self, state, scalars, settings):
+        self.seen.append(None if scalars.rho_NQ is None else scalars.rho_NQ.shape)
+        return scalars.rho_bar_MQ, state
+
+
+@pytest.mark.parametrize(("noise", "seen"), [(0.0, (4, 3)), (1.0, None)])
+def test_a_private_run_shows_its_method_no_clients_scalars(
+    make_config, server_settings, transport, train_settings, tmp_path, monkeypatch, noise, seen
+):
+    pytest.importorskip("opacus")
+    monkeypatch.setattr(Peeks, "seen", [], raising=False)
+    METHODS.register(Peeks("peeks", "Peeks", "looks around", 3, "scalars", allocates=True))
+    settings = replace(server_settings, privacy=PrivacySettings(noise, clip=1.0))
+    config = make_config(replace(train_settings, method="peeks"))
+    serve(config, settings, transport, runs_folder=tmp_path, force=True)
+    assert Peeks.seen == [seen] * 4
+    assert np.isfinite(read_trajectory(next(tmp_path.iterdir()) / TRAJECTORY).rounds[-1].rho_bar_MQ).all()
+
+
+@pytest.mark.slow
+def test_a_method_from_an_installed_package_runs_over_flower(
+    momentum, make_clients, server_settings, tmp_path, monkeypatch
+):
+    """Server and clients are processes of their own: they know the method by its package's entry point alone."""
+    pytest.importorskip("flwr")
+    from zorba_core.federation.flower.loopback import federate_on_loopback
+
+    monkeypatch.setenv("PYTHONPATH", on_path(tmp_path / "package"))
+    config = replace(momentum, num_clients=2, settings=replace(momentum.settings, rounds=3))
+    settings = replace(server_settings, min_clients=2)
+    alone = serve(config, settings, InProcess(make_clients((2, 3))), runs_folder=tmp_path / "alone", force=True)
+    nodes = [{"blocks": blocks, "model": config.model} for blocks in (2, 3)]
+    settings = replace(settings, start_timeout=300.0, deadline=60.0)
+    run = federate_on_loopback(
+        tmp_path / "deployment", request_config(config, settings), nodes, runs_folder=tmp_path / "runs", force=True
+    )
+    assert run.summary["method"] == "momentum"
+    assert run.summary["weights_sha256"] == alone.summary["weights_sha256"]
+    assert [client["equal"] for client in run.summary["replicas"]] == [True, True]
+    assert float(read_trajectory(run.path / TRAJECTORY).rounds[-1].method_state["rounds"]) == 3

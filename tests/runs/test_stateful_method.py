@@ -1,0 +1,166 @@
+"""A method that keeps a server state, registered by a script: killed, resumed and replayed to the same bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
+from tests.stateful_method import MOMENTUM, Momentum, on_path
+from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.methods.interface import Method, Scalars
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.planning.communication import numbers_a_round
+from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
+from zorba_core.runs import TRAJECTORY
+from zorba_core.runs import resume as resuming
+from zorba_core.runs.replaying import replay_rounds
+from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.session import fine_tune
+from zorba_core.runs.trajectory import read_trajectory
+
+pytestmark = pytest.mark.usefixtures("rows_divided_once")
+
+
+@pytest.fixture(autouse=True)
+def registry_as_before(monkeypatch):
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
+
+
+@pytest.fixture
+def train(tiny_opt_folder, tmp_path):
+    def train(name: str, settings: TrainSettings | None = None, **options):
+        settings = settings or dataclasses.replace(SETTINGS, method="momentum")
+        return fine_tune(
+            ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path / name, force=True, **options
+        )
+
+    return train
+
+
+class DieAfter4(Callback):
+    def on_step(self, entry):
+        if entry.round == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_its_runs_are_resumed_and_replayed_to_the_same_bits(train, tmp_path):
+    METHODS.register(MOMENTUM)
+    whole = train("whole")
+    rounds = read_trajectory(whole.path / TRAJECTORY).rounds
+    assert [float(entry.method_state["rounds"]) for entry in rounds] == list(range(1, 10))
+    assert all(entry.method_state["speed_M"].shape == (3,) for entry in rounds)
+    half = train("half", callbacks=[After4()])
+    assert half.summary["rounds_done"] == 4
+    assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
+    child = os.fork()
+    if child == 0:
+        try:
+            train("killed", callbacks=[DieAfter4()])
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    (killed,) = (tmp_path / "killed").iterdir()
+    assert_ends_alike(resume(killed), whole)
+    torn = copy_of(whole, tmp_path / "torn")
+    log = (torn / TRAJECTORY).read_bytes()
+    (torn / TRAJECTORY).write_bytes(log[: len(log) * 2 // 3])
+    assert_ends_alike(resume(torn), whole)
+    assert replay(whole.path).network.weights_sha256() == whole.summary["weights_sha256"]
+    at_four = train("four", callbacks=[After4()]).summary["weights_sha256"]
+    assert replay(whole.path, round_index=4).network.weights_sha256() == at_four
+
+
+def test_a_run_resumed_without_its_state_would_end_elsewhere(train, monkeypatch):
+    """So the test above can fail."""
+    METHODS.register(MOMENTUM)
+    whole, half = train("whole"), train("half", callbacks=[After4()])
+    forgotten = MOMENTUM.init(3, SETTINGS)
+    monkeypatch.setattr(
+        resuming, "replay_rounds", lambda *given: dataclasses.replace(replay_rounds(*given), method_state=forgotten)
+    )
+    assert resume(half.path).summary["weights_sha256"] != whole.summary["weights_sha256"]
+
+
+def test_one_object_is_seen_by_everything_that_asks_for_a_method(train):
+    with pytest.raises(InvalidInputError, match="unknown method 'momentum'; choose one of zorba, decomfl"):
+        train("unknown")
+    METHODS.register(MOMENTUM)
+    assert method_facts("momentum") is METHODS["momentum"] is MOMENTUM
+    assert [facts.title for facts in METHODS.values()][-1] == "Momentum"
+    assert (MOMENTUM.federates, MOMENTUM.first_order, MOMENTUM.keeps_state) == (True, False, True)
+    assert numbers_a_round("momentum", 3, 3, 2, 0) == numbers_a_round("zorba", 3, 3, 2, 0)
+    assert dataclasses.replace(SETTINGS, method="zorba").for_method("momentum").num_perturbations == 2
+
+
+def test_an_installed_packages_method_is_in_the_help_and_planning_alone_loads_no_torch(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": on_path(tmp_path), "COLUMNS": "200"}
+
+    def printed(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300).stdout
+
+    assert "momentum: the size of the block scalars carries over" in " ".join(
+        printed("-m", "zorba_core", "train", "--help").replace("\u2502", " ").split()
+    )
+    code = (
+        "import sys, zorba_core; zorba_core.model_spec; zorba_core.solve; import zorba_core.planning.methods as m; "
+        "print('torch' in sys.modules, m.method_facts('momentum').keeps_state)"
+    )
+    assert printed("-c", code).split() == ["False", "True"]
+
+
+def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
+    assert all(entry.method_state == {} for entry in read_trajectory(whole.path / TRAJECTORY).rounds)
+    assert b"method_state" not in (whole.path / TRAJECTORY).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        (MethodFacts("bare", "Bare", "only facts", 1, "scalars"), "it has no init"),
+        (Method("half", "Half", "no coefficients", 1, "scalars"), "it has no coefficients"),
+        (Method("heavy", "Heavy", "a state beside weights", 0, "weights", keeps_state=True), "it exchanges weights"),
+        (Momentum("zorba", "Another", "a name that is taken", 1, "scalars"), "there is a method 'zorba' already"),
+        ("momentum", "str is not a Method"),
+    ],
+)
+def test_what_is_no_method_is_refused(part, says):
+    with pytest.raises(InvalidInputError, match=says):
+        METHODS.register(part)
+
+
+def test_facts_that_name_their_code_are_the_same_method(train):
+    METHODS.register(MOMENTUM)
+    METHODS.register(MethodFacts(**{**vars(MOMENTUM), "name": "facts", "code": "tests.stateful_method:Momentum"}))
+    as_facts = train("facts", settings=dataclasses.replace(SETTINGS, method="facts"))
+    assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
+
+
+def test_a_state_must_be_announced(train):
+    METHODS.register(Momentum("momentum", "Momentum", "a state that nobody is told of", 2, "scalars", True))
+    with pytest.raises(InvalidInputError, match="method momentum has a server state: register it with keeps_state"):
+        train("secret")
+
+
+class Wrong(Momentum):
+    answer = np.full((3, 2), np.nan)
+
+    def coefficients(self, state, scalars, settings):
+        return self.answer, state
+
+
+@pytest.mark.parametrize("answer", [np.full((3, 2), np.nan), np.zeros((2, 2)), 0.5])
+def test_coefficients_that_no_wire_can_carry_end_the_run_with_the_methods_name(answer):
+    wrong = Wrong("wrong", "Wrong", "nothing finite", 2, "scalars", True)
+    object.__setattr__(wrong, "answer", answer)
+    scalars = Scalars(np.zeros((3, 2)), None, np.ones((3, 4), bool), np.ones(4, bool))
+    with pytest.raises(RunError, match="method wrong gives coefficients of shape"):
+        wrong.checked_coefficients({}, scalars, SETTINGS)

@@ -1,0 +1,161 @@
+"""What a method is: its facts, and three functions over an explicit server state.
+
+    init(num_blocks, settings) -> state                          before the first round
+    report(context) -> Reports                                   what the clients answer; no weight is changed
+    update(context, reports, reported_N, state) -> (rho_bar_MQ or None, state)      the server moves the weights
+
+Plans, judging of reports, evaluation, data, seeds and logging are the same for all methods; so a difference between two
+runs of one seed is the method's. A state is a mapping from names to float64 arrays, and no function changes the one it
+is given: they return a new one.
+
+Most methods are a :class:`ScalarMethod`: clients send one number a direction, and the server moves block m by
+``-lr sum_q c[m, q] v_q``. Such a method only says what the coefficients c are::
+
+    class Momentum(ScalarMethod):
+        def init(self, num_blocks, settings):
+            return {"speed_M": np.zeros(num_blocks)}
+
+        def coefficients(self, state, scalars, settings):
+            size_M = np.abs(scalars.rho_bar_MQ).mean(axis=1)
+            speed_M = 0.9 * state["speed_M"] + 0.1 * size_M
+            return scalars.rho_bar_MQ * speed_M[:, None], {"speed_M": speed_M}
+
+    METHODS.register(
+        Momentum("momentum", "Momentum", "one line of help", 10, "scalars", allocates=True, keeps_state=True)
+    )
+
+An installed package names it in its entry points (group ``zorba.methods``). To be listed without importing torch, it
+names there the facts alone, with ``code="my_package.momentum:Momentum"``.
+
+``coefficients`` is a pure function of a few numbers. A federation sends its result to the clients, whose replicas apply
+it along the shared directions without knowing the method.
+
+The log of a method that keeps a state holds, for every round, the coefficients and the state after it. Recomputing them
+from the clients' scalars would do for a run in one process, but not for a federation: its averages may follow a robust
+rule, other allocations as clients come and go, or carry the noise of differential privacy, which nobody can draw again.
+A state is a few numbers, so writing it down is cheaper than a second way to resume. A stateful method that exchanges
+whole estimates has no coefficients; its updates, and with them its states, are computed again from the log's scalars.
+
+Shapes: M blocks, N clients, Q directions of a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounds import Reports, RoundContext
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.planning.methods import MethodFacts
+
+
+class Method(MethodFacts):
+    """A federated algorithm: one object that has the facts and computes."""
+
+    def init(self, num_blocks: int, settings: TrainSettings) -> MethodState:
+        """The state before the first round."""
+        return {}
+
+    def report(self, context: RoundContext) -> Reports:
+        """What the clients answer that ``context.plan`` asks. Each rank computes its share and learns of all."""
+        raise NotImplementedError
+
+    def update(
+        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[np.ndarray | None, MethodState]:
+        """Move the network's weights, in place, by the reports of the clients in ``reported_N``.
+
+        A method whose log can be replayed looks at nothing of the reports but ``rho_NQ``.
+
+        Returns:
+            rho_bar_MQ where scalars are exchanged, and the state after the round.
+
+        Raises:
+            RunError: the reports cannot be used; no weight is changed.
+        """
+        raise NotImplementedError
+
+    def checked_state(self, state: MethodState) -> MethodState:
+        """The state in the numbers that the log keeps of it, so that a resumed run continues with the same bits.
+
+        Raises:
+            InvalidInputError: there is one, and the method's facts say that it keeps none.
+        """
+        if state and not self.keeps_state:
+            raise InvalidInputError(f"method {self.name} has a server state: register it with keeps_state=True")
+        return {name: np.asarray(value, np.float64) for name, value in state.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Scalars:
+    """What the server knows after a round in which clients sent one number a direction."""
+
+    rho_bar_MQ: np.ndarray  # the clients' average for each block, by the run's rule
+    rho_NQ: np.ndarray | None  # each client's own; None where privacy lets nobody look at them
+    A_MN: np.ndarray
+    reported_N: np.ndarray  # whose scalars are in the average
+
+
+class ScalarMethod(Method):
+    """Clients send one scalar a shared direction; the server steps along the same directions. As it is: ZorBA."""
+
+    def coefficients(
+        self, state: MethodState, scalars: Scalars, settings: TrainSettings
+    ) -> tuple[np.ndarray, MethodState]:
+        """How far each block moves along each direction, in units of the learning rate: (M, Q), and the new state.
+
+        A pure function: of its arguments alone, which it does not change.
+        """
+        return scalars.rho_bar_MQ, state
+
+    def measure(
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Encoded], clients: np.ndarray
+    ) -> Estimate:
+        """The scalars of some clients, whose batches are given."""
+        plan = context.plan
+        return estimator(context.network, batches, context.A_MN[:, clients], plan.seeds_Q, context.directions)
+
+    def report(self, context: RoundContext) -> Reports:
+        ranks, num_clients = context.ranks, context.A_MN.shape[1]
+        own = ranks.own(np.flatnonzero(context.plan.asked_N))
+        rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(context.plan.seeds_Q))), np.zeros(num_clients), 0
+        if len(own):
+            batches = [context.batch(int(n)) for n in own]
+            estimate = self.measure(context, estimator_of(context.settings), batches, own)
+            rho_NQ[own], loss_N[own], forward_passes = estimate.rho_NQ, estimate.loss_N, estimate.forward_passes
+        rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
+        return Reports(rho_NQ, loss_N, int(ranks.sum(np.array([forward_passes]))[0]))
+
+    def update(
+        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[np.ndarray | None, MethodState]:
+        rho_bar_MQ = average_per_block(reports.rho_NQ, context.A_MN, reported_N)
+        scalars = Scalars(rho_bar_MQ, reports.rho_NQ, context.A_MN, reported_N)
+        coefficients_MQ, state = self.checked_coefficients(state, scalars, context.settings)
+        lr = context.settings.lr
+        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr)
+        return coefficients_MQ, state
+
+    def checked_coefficients(
+        self, state: MethodState, scalars: Scalars, settings: TrainSettings
+    ) -> tuple[np.ndarray, MethodState]:
+        """:meth:`coefficients`, as the log and the wire can carry them.
+
+        Raises:
+            RunError: they have another shape than the averages, or are not finite.
+        """
+        coefficients_MQ, state = self.coefficients(state, scalars, settings)
+        if np.shape(coefficients_MQ) != scalars.rho_bar_MQ.shape or not np.isfinite(coefficients_MQ).all():
+            raise RunError(
+                f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "
+                f"{scalars.rho_bar_MQ.shape} are needed"
+            )
+        return np.asarray(coefficients_MQ, np.float64), self.checked_state(state)

@@ -1,0 +1,90 @@
+"""From a run folder that is ready to its summary: what every run goes through, new or resumed, here or federated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.loop import Rounds, run_rounds
+from zorba_core.engine.records import RoundEntry
+from zorba_core.engine.rows import Encoded
+from zorba_core.errors import RunError
+from zorba_core.planning.methods import method_facts
+from zorba_core.runs.checkpoint import Checkpoint
+from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.replaying import records_of
+from zorba_core.runs.summary import CountReports, summarise
+from zorba_core.runs.trajectory import Trajectory
+from zorba_core.runs.writer import RunWriter
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a run had done before this process resumed it; nothing for a new run."""
+
+    rounds: Sequence[RoundEntry] = ()
+    records: Sequence[RoundRecord] = ()
+    resumed_after: Sequence[int] = ()  # rounds done at each resume, this one included
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Earlier:
+        resumed_after = (*trajectory.resumed_after, trajectory.rounds_done)
+        return cls(trajectory.rounds, records_of(trajectory), resumed_after)
+
+
+def complete_run(
+    path: Path,
+    writer: RunWriter | None,
+    rounds: Rounds,
+    evaluation: Encoded,
+    callbacks: Sequence[Callback],
+    *,
+    earlier: Earlier | None = None,
+    finish: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """Train to the end and write the summary.
+
+    Args:
+        writer: rank 0's; it is closed. None on the other ranks.
+        rounds: stands after the ``earlier`` rounds.
+        finish: called after the last round; what it returns is added to the summary.
+
+    Raises:
+        RunError: the run diverged; its folder keeps the metrics and has no summary.
+    """
+    settings, network, earlier = rounds.settings, rounds.network, earlier or Earlier()
+    reports, meter = CountReports(rounds.allocation.num_clients, earlier.rounds), MemoryMeter(settings.device)
+    try:
+        for callback in callbacks:
+            callback.on_start(path)
+        listening: list[Callback] = [] if writer is None else [writer, reports]
+        checkpoint = None
+        if writer is not None and method_facts(settings.method).first_order:
+            checkpoint = Checkpoint(path, network)
+            listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
+        meter.begin()
+        outcome = run_rounds(rounds, evaluation, [*listening, *callbacks], earlier.records)
+        measured = meter.describe()
+        if writer is not None:
+            added = finish()
+            summary = summarise(
+                network, rounds.allocation, settings, outcome, reports, measured, earlier.resumed_after
+            )  # fmt: skip
+            writer.finish({**summary, **added})
+            if checkpoint is not None and outcome.stopped_by != "interrupt":
+                checkpoint.remove()
+    except BaseException as error:
+        if writer is not None:
+            with contextlib.suppress(OSError):  # a full disk: the log has them too
+                writer.flush()
+        if isinstance(error, RunError):
+            raise RunError(f"{error}; the metrics so far are in {path}") from None
+        raise
+    finally:
+        if writer is not None:
+            writer.close()
+    rounds.ranks.from_first(None)  # nobody reads the folder before it is finished
