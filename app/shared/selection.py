@@ -17,9 +17,8 @@ import streamlit as st
 from app.shared import state
 from app.shared.links import choice, keep, number
 from app.shared.scenario import Scenario, Study
-from app.shared.scenario_fields import CHOICES
 from app.shared.tradeoff import COSTS, MEASURES, View
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import SOLVERS, Allocation
 
 PLOT, TABLE = "front_plot", "front_table"
 _CHOSEN, _SEEN, _TURN, _EDITED = "chosen_point", "seen_events", "plot_turn", "edited_allocation"
@@ -113,7 +112,7 @@ def plot_key() -> str:
 def plot_clicked() -> None:
     """The plot's callback: a click on another method's front goes over to that method, which stays in the picture."""
     event, before = _plotted_point(), state.current()
-    solver = None if event is None else CHOICES["solver"][event[1]]
+    solver = None if event is None else list(SOLVERS)[event[1]]
     if solver not in (None, before.solver):
         shown = st.session_state.get("show", [])
         state.apply(replace(before, solver=solver))

@@ -20,6 +20,7 @@ from app.shared.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
 from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
 from app.shared.scenario_link import ROWS, scenario_from_link, scenario_to_link
 from app.shared.studies import solution, solved, solved_or_error
+from zorba_core.allocation import SOLVERS
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.gpu_catalogue import MIXES
 from zorba_core.planning.memory import DTYPE_BYTES
@@ -38,12 +39,6 @@ __all__ = [
     "update",
 ]
 
-SOLVER_LABELS = {
-    "balanced": "Balanced (default)",
-    "lexicographic": "The paper's (lexicographic)",
-    "two-level": "Two-level (smaller Λ)",
-    "exact": "Exact (proven, few points)",
-}
 _SCENARIO, _IGNORED = "scenario", "ignored_parameters"
 _HELP = {
     "num_clients": "How many clients take part.",
@@ -193,11 +188,8 @@ def _search_controls() -> dict[str, Any]:
         st.selectbox,
         "Solver",
         "solver",
-        format_func=SOLVER_LABELS.get,
-        help="*Balanced* deals the blocks out in turn: every budget used, popularities within one of each other. "
-        "*The paper's* is Dinic's flow and the greedy update of Algorithm 1 (about 10 s for 1000 reductions). "
-        "*Two-level* lowers Λ by letting a few large clients carry the scarce blocks; watch V and the effective "
-        "clients. *Exact* proves the smallest Λ for 16 totals.",
+        format_func=lambda name: SOLVERS[name].title,
+        help=" ".join(f"*{part.title}*: {part.help}." for part in SOLVERS.values()),
     )
     num_epsilons = control(st.number_input, "Points E", "num_epsilons")
     tau_mode = control(
@@ -205,13 +197,13 @@ def _search_controls() -> dict[str, Any]:
         "VRAM is saved by",
         "tau_mode",
         format_func=TAU_LABELS.get,
-        disabled=solver == "exact",
+        disabled=SOLVERS[solver].proves and SOLVERS[solver].honours_total,
         help="A reduction holds back $\\epsilon_n = \\tau\\,\\psi_{\\max,n}$ of client *n*'s VRAM with "
         "$\\tau \\sim U[0, 1]$: one τ for all clients, or one for each client. A limit on the total leaves every "
         "client its full budget and limits how many blocks are activated in all; *exact* always has one.",
     )
-    if solver == "lexicographic" and tau_mode == "total":
-        st.caption("The paper's method takes no total: one τ for all is used.")
+    if tau_mode == "total" and not SOLVERS[solver].honours_total:
+        st.caption(f"{SOLVERS[solver].title} takes no total: one τ for all is used.")
     return {"solver": solver, "num_epsilons": num_epsilons, "tau_mode": tau_mode}
 
 

@@ -9,6 +9,7 @@ from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
+from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.allocation.solvers.greedy_steps import GreedyReplay, GreedyState, replay_greedy
 from zorba_core.allocation.solvers.lexicographic import (
@@ -30,6 +31,7 @@ __all__ = [
     "Allocation",
     "AllocationMetrics",
     "AllocationProblem",
+    "Answer",
     "Front",
     "GammaCertificate",
     "GreedyReplay",
@@ -38,6 +40,8 @@ __all__ = [
     "Objective",
     "Scenario",
     "Solution",
+    "Solver",
+    "SolverOptions",
     "Status",
     "TotalMode",
     "WrappedAllocation",

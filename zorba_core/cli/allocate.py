@@ -7,9 +7,10 @@ from typing import Any
 
 import typer
 
-from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.allocation import AllocationProblem, Solution, solve, write_allocation
 from zorba_core.cli.fleet_options import Request, read_request
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import GIB, psi_client_bytes
 
@@ -30,13 +31,13 @@ def allocate(
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence."),
     dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
-    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    solver: str = solver_option(),
     total: int | None = typer.Option(None, help="T: activated blocks over all clients."),
     total_mode: str = typer.Option("le", help="le: at most T; eq: exactly T."),
     min_popularity: int = typer.Option(1, help="Clients that every block needs."),
     max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
     objective: str = typer.Option("lambda", help="lambda or v: what to minimise and bound."),
-    time_limit: float = typer.Option(10.0, help="Seconds for the exact solver; then the best found and its bound."),
+    time_limit: float = typer.Option(10.0, help="Seconds of a search (exact); then the best found and its bound."),
     block_order: str = typer.Option("as-solved", help="as-solved, or least-work: ids that let clients start late."),
     save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
     as_json: bool = JSON_OPTION,

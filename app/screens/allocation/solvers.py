@@ -16,12 +16,10 @@ from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
 from app.shared.links import linked
 from app.shared.scenario import Scenario, Study
-from zorba_core.allocation import Allocation, Solution
+from zorba_core.allocation import SOLVERS, Allocation, Solution
 from zorba_core.plots import client_order
 from zorba_core.plots.difference import difference_figure, matched_blocks
 
-SOLVERS = ("balanced", "lexicographic", "two-level", "exact")
-NAMES = {"balanced": "Balanced", "lexicographic": "Lexicographic", "two-level": "Two-level", "exact": "Exact"}
 YOURS = "This matrix"
 PROOF_SECONDS = 8.0
 ROWS = {
@@ -71,15 +69,15 @@ def show(study: Study, point: int) -> None:
     )
     asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
     found: dict[str, Solution] = {}
-    for solver in SOLVERS:
-        if solver == "exact" and not asked:
+    for solver, part in SOLVERS.items():
+        if part.takes_time_limit and not asked:
             continue
         solution = rival(study.scenario, point, yours, solver)
         if solution is not None:
             found[solver] = solution
     if not asked:
         st.button(
-            f"Ask the exact solver, too ({PROOF_SECONDS:.0f} s at most)",
+            f"Ask the {_names_of('takes_time_limit')} solver, too ({PROOF_SECONDS:.0f} s at most)",
             on_click=lambda: st.session_state.update(exact_for=(study.scenario, point, yours.A_MN.tobytes())),
             icon=":material/verified:",
             key="ask_exact",
@@ -90,7 +88,9 @@ def show(study: Study, point: int) -> None:
 
 def _table(yours: Allocation, found: dict[str, Solution]) -> None:
     columns = {YOURS: numbers(yours)}
-    columns |= {NAMES[solver]: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()}
+    columns |= {
+        SOLVERS[solver].title: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()
+    }
     only_differences = st.toggle(
         "Only what differs", True, key="only_differences", bind="query-params",
         help="Leave out the rows in which every solver has the same number.",
@@ -113,12 +113,20 @@ def _table(yours: Allocation, found: dict[str, Solution]) -> None:
             alt="Numbers of this matrix and of each solver's; a star marks the best of a row.",
         )
     bound = max((solution.lower_bound for solution in found.values()), default=0.0)
-    proven = [NAMES[solver] for solver, solution in found.items() if solution.optimal]
+    proven = [SOLVERS[solver].title for solver, solution in found.items() if solution.optimal]
     st.caption(
         f"No matrix within these budgets and {yours.total_blocks} blocks has Λ below {bound:.4g}."
         + (f" Proven optimal for Λ: {', '.join(proven)}." if proven else "")
-        + " The lexicographic solver knows no total: it gets the numbers of blocks per client of this matrix."
+        + "".join(
+            f" {part.title} takes no total: it gets the numbers of blocks per client of this matrix."
+            for part in SOLVERS.values()
+            if not part.honours_total
+        )
     )
+
+
+def _names_of(capability: str) -> str:
+    return " and ".join(name for name, part in SOLVERS.items() if getattr(part, capability))
 
 
 def _best(values: list[float], better: str) -> set[int]:
@@ -137,7 +145,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
             "Compare this matrix with",
             sorted(found, key=lambda solver: solver == study.scenario.solver and not edits.is_changed),
             required=True,
-            format_func=NAMES.get,
+            format_func=lambda name: SOLVERS[name].title,
             key="against",
         )
         changed_only = st.toggle(
@@ -159,14 +167,14 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
     if changed_only or len(order_N) > 2 * edit.SHOWN:
         order_N = order_N[differs_N[order_N]][: 2 * edit.SHOWN]
     if not differs_N.any():
-        st.success(f"{NAMES[other]} gives the same matrix, cell by cell.", icon=":material/drag_handle:")
+        st.success(f"{SOLVERS[other].title} gives the same matrix, cell by cell.", icon=":material/drag_handle:")
         return
     different = int((yours.A_MN ^ theirs_MN).sum())
     components.figure(
         difference_figure(
             yours.A_MN,
             theirs_MN,
-            labels=("this matrix", NAMES[other]),
+            labels=("this matrix", SOLVERS[other].title),
             names=study.fleet.names,
             order_N=order_N,
             palette=components.palette(),
@@ -180,7 +188,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
         "Squares: only this matrix. Rings: only the other."
     )
     st.button(
-        f"Go on with this matrix: {NAMES[other]}",
+        f"Go on with this matrix: {SOLVERS[other].title}",
         key="adopt",
         on_click=_adopt,
         args=(edits.become(theirs_MN),),

@@ -14,7 +14,7 @@ from app.screens.allocation.solvers import rival
 from app.shared import components, selection
 from app.shared.components import Picture
 from app.shared.scenario import Study
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import SOLVERS, Allocation
 from zorba_core.plots.theory import hidden_figure
 
 # name on screen: (key in files, is more better, format, LaTeX, what it says)
@@ -90,7 +90,7 @@ def _allocations(study: Study, allocation: Allocation) -> dict[str, Allocation]:
     """This one, the solvers' at the same number of blocks, and all blocks on all clients."""
     point = selection.current_point(study)
     rows = {"this allocation": allocation}
-    for solver in ("balanced", "two-level", "lexicographic"):
+    for solver in (name for name, part in SOLVERS.items() if not part.takes_time_limit):
         solution = rival(study.scenario, point, allocation, solver)
         if solution is None:
             continue

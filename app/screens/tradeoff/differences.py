@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from app.shared.scenario import FLEET_KINDS, Scenario, Study
-from app.shared.scenario_fields import SOLVER_NAMES, TAU_LABELS, used_fields
+from app.shared.scenario_fields import TAU_LABELS, used_fields
 from app.shared.tradeoff import MEASURES, value_of
 from zorba_core.allocation import Solution
 
@@ -85,7 +85,7 @@ def _setting(scenario: Scenario, field: str) -> str:
     if field == "tau_mode":
         return TAU_LABELS[value]
     if field == "solver":
-        return SOLVER_NAMES[value]
+        return scenario.solved_by.title
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 

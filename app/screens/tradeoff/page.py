@@ -12,7 +12,6 @@ from app.shared.components import Number
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain
 from app.shared.scenario import Study
-from app.shared.scenario_fields import SOLVER_NAMES
 from zorba_core.allocation import Solution
 
 
@@ -79,7 +78,7 @@ def _introduction(study: Study) -> None:
 def _headline(study: Study, point: int, recommended: int, solution: Solution) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if point != recommended:
-            kind = f"point {point} of the sweep, {SOLVER_NAMES[study.scenario.solver].lower()}"
+            kind = f"point {point} of the sweep, {study.scenario.solved_by.title.lower()}"
         elif selection.preference() != 50:
             kind = "the point recommended for your preference"
         else:

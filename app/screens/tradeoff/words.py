@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.shared.links import linked_number
 from app.shared.tradeoff import MEASURES, View, value_of
-from zorba_core.allocation import Solution
+from zorba_core.allocation import SOLVERS, Solution
 
 SAVINGS = (0.1, 0.2, 0.3)
 # A front whose best point within a saving lies this much below it has nothing near: the cost is then at most so much.
@@ -90,5 +90,7 @@ def _method(view: View) -> None:
             f":material/verified: {proven} of {len(view.order_F)} points of this front are proven: no matrix within "
             "their limits has a smaller Λ."
         )
-    elif "exact" not in st.session_state.get("show", ()):
-        st.caption("Could another method do better? Add **Exact** under *Also show* to see the proven optimum.")
+    provers = {name: part.title for name, part in SOLVERS.items() if part.proves}
+    if not proven and not provers.keys() & set(st.session_state.get("show", ())):
+        titles = " or ".join(provers.values())
+        st.caption(f"Could another method do better? Add **{titles}** under *Also show* to see the proven optimum.")
