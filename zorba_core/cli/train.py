@@ -84,7 +84,7 @@ def train(
     from zorba_core.data.tasks import get_task
     from zorba_core.engine.ranks import joined
     from zorba_core.engine.settings import TrainSettings
-    from zorba_core.runs.fine_tune import fine_tune, read_spec
+    from zorba_core.runs.session import fine_tune, read_spec
 
     settings = TrainSettings(
         method=method,

@@ -53,7 +53,7 @@ def tune(
     from zorba_core.data.tasks import get_task
     from zorba_core.engine.loop import check_fit
     from zorba_core.engine.settings import TrainSettings
-    from zorba_core.runs.fine_tune import divide_rows, open_network, read_spec, use_threads
+    from zorba_core.runs.session import divide_rows, open_network, read_spec, use_threads
     from zorba_core.runs.tuning import tune as find_rate
 
     settings = TrainSettings(

@@ -58,7 +58,7 @@ def draw(runs_folder: Path) -> None:
     request = Request(
         allocation if method.allocates else None,
         {"method": method.name, "model": model.source, "dataset": dataset.name, **counted, **options},
-        f"{dataset.label} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
+        f"{dataset.title} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
     )
     with right:
         if not _fits(allocation, model):
