@@ -67,6 +67,15 @@ class Registry(Mapping[str, Part], Generic[Part]):
         self._parts[part.name] = part
         return part
 
+    def unregister(self, name: str) -> None:
+        """Take a part out again: for a script or a test that added it.
+
+        Raises:
+            InvalidInputError: no such part.
+        """
+        self.get_part(name)
+        del self._parts[name]
+
     def get_part(self, name: str) -> Part:
         """The part of this name.
 

@@ -154,7 +154,7 @@ def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object
         if problem.total_mode == "eq"
         else allocation.total_blocks <= problem.total
     ):
-        wrong = f"{allocation.total_blocks} activated blocks, and the total is {problem.total}"
+        wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
     if wrong:
         raise RunError(f"the {solver.name} solver's answer does not meet the request: {wrong}")
 

@@ -1,0 +1,20 @@
+"""Parts from outside, as somebody else would write them."""
+
+from __future__ import annotations
+
+from zorba_core.allocation import Allocation, AllocationProblem, Solver, SolverOptions, solve
+
+
+def shuffled(problem: AllocationProblem, options: SolverOptions) -> Allocation:
+    """The balanced matrix, with a few activated cells moved within their client at random."""
+    A_MN = solve(problem).allocation.A_MN.copy()
+    for client in options.rng.permutation(problem.num_clients)[: problem.num_clients // 2]:
+        held, free = A_MN[:, client].nonzero()[0], (~A_MN[:, client]).nonzero()[0]
+        if len(free):
+            source, target = options.rng.choice(held), options.rng.choice(free)
+            if A_MN[source].sum() > problem.min_popularity:
+                A_MN[[source, target], client] = False, True
+    return Allocation(A_MN)
+
+
+DICE = Solver("dice", "Dice", "moves some blocks of the balanced allocation at random", shuffled, random=True)
