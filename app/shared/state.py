@@ -20,7 +20,7 @@ from app.shared.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
 from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
 from app.shared.scenario_link import ROWS, scenario_from_link, scenario_to_link
 from app.shared.studies import solution, solved, solved_or_error
-from zorba_core.allocation import SOLVERS
+from zorba_core.allocation import SOLVERS, find_measure
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.gpu_catalogue import MIXES
 from zorba_core.planning.memory import DTYPE_BYTES
@@ -84,6 +84,9 @@ def begin() -> bool:
     """Read the scenario from the address. False where the session has one already."""
     if _SCENARIO in st.session_state:
         return False
+    if "y" in st.query_params:  # older links name a measure otherwise
+        with contextlib.suppress(ZorbaError):
+            st.query_params["y"] = find_measure(st.query_params["y"]).name
     st.session_state[_SCENARIO], st.session_state[_IGNORED] = scenario_from_link(st.query_params.to_dict())
     return True
 

@@ -4,6 +4,7 @@ from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
 from zorba_core.allocation.coupling import coupled_noise, direction_coupling
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
+from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
@@ -26,6 +27,7 @@ from zorba_core.allocation.storage import allocation_from_file, allocation_sha25
 
 __all__ = [
     "BLOCK_ORDERS",
+    "MEASURES",
     "PAPER_SCENARIOS",
     "SOLVERS",
     "Allocation",
@@ -37,6 +39,7 @@ __all__ = [
     "GreedyReplay",
     "GreedyState",
     "GreedyStep",
+    "Measure",
     "Objective",
     "Scenario",
     "Solution",
@@ -53,6 +56,7 @@ __all__ = [
     "cauchy_bound",
     "coupled_noise",
     "direction_coupling",
+    "find_measure",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",

@@ -16,23 +16,12 @@ from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
 from app.shared.links import linked
 from app.shared.scenario import Scenario, Study
-from zorba_core.allocation import SOLVERS, Allocation, Solution
+from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Solution
 from zorba_core.plots import client_order
 from zorba_core.plots.difference import difference_figure, matched_blocks
 
 YOURS = "This matrix"
 PROOF_SECONDS = 8.0
-ROWS = {
-    "lambda": ("Λ, convergence bias", "%.4g", "lower is better"),
-    "mean_inverse_popularity": ("V, mean of 1/popularity", "%.4f", "lower is better"),
-    "effective_clients": ("N_eff, effective clients", "%.1f", "higher is better"),
-    "largest_influence": ("Largest influence of a client", "%.3f", "lower is better"),
-    "min_popularity": ("Clients on the least trained block", "%d", "higher is better"),
-    "coupled_noise": ("E, coupled noise", "%.3f", "lower is better"),
-    "direction_coupling": ("D, direction coupling", "%.2f", "lower is better"),
-    "forward_work": ("Forward work", "%d", "lower is better"),
-    "total_blocks": ("Activated blocks", "%d", "VRAM grows with it"),
-}
 
 
 @st.cache_resource(max_entries=128, show_spinner="Asking the other solvers …", show_time=True)
@@ -96,12 +85,13 @@ def _table(yours: Allocation, found: dict[str, Solution]) -> None:
         help="Leave out the rows in which every solver has the same number.",
     )  # fmt: skip
     rows = {}
-    for key, (label, form, better) in ROWS.items():
-        shown = [form % column[key] for column in columns.values()]
+    for name, measure in MEASURES.items():
+        values = [column[name] for column in columns.values()]
+        shown = [measure.text(value) for value in values]
         if only_differences and len(set(shown)) == 1:
             continue
-        best = _best([column[key] for column in columns.values()], better)
-        rows[label] = [f"{text} ★" if n in best else text for n, text in enumerate(shown)]
+        best = _best(values, measure.better)
+        rows[measure.label] = [f"{text} ★" if n in best else text for n, text in enumerate(shown)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns))
     if table.empty:
         st.success("Every solver gives a matrix with the very same numbers.", icon=":material/drag_handle:")
@@ -130,9 +120,9 @@ def _names_of(capability: str) -> str:
 
 
 def _best(values: list[float], better: str) -> set[int]:
-    if better not in ("lower is better", "higher is better") or len(values) < 2:
+    if not better or len(values) < 2:
         return set()
-    best = min(values) if better == "lower is better" else max(values)
+    best = min(values) if better == "lower" else max(values)
     found = {n for n, value in enumerate(values) if np.isclose(value, best, rtol=1e-9)}
     return found if len(found) < len(values) else set()
 

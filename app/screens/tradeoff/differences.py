@@ -102,8 +102,7 @@ def _numbers(first: Side, second: Side) -> list[tuple[str, float, float, str]]:
         ("Most blocks of one client", *most, "d"),
     ]
     for name, measure in MEASURES.items():
-        values = [value_of(side.solution, name) for side in sides]
-        numbers.append((measure.label, *values, ".4g" if name in ("lambda", "v") else measure.format))
+        numbers.append((measure.label, *(value_of(side.solution, name) for side in sides), measure.format))
     return numbers
 
 

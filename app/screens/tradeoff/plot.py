@@ -54,7 +54,8 @@ def controls(study: Study) -> Axes:
             list(MEASURES),
             format_func=lambda name: MEASURES[name].label,
             key="y",
-            help="The vertical axis. " + " ".join(f"**{one.label}**: {one.help}" for one in MEASURES.values()),
+            help="The vertical axis. "
+            + " ".join(f"**{measure.label}**: {measure.help}" for measure in MEASURES.values()),
         )
         linked(
             st.selectbox,

@@ -66,18 +66,12 @@ def answers(view: View, point: int, recommended: int, solution: Solution) -> Non
 
 def _against(view: View, value: float, best: float) -> str:
     """``value`` beside the one of all VRAM."""
-    name = {
-        "lambda": "the bias",
-        "v": "the V",
-        "neff": "the effective clients",
-        "least": "the clients on the scarcest block",
-        "work": "the forward work",
-    }[view.measure]
-    return f"{value / best:.1f} × {name}" if value > 2 * best or value < best / 2 else f"{value / best:.2f} × {name}"
+    ratio, symbol = value / best, _symbol(view.measure)
+    return f"{ratio:.1f} × {symbol}" if not 0.5 <= ratio <= 2 else f"{ratio:.2f} × {symbol}"
 
 
 def _symbol(measure: str) -> str:
-    return {"lambda": "Λ", "v": "V", "neff": "N_eff".replace("_", "\\_"), "least": "min c", "work": "work"}[measure]
+    return MEASURES[measure].symbol.replace("_", "\\_")
 
 
 def _method(view: View) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.study.experiments.measures import COLUMNS, PREDICTORS
 from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
 from zorba_core.study.experiments.statistics import (
     Law,
@@ -24,7 +25,6 @@ from zorba_core.study.experiments.statistics import (
 )
 from zorba_core.study.experiments.store import Results
 
-MEASURES = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
 _FEWEST = 4  # allocations that a correlation needs
 
 
@@ -86,7 +86,7 @@ def allocation_table(
             f"make them with: zorba experiment {results.experiment} --profile {results.profile}"
         )
     by_arm = runs.groupby("arm", sort=False)
-    table = by_arm[["lambda", "V", "E", "D", "N_eff", "T", "min_c"]].first()
+    table = by_arm[list(COLUMNS)].first()
     table["inverse_N_eff"], table["inverse_T"] = 1 / table["N_eff"], 1 / table["T"]
     table["inverse_min_c"] = 1 / table["min_c"].clip(lower=1)
     table["loss"] = arm_effects(runs, "late_loss").reindex(table.index)
@@ -110,7 +110,7 @@ def _at_tuned_rates(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.loc[chosen]
 
 
-def predictors(table: pd.DataFrame, outcome: str = "loss", measures: Sequence[str] = MEASURES) -> pd.DataFrame:
+def predictors(table: pd.DataFrame, outcome: str = "loss", measures: Sequence[str] = PREDICTORS) -> pd.DataFrame:
     """How well each measure ranks the allocations: Spearman's rho with its interval and p-value, the partial rho with
     the total held fixed. Index: measure; ``inverse_*`` so that by every measure's own theory the sign is plus.
 

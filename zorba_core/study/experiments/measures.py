@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from zorba_core.allocation import AllocationMetrics, coupled_noise, direction_coupling
+from zorba_core.allocation import AllocationMetrics, find_measure
 
-METRIC_NAMES = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
+# By their names in the tables, which are aliases of the measures' own.
+COLUMNS = ("lambda", "V", "E", "D", "N_eff", "T", "min_c")
+# What might predict convergence, each the smaller the better by its own theory.
+PREDICTORS = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
 
 
 def allocation_measures(allocation: AllocationMetrics) -> dict[str, float]:
-    """Every number that might predict convergence, each the smaller the better by its own theory. ``T``, ``N_eff`` and
-    ``min_c`` stand beside their inverses. Infinite where a block has no client."""
-    minimum = allocation.min_popularity
-    return {
-        "lambda": allocation.bias_lambda,
-        "V": allocation.mean_inverse_popularity,
-        "E": coupled_noise(allocation.A_MN),
-        "D": direction_coupling(allocation.A_MN),
-        "N_eff": allocation.effective_clients,
-        "T": allocation.total_blocks,
-        "min_c": minimum,
-        "inverse_N_eff": 1.0 / allocation.effective_clients,
-        "inverse_T": 1.0 / allocation.total_blocks,
-        "inverse_min_c": 1.0 / minimum if minimum else float("inf"),
-    }
+    """Every column, and the inverses among the predictors. Infinite where a block has no client."""
+    measures = {name: find_measure(name).value(allocation) for name in COLUMNS}
+    inverse = {f"inverse_{name}": 1.0 / measures[name] if measures[name] else float("inf") for name in COLUMNS[4:]}
+    return measures | inverse
+
+
+def column_of(name: str) -> str:
+    """The column of the tables that holds a measure."""
+    measure = find_measure(name)
+    return next(column for column in COLUMNS if column in (measure.name, *measure.aliases))
