@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ from zorba_core.allocation import PAPER_SCENARIOS, coupled_noise, direction_coup
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments.cases import scenario_recipes
 from zorba_core.study.experiments.lambda_law import recipes_20, recipes_50
-from zorba_core.study.experiments.measures import allocation_measures
+from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.recipes import Recipe, dealt
+from zorba_core.study.experiments.store import RunSpec, read_tables
 
 
 def test_the_lambda_experiment_has_at_least_forty_allocations_and_each_is_complete():
@@ -76,3 +79,11 @@ def test_impossible_recipes_are_refused_with_the_reason():
         Recipe("magic", 3)
     with pytest.raises(InvalidInputError, match="12 or 24 blocks"):
         Recipe("solver", 5, num_blocks=7, solver="balanced").build()
+
+
+@pytest.mark.parametrize("experiment", ["ablations", "cases"])
+def test_stored_tables_hold_the_measures_as_they_are_defined_now(root, experiment):
+    runs, _ = read_tables(root / "artifacts" / "experiments" / experiment / "standard")
+    for row in runs.to_dict("records"):
+        measures = allocation_measures(RunSpec.from_request(json.loads(row["config"])["request"]).recipe.build())
+        assert {name: row[name] for name in COLUMNS} == pytest.approx({name: measures[name] for name in COLUMNS})
