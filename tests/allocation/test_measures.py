@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from zorba_core.allocation import MEASURES, Allocation, Measure, find_measure, solve
 from zorba_core.allocation.problem import AllocationProblem
+from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments.measures import allocation_measures
 
@@ -113,6 +115,8 @@ def test_a_measure_from_outside_is_found_and_shown_like_ours():
         measure = find_measure("entropy")
         assert measure.text(measure.value(even)) == "1.39"
         assert measure.axis == "H, entropy of the influence (higher is better)"
+        printed = CliRunner().invoke(build_app(), ["allocate", "--budgets", "1,1,1,1", "--blocks", "4"])
+        assert "H, entropy of the influence           1.39" in printed.output
     finally:
         MEASURES.unregister("entropy")
     with pytest.raises(InvalidInputError, match="unknown measure 'entropy'; choose one of lambda"):

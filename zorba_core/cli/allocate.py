@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from zorba_core.allocation import AllocationProblem, Solution, solve, write_allocation
+from zorba_core.allocation import MEASURES, AllocationProblem, Solution, solve, write_allocation
 from zorba_core.cli.fleet_options import Request, read_request
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.solver_option import solver_option
@@ -71,20 +72,19 @@ def solution_json(solution: Solution, request: Request) -> dict[str, Any]:
     return {**solution.describe(), "vram_gib": _vram_gib(solution, request)}
 
 
-def solution_lines(solution: Solution, request: Request) -> list[str]:
-    """The same for people: the metrics, then a row per client."""
+def solution_lines(solution: Solution, request: Request) -> Iterator[str]:
+    """The same for people: the measures, then a row per client; computed when they are read."""
     allocation = solution.allocation
-    bound = "Lambda" if solution.objective == "lambda" else "V"
+    bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
+    notes = {"min_popularity": f"   gamma* {solution.gamma_star}"}
+    notes[bounded] = f"   none below {MEASURES[bounded].text(solution.lower_bound)}, gap {100 * solution.gap:.2f} %"
     lines = [
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",
-        f"  Lambda                          {allocation.bias_lambda:10.6f}",
-        f"  V, mean inverse popularity      {allocation.mean_inverse_popularity:10.6f}",
-        f"  lower bound on {bound:<6}           {solution.lower_bound:10.6f}   gap {100 * solution.gap:.2f} %",
-        f"  least popularity of a block     {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
-        f"  effective clients N_eff         {allocation.effective_clients:10.2f}   "
-        f"largest influence {allocation.largest_influence:.4f}",
-        f"  activated blocks                {allocation.total_blocks:10d}   forward work {allocation.forward_work}",
+    ]
+    lines += [
+        f"  {measure.label:<32}{measure.text(measure.value(allocation)):>10}{notes.get(name, '')}"
+        for name, measure in MEASURES.items()
     ]
     vram = _vram_gib(solution, request)
     if vram is not None:
@@ -94,7 +94,7 @@ def solution_lines(solution: Solution, request: Request) -> list[str]:
         lines.append(f"{request.names[client]:<20} {request.budget_N[client]:7d}  {' '.join(map(str, ids))}")
     if allocation.num_clients > _MOST_ROWS:
         lines.append(f"... and {allocation.num_clients - _MOST_ROWS} more clients (--json or --save for all)")
-    return lines
+    yield from lines
 
 
 def _vram_gib(solution: Solution, request: Request) -> dict[str, Any] | None:
