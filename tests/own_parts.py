@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from zorba_core.allocation import Allocation, AllocationProblem, Solver, SolverOptions, solve
+import numpy as np
+
+from zorba_core.allocation import Allocation, AllocationProblem, Measure, Solver, SolverOptions, solve
 
 
 def shuffled(problem: AllocationProblem, options: SolverOptions) -> Allocation:
@@ -18,3 +20,8 @@ def shuffled(problem: AllocationProblem, options: SolverOptions) -> Allocation:
 
 
 DICE = Solver("dice", "Dice", "moves some blocks of the balanced allocation at random", shuffled, random=True)
+ENTROPY = Measure(
+    "entropy", "H", "entropy of the influence",
+    lambda found: float(-(found.influence_N * np.log(found.influence_N)).sum()),
+    ".2f", r"H = -\sum_n I_n \ln I_n", "how evenly clients weigh on the result", better="higher",
+)  # fmt: skip

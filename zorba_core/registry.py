@@ -87,7 +87,9 @@ class Registry(Mapping[str, Part], Generic[Part]):
         return self[name]
 
     def __getitem__(self, name: str) -> Part:
-        self._complete()
+        self._read_own()
+        if name not in self._parts:  # ours are read while modules load, when packages cannot be imported yet
+            self._complete()
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:

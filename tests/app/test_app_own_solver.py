@@ -1,4 +1,4 @@
-"""A solver that somebody else registered is offered on the pages like the others, and a link may name it."""
+"""A solver and a measure that somebody else registered are offered on the pages like ours, and links name them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from streamlit.testing.v1 import AppTest
 from app.shared import components
 from app.shared.reproduce import as_command, as_python
 from app.shared.scenario import Scenario, study
-from tests.own_parts import DICE
-from zorba_core.allocation import SOLVERS
+from tests.own_parts import DICE, ENTROPY
+from zorba_core.allocation import MEASURES, SOLVERS
 
 SMALL = {"clients": "12", "vectors": "20"}
 
 
 @pytest.fixture
 def dice():
+    MEASURES.register(ENTROPY)
     yield SOLVERS.register(DICE)
     SOLVERS.unregister("dice")
+    MEASURES.unregister("entropy")
 
 
 @pytest.fixture
@@ -58,11 +60,13 @@ def test_its_front_stands_beside_that_of_the_chosen_solver(app, drawn):
 
 def test_it_is_asked_what_it_does_with_as_many_blocks(app):
     app.switch_page("screens/allocation/allocation.py")
-    for key, value in (SMALL | {"view": "solvers"}).items():
+    for key, value in (SMALL | {"view": "solvers", "only_differences": "false"}).items():
         app.query_params[key] = value
     app.run()
     assert not app.exception
-    assert "Dice" in app.dataframe[0].value.columns
+    table = app.dataframe[0].value
+    assert "Dice" in table.columns
+    assert table.loc["H, entropy of the influence"].map(lambda text: float(text.rstrip(" ★"))).between(0, 2.5).all()
 
 
 def test_what_a_page_hands_out_names_it_and_computes_the_same_front(dice):

@@ -12,7 +12,6 @@ from typing import Literal
 
 from zorba_core.allocation.coupling import coupled_noise, direction_coupling
 from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.errors import InvalidInputError
 from zorba_core.registry import Registry
 
 
@@ -29,7 +28,6 @@ class Measure:
     says: str  # what the formula means, begun in lower case
     better: Literal["lower", "higher", ""] = "lower"
     unit: str = ""
-    aliases: tuple[str, ...] = ()  # in tables of experiments and in older links
     log: bool = False  # its axis is best logarithmic
     traded: bool = False  # memory buys it
     distinct: bool = True  # readers know it by its symbol, which goes before the title
@@ -61,25 +59,32 @@ def not_a_measure(part: object) -> str | None:
         return f"{part.name or 'it'} needs a name, a symbol, a title and a function"
     if part.better not in ("lower", "higher", ""):
         return f"better of {part.name} is {part.better!r}; choose lower, higher or nothing"
-    taken = set(part.aliases) & {alias for other in MEASURES.values() for alias in (other.name, *other.aliases)}
-    if taken:
-        return f"the alias {min(taken)!r} of {part.name} is taken"
     return None
 
 
+# Other names, in the tables of experiments (V to T) and in older links.
+ALIASES = {
+    "V": "mean_inverse_popularity",
+    "N_eff": "effective_clients",
+    "min_c": "min_popularity",
+    "E": "coupled_noise",
+    "D": "direction_coupling",
+    "T": "total_blocks",
+    "v": "mean_inverse_popularity",
+    "neff": "effective_clients",
+    "least": "min_popularity",
+    "work": "forward_work",
+}
 MEASURES: Registry[Measure] = Registry("measure", "zorba.measures", accepts=not_a_measure)
 
 
 def find_measure(name: str) -> Measure:
-    """The measure of this name or alias.
+    """The measure of this name, or of one that stored tables and older links have for it.
 
     Raises:
         InvalidInputError: there is none.
     """
-    for measure in MEASURES.values():
-        if name == measure.name or name in measure.aliases:
-            return measure
-    raise InvalidInputError(f"unknown measure {name!r}; choose one of {', '.join(MEASURES)}")
+    return MEASURES.get_part(ALIASES.get(name, name))
 
 
 for _measure in (
@@ -96,13 +101,13 @@ for _measure in (
         r"V = \frac{1}{M} \sum_m 1/c_m",
         "bias and variance of the averaged update: Σ over blocks and clients of the squared distance of their weights "
         "from 1/N is M(V − 1/N). Balanced allocations minimise it at every total",
-        aliases=("V", "v"), log=True, traded=True,
+        log=True, traded=True,
     ),
     Measure(
         "effective_clients", "N_eff", "effective clients", lambda found: found.effective_clients, ".1f",
         r"N_{\mathrm{eff}} = 1/\sum_n I_n^2, \; I_n = \frac{1}{M} \sum_m a_{m,n}/c_m",
         "how many equal clients would weigh on the result as these do; few means that a few clients decide",
-        better="higher", aliases=("N_eff", "neff"), distinct=False,
+        better="higher", distinct=False,
     ),
     Measure(
         "largest_influence", "max I", "largest influence of a client", lambda found: found.largest_influence, ".3f",
@@ -112,32 +117,30 @@ for _measure in (
         "min_popularity", "min c", "least trained block", lambda found: found.min_popularity, ".0f",
         r"\min_m c_m",
         "clients that train the block with the fewest; a block trained by one client learns that client's data only",
-        better="higher", unit="clients", aliases=("min_c", "least"), traded=True, distinct=False,
+        better="higher", unit="clients", traded=True, distinct=False,
     ),
     Measure(
         "coupled_noise", "E", "coupled noise", lambda found: coupled_noise(found.A_MN), ".3f",
         r"E = \frac{1}{M} \sum_m \frac{1}{c_m^2} \sum_{n:\,a_{m,n}=1} k_n",
         "mini-batch noise that enters a block from all blocks of its clients, who hold $k_n$ each. M/N when both "
         "popularities and holdings are even, whatever the total; large where few generalists carry scarce blocks",
-        aliases=("E",),
     ),
     Measure(
         "direction_coupling", "D", "direction coupling", lambda found: direction_coupling(found.A_MN), ".2f",
         r"D = \frac{1}{M} \sum_m \sum_{m'} (c_{m,m'}/c_m)^2",
         "how many blocks' random directions a block's estimate carries; averaging over clients does not lower it, "
         "since they share the directions. M for full activation, 1 for one block each",
-        aliases=("D",),
     ),
     Measure(
         "forward_work", "work", "forward work", lambda found: found.forward_work, ",.0f",
         r"\sum_n (M - \text{first active block of } n)",
         "blocks that a round computes anew when each client reuses the base pass up to its first active block",
-        unit="blocks", aliases=("work",), distinct=False,
+        unit="blocks", distinct=False,
     ),
     Measure(
         "total_blocks", "T", "activated blocks", lambda found: found.total_blocks, ",.0f",
         r"\sum_m \sum_n a_{m,n}", "how many blocks are trained, over all clients; VRAM grows with it",
-        better="", aliases=("T",), distinct=False,
+        better="", distinct=False,
     ),
 ):  # fmt: skip
     MEASURES.register(_measure)

@@ -19,5 +19,4 @@ def allocation_measures(allocation: AllocationMetrics) -> dict[str, float]:
 
 def column_of(name: str) -> str:
     """The column of the tables that holds a measure."""
-    measure = find_measure(name)
-    return next(column for column in COLUMNS if column in (measure.name, *measure.aliases))
+    return next(column for column in COLUMNS if find_measure(column) is find_measure(name))
