@@ -166,7 +166,9 @@ class Controls:
             "share": ipywidgets.FloatSlider(
                 request.share, min=0.1, max=1.0, step=0.05, layout=wide, continuous_update=False
             ),
-            "solver": ipywidgets.Dropdown(value=request.solver, options=list(SOLVERS), layout=wide),
+            "solver": ipywidgets.Dropdown(
+                value=request.solver, options=[(part.title, name) for name, part in SOLVERS.items()], layout=wide
+            ),
         }
         self._widgets["gpus"].continuous_update = False
         labels = {
