@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +124,7 @@ def checked(name: str, value: Any) -> Any:
     if name == "table":
         return _rows(value)
     limits = LIMITS[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         raise InvalidInputError(f"{name} is {_short(value)}; it must be a number")
     if not limits.low <= value <= limits.high or (is_whole(name) and value != int(value)):
         kind = "whole number" if is_whole(name) else "number"

@@ -32,6 +32,8 @@ class Cost:
     format: str  # of a value in words
 
 
+# What may be drawn beside the methods.
+EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
 COSTS: Mapping[str, Cost] = {
     "ratio": Cost("Share of all VRAM", "VRAM used / VRAM available, all clients together", ".0%"),
     "gib": Cost("VRAM in GiB", "VRAM used by all clients together (GiB)", ",.1f"),

@@ -99,8 +99,9 @@ for _measure in (
     Measure(
         "mean_inverse_popularity", "V", "mean of 1/popularity", lambda found: found.mean_inverse_popularity, ".4f",
         r"V = \frac{1}{M} \sum_m 1/c_m",
-        "bias and variance of the averaged update: Σ over blocks and clients of the squared distance of their weights "
-        "from 1/N is M(V − 1/N). Balanced allocations minimise it at every total",
+        "how unequal clients' weights in the blocks' averages are: Σ over blocks and clients of the squared distance "
+        "of their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train better "
+        "for it is not shown",
         log=True, traded=True,
     ),
     Measure(

@@ -11,8 +11,8 @@ import numpy as np
 from zorba_core.allocation import Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.cli.solver_option import DEFAULT_SOLVER
-from zorba_core.errors import InvalidInputError
-from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def chosen_allocation(
         "--budgets": budgets, "--fleet": fleet,
     }  # fmt: skip
     given = [option for option, value in chooses.items() if value is not None]
-    if clients is not None and clients < 1:
-        raise InvalidInputError(f"--clients is {clients}; it must be at least 1")
+    if clients is not None and not 1 <= clients <= MAX_CLIENTS:
+        raise InvalidInputError(f"--clients is {in_short(clients)}; it must be from 1 to {MAX_CLIENTS}")
     if not method_facts(settings.method).allocates:
         if given:
             raise InvalidInputError(
@@ -102,6 +102,10 @@ def client_budgets(
             raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
         return budget_N, {"budgets": budget_N}
     if blocks_per_client is not None:
+        if not 1 <= blocks_per_client <= spec.num_blocks:
+            raise InvalidInputError(
+                f"--blocks-per-client is {in_short(blocks_per_client)}; the model has {spec.num_blocks} blocks"
+            )
         budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
         return budget_N, {"budgets": budget_N}
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)

@@ -8,7 +8,7 @@ import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json
+from zorba_core.files import check_target, write_json
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +43,8 @@ def bench(
 
     if profile not in ("engine", "gpu"):
         raise InvalidInputError(f"--profile is {profile!r}; choose engine or gpu")
+    if out is not None:
+        check_target(out)
     on_gpu = profile == "gpu"
     settings = BenchSettings(
         model="opt-mini" if on_gpu or model is None else model,

@@ -15,7 +15,7 @@ from zorba_core.allocation import SOLVERS
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
-from zorba_core.files import write_json
+from zorba_core.files import check_folder, write_json
 from zorba_core.runs import DEFAULT_FOLDER, Run
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ def up(
             patience=patience, start_timeout=start_timeout, min_clients=min_clients, rule=rule, clip=clip, trim=trim,
             noise=noise, private_clip=private_clip, delta=delta,
         )  # fmt: skip
+    for written in (runs_folder, *([] if folder is None else [folder])):
+        check_folder(written)
     if app_only:
         if folder is None:
             raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
@@ -109,10 +111,10 @@ def up(
         path = write_app(request)
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
-    place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
-    nodes = _nodes_before(place) if resume is not None and not (blocks or vram_gib) else None
+    nodes = _nodes_before(folder) if folder is not None and resume is not None and not (blocks or vram_gib) else None
     if nodes is None or len(nodes) != clients:
         nodes = [{**node, "model": config.model} for node in _nodes(clients, blocks, vram_gib)]
+    place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
     write_json(place / _NODES, {"nodes": nodes})
     start = partial(simulate, workers=workers) if simulated else federate_on_loopback
     try:
@@ -209,7 +211,8 @@ def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
     from zorba_core.federation.flower.deployment import read_json
 
     kept = read_json(place / _NODES)
-    return None if kept is None else kept["nodes"]
+    nodes = kept.get("nodes") if isinstance(kept, dict) else None
+    return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
 
 
 def _how_to_go_on(place: Path) -> str:

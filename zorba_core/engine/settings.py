@@ -10,13 +10,18 @@ import torch
 from zorba_core.engine.directions import DIRECTION_KINDS, DirectionKind
 from zorba_core.engine.network import Inactive
 from zorba_core.engine.precision import PRECISIONS, check_capability
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.methods import method_facts
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 INACTIVE = ("frozen", "dropped")
 ESTIMATOR_NAMES = ("cohort", "reference", "jvp")
 MAX_SEEDS = 2**20
+# Beyond any use, and small enough that no product of them overflows.
+_MOST = {
+    "rounds": 10**8, "num_perturbations": MAX_SEEDS, "batch_size": 10**6, "seq_len": 10**6, "max_rows": 10**9,
+    "seed": 2**60, "eval_every": 10**9, "eval_rows": 10**9, "threads": 1024,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,10 @@ class TrainSettings:
         for name in ("rounds", "num_seeds", "batch_size", "seq_len", "eval_every", "threads"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise InvalidInputError(f"{name} is {in_short(value)}; it must be at most {most}")
         for name in ("lr", "mu"):
             if getattr(self, name) <= 0:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")

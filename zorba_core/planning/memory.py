@@ -16,10 +16,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
-from zorba_core.planning.models import ModelSpec
+from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
+from zorba_core.planning.models import MAX_SIZE, ModelSpec
 
 GIB = 2**30
+MAX_CLIENTS = 1_000_000
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 METHODS = ("zorba", "fedzo", "decomfl", "fedit")
 
@@ -42,6 +43,9 @@ class Workload:
     def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InvalidInputError(f"batch size is {self.batch_size}; it must be at least 1")
+        for name, value in (("batch size", self.batch_size), ("sequence length", self.seq_len)):
+            if value > MAX_SIZE:
+                raise InvalidInputError(f"{name} is {in_short(value)}; it must be at most {MAX_SIZE}")
         if self.seq_len < 1:
             raise InvalidInputError(f"sequence length is {self.seq_len}; it must be at least 1 token")
         if self.dtype not in DTYPE_BYTES:
@@ -82,8 +86,8 @@ def total_bytes(
     """
     if method not in METHODS:
         raise InvalidInputError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
-    if num_clients < 1:
-        raise InvalidInputError(f"number of clients is {num_clients}; it must be at least 1")
+    if not 1 <= num_clients <= MAX_CLIENTS:
+        raise InvalidInputError(f"number of clients is {in_short(num_clients)}; it must be from 1 to {MAX_CLIENTS}")
     most, least = model.num_blocks * num_clients, max(model.num_blocks, num_clients)
     if method == "zorba":
         if total_blocks is None:
@@ -118,7 +122,8 @@ def affordable_blocks(
                 f"client {where}: {what} is {values[bad].flat[0]:g} bytes; it must be a finite number of at least 0"
             )
     free = capacity - psi_model_bytes(model, workload) - reserve
-    return np.floor(free / psi_block_bytes(model, workload) + _WHOLE_BLOCK_SLACK).astype(np.int64)
+    blocks = np.floor(free / psi_block_bytes(model, workload) + _WHOLE_BLOCK_SLACK)
+    return np.clip(blocks, -(2.0**62), 2.0**62).astype(np.int64)
 
 
 def whole_block_budgets(

@@ -48,9 +48,14 @@ def page() -> None:
         listing.preview(study, solution)
     listing.front_table(view, point, drawn)
     compare.section(study, point)
+    unheld = pins.write_address(scenario)
+    if unheld:
+        st.caption(
+            f":material/link_off: The address cannot hold {' and '.join(letter.upper() for letter in unheld)}: the "
+            "table of clients is too long. A link or a reload leaves this pin out."
+        )
     components.reproduce(scenario, point)
     glossary()
-    pins.write_address()
 
 
 def _introduction(study: Study) -> None:

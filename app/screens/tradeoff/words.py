@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.shared.links import linked_number
+from app.shared.links import linked_number, several
 from app.shared.tradeoff import MEASURES, View, value_of
 from zorba_core.allocation import SOLVERS, Solution
 
@@ -85,6 +85,6 @@ def _method(view: View) -> None:
             "their limits has a smaller Λ."
         )
     provers = {name: part.title for name, part in SOLVERS.items() if part.proves}
-    if not proven and not provers.keys() & set(st.session_state.get("show", ())):
+    if not proven and not provers.keys() & set(several("show", list(SOLVERS), ())):
         titles = " or ".join(provers.values())
         st.caption(f"Could another method do better? Add **{titles}** under *Also show* to see the proven optimum.")

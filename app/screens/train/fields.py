@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import streamlit as st
 
 from app.screens.train import choices
 from app.shared import components
-from app.shared.links import keep, linked, linked_switch, remembered
+from app.shared.links import keep, linked, linked_number, linked_switch, remembered
 from zorba_core.data.tasks import Task
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
+_LINKED_FOLDER = 300  # characters of a path in an address
+_UNHELD = "~"  # stands there for a longer one
 # Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
 _RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
-Number = TypeVar("Number", int, float)
 
 
 def model() -> choices.Model | None:
@@ -38,9 +38,7 @@ def model() -> choices.Model | None:
         st.caption(f":material/folder_off: {components.plain(problem)}")
     if source in by_source:
         return by_source[source]
-    path = st.text_input(
-        "Folder", key="train_folder", persist_state="session", placeholder="/models/opt-125m", max_chars=1000
-    )
+    path = _folder()
     if not path.strip():
         st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
         return None
@@ -49,6 +47,26 @@ def model() -> choices.Model | None:
     except (ZorbaError, OSError) as error:
         components.problem("This model cannot be used", f"{error}")
         return None
+
+
+def _folder() -> str:
+    """A folder of this machine as it was typed; the address keeps it while it is short enough."""
+    key, unheld = "train_folder", st.query_params.get("train_folder") == _UNHELD
+    if key not in st.session_state:
+        named = remembered(key, "", lambda text: text if text.isprintable() and len(text) <= _LINKED_FOLDER else None)
+        st.session_state[key] = "" if unheld else named
+    path = st.text_input("Folder", key=key, persist_state="session", placeholder="/models/opt-125m", max_chars=1000)
+    fits = path.isprintable() and len(path) <= _LINKED_FOLDER
+    keep(key, _UNHELD if not fits or (unheld and not path) else path or None)
+    if not fits:
+        st.caption(":material/link_off: This path is too long for a link: after a reload, type it again.")
+    elif path:
+        st.caption(":material/link: A link to this page names the folder. Who opens it needs the same folder there.")
+    elif unheld:
+        st.warning(
+            "The link does not hold the model's folder, its path was too long. Type it.", icon=":material/link_off:"
+        )
+    return path
 
 
 def dataset() -> Task:
@@ -91,7 +109,7 @@ def method() -> MethodFacts:
 def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
     """The settings, as options of ``zorba train``."""
     first, second, third, fourth = st.columns(4)
-    rounds = _number(
+    rounds = linked_number(
         first.number_input,
         "Rounds T",
         1,
@@ -101,7 +119,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         step=10,
         help="A run can be stopped earlier.",
     )
-    lr = _number(
+    lr = linked_number(
         second.number_input,
         "Rate η",
         1e-8,
@@ -113,7 +131,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         help="Learning rate. Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
         "took 35–45, 20–30 and 10–15 rounds to 0.75, and 3e-2 diverged. `zorba tune` finds one.",
     )
-    directions = _number(
+    directions = linked_number(
         third.number_input,
         "Directions Q",
         1,
@@ -123,7 +141,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         disabled=method.first_order,
         help="FedIT takes the gradient itself." if method.first_order else "Random directions tried in each round.",
     )
-    mu = _number(
+    mu = linked_number(
         fourth.number_input,
         "Step μ",
         1e-8,
@@ -137,14 +155,16 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
     )
     with st.expander("More settings", icon=":material/tune:"):
         one, two, three, four = st.columns(4)
-        batch = _number(one.number_input, "Batch B", 1, 512, 8, key="train_batch", help="Rows of a client in a round.")
-        length = _number(
+        batch = linked_number(
+            one.number_input, "Batch B", 1, 512, 8, key="train_batch", help="Rows of a client in a round."
+        )
+        length = linked_number(
             two.number_input, "Length L", 8, 4096, 64, key="train_length", step=8, help="Longest prompt, in tokens."
         )
-        seed = _number(
+        seed = linked_number(
             three.number_input, "Seed", 0, 2**31 - 1, 0, key="train_seed", help="Of rows, batches and directions."
         )
-        every = _number(
+        every = linked_number(
             four.number_input,
             "Evaluate every",
             1,
@@ -154,7 +174,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
             help="Rounds between evaluations.",
         )
         five, six = st.columns(2, vertical_alignment="bottom")
-        target = _number(
+        target = linked_number(
             five.slider,
             "Target accuracy",
             0.05,
@@ -189,22 +209,3 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
 def _for_method(key: str, method: MethodFacts) -> str:
     """What suits one method does not suit another: each has a field of its own."""
     return key if method.allocates else f"{key}_{method.name}"
-
-
-def _number(
-    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
-) -> Number:
-    """A number that the address keeps as ``key=value``, and the session while other pages show."""
-
-    def parse(text: str) -> Number | None:
-        try:
-            value = type(default)(text[:20])
-        except ValueError:
-            return None
-        return value if low <= value <= high else None
-
-    if key not in st.session_state:
-        st.session_state[key] = remembered(key, default, parse)
-    value = type(default)(widget(label, low, high, key=key, persist_state="session", **arguments))
-    keep(key, None if value == default else repr(value))
-    return value

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.allocation.feasibility import MAX_CELLS
 from zorba_core.engine.directions import DirectionKind
 from zorba_core.engine.precision import PRECISIONS
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 
 LR = 1e-7  # so small that the timed model stays what it was
 LABEL_IDS = (10, 20)
@@ -57,6 +58,9 @@ class BenchSettings:
         for name in counts:
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name, most in (("num_clients", 100_000), ("total_blocks", MAX_CELLS), ("repeats", 10_000)):
+            if getattr(self, name) > most:
+                raise InvalidInputError(f"{name} is {in_short(getattr(self, name))}; it must be at most {most}")
         self.run_settings  # noqa: B018 - refuses an unknown direction, or a device that is not there
 
     @property
