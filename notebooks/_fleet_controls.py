@@ -29,7 +29,7 @@ from zorba_core.planning.memory import (
 from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
 from zorba_core.plots import allocation_figure, client_order
 
-_EXACT_SECONDS = 5.0
+_SECONDS = 5.0  # that a solver with a time limit may take
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,7 @@ def plan_of(request: Request) -> Plan:
         )
     fleet = Fleet(tuple(names[n] for n in taken), everyone.capacity_N_bytes[taken])
     problem = AllocationProblem(np.minimum(blocks[taken], spec.num_blocks), spec.num_blocks)
-    options = {"time_limit": _EXACT_SECONDS} if request.solver == "exact" else {}
-    return Plan(spec, workload, fleet, left_out, solve(problem, request.solver, **options))
+    return Plan(spec, workload, fleet, left_out, solve(problem, request.solver, time_limit=_SECONDS))
 
 
 def summary(plan: Plan) -> pd.Series:
@@ -167,7 +166,9 @@ class Controls:
             "share": ipywidgets.FloatSlider(
                 request.share, min=0.1, max=1.0, step=0.05, layout=wide, continuous_update=False
             ),
-            "solver": ipywidgets.Dropdown(value=request.solver, options=list(SOLVERS), layout=wide),
+            "solver": ipywidgets.Dropdown(
+                value=request.solver, options=[(part.title, name) for name, part in SOLVERS.items()], layout=wide
+            ),
         }
         self._widgets["gpus"].continuous_update = False
         labels = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ def test_planning_and_allocation_import_no_torch(room):
     heavy = {"torch", "transformers", "plotly", "streamlit"}
     found = {path.name: {name.split(".")[0] for name in imported(path)} & heavy for path in modules(room)}
     assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+def test_the_modules_of_the_core_import_each_other_in_no_circle():
+    """Imports for type checkers count: whoever reads one module of a circle has to read them all."""
+    dotted = {
+        path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for path in [path for room in CORE for path in modules(room)]
+    }
+    names = {name.removesuffix(".__init__"): path for path, name in dotted.items()}
+    needs = {
+        name: {one if one in names else one.rpartition(".")[0] for one in imported(path)} & set(names) - {name}
+        for name, path in names.items()
+    }
+    assert list(graphlib.TopologicalSorter(needs).static_order())  # a circle raises, and names its modules
 
 
 def test_the_core_stays_small():

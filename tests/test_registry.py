@@ -44,6 +44,26 @@ def test_own_parts_come_first_then_those_of_packages(monkeypatch):
     assert registry["cap"] == Hat("cap")
 
 
+def test_a_part_of_ours_is_read_without_importing_other_packages(monkeypatch, caplog):
+    """Modules read ours while they load; a package that imports those modules cannot be loaded by then."""
+    loaded = []
+    registry = hats(monkeypatch, [Entry("cap", Hat("cap"))])
+    monkeypatch.setattr(Entry, "load", lambda entry: loaded.append(entry.name) or Hat(entry.name))
+    assert registry["beret"] == Hat("beret")
+    assert loaded == []
+    assert registry["cap"] == Hat("cap")
+    assert loaded == ["cap"]
+
+
+def test_a_part_is_taken_out_again(monkeypatch):
+    registry = hats(monkeypatch)
+    registry.register(Hat("fez"))
+    registry.unregister("fez")
+    assert list(registry) == ["bowler", "beret"]
+    with pytest.raises(InvalidInputError, match="unknown hat 'fez'"):
+        registry.unregister("fez")
+
+
 def test_a_script_adds_a_part(monkeypatch):
     registry = hats(monkeypatch)
     fez = registry.register(Hat("fez"))

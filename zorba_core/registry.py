@@ -68,6 +68,15 @@ class Registry(Mapping[str, Part], Generic[Part]):
         self._parts[part.name] = part
         return part
 
+    def unregister(self, name: str) -> None:
+        """Take a part out again: for a script or a test that added it.
+
+        Raises:
+            InvalidInputError: no such part.
+        """
+        self.get_part(name)
+        del self._parts[name]
+
     def get_part(self, name: str) -> Part:
         """The part of this name.
 
@@ -79,7 +88,9 @@ class Registry(Mapping[str, Part], Generic[Part]):
         return self[name]
 
     def __getitem__(self, name: str) -> Part:
-        self._complete()
+        self._read_own()
+        if name not in self._parts:  # ours are read while modules load, when packages cannot be imported yet
+            self._complete()
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:

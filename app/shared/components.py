@@ -13,6 +13,7 @@ from app.shared import reproduce as programs
 from app.shared.figure_files import figure_bytes, formats
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
+from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
 
 _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
@@ -80,6 +81,12 @@ class Number:
     value: str
     help: str
     note: str | None = None
+
+
+def measured(name: str, allocation: AllocationMetrics, note: str | None = None) -> Number:
+    """A measure of an allocation, as a headline number."""
+    measure = MEASURES[name]
+    return Number(measure.label, measure.text(measure.value(allocation)), measure.help, note)
 
 
 def numbers(items: Sequence[Number]) -> None:

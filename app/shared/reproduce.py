@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.shared.scenario import EXACT_SECONDS, Scenario
+from app.shared.scenario import PROOF_SECONDS, Scenario
 from app.shared.scenario_json import scenario_to_json
 from zorba_core.planning.gpu_catalogue import MIXES
 
@@ -48,7 +48,7 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
     lines = ["import zorba_core as zorba"]
     if scenario.by_total:
         lines.append("from zorba_core.allocation import sweep_totals")
-    lines.append(f"from zorba_core.{module} import {function}")
+    lines.append(f"from zorba_core.planning.{module} import {function}")
     if leaves_out:
         lines.append("from zorba_core.planning.memory import affordable_blocks")
     lines += [
@@ -60,14 +60,15 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
     ]
     if leaves_out:
         lines.append("capacity = capacity[affordable_blocks(capacity, model, workload) >= 1]")
+    limit = f", time_limit={PROOF_SECONDS}" if scenario.solved_by.takes_time_limit else ""
     if scenario.by_total:
-        limit = f", time_limit={EXACT_SECONDS}" if scenario.solver == "exact" else ""
-        options = f'{scenario.num_totals}, solver="{scenario.solver}"{limit}'
+        drawn = f", seed={scenario.seed}" if scenario.solved_by.random else ""
+        options = f'{scenario.num_totals}, solver="{scenario.solver}"{drawn}{limit}'
     else:
         sweep = f"zorba.{sweep}"
         options = (
-            f'{scenario.num_epsilons}, solver="{scenario.solver}", tau_mode="{scenario.reductions}", '
-            f"seed={scenario.seed}"
+            f'{scenario.num_reductions}, solver="{scenario.solver}", tau_mode="{scenario.reductions}", '
+            f"seed={scenario.seed}{limit}"
         )
     lines.append(f"front = {sweep}(\n    capacity, model, workload, {options}\n)")
     if point is not None:
@@ -83,7 +84,7 @@ def as_command(scenario: Scenario, point: int | None = None) -> str:
     direct = scenario.fleet_kind == "uniform" and not scenario.leave_out_small
     fleet = f"--clients {scenario.num_clients}" if direct else "--fleet fleet.csv"
     by = "--by total" if scenario.by_total else f"--tau {scenario.reductions}"
-    points = scenario.num_totals if scenario.by_total else scenario.num_epsilons
+    points = scenario.num_totals if scenario.by_total else scenario.num_reductions
     lines = [
         f"zorba pareto --model {scenario.model} {fleet} --seed {scenario.seed} \\",
         f"    --batch-size {scenario.batch_size} --seq-len {scenario.seq_len} --dtype {scenario.dtype} \\",

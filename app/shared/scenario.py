@@ -14,9 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from zorba_core.allocation import (
+    SOLVERS,
     AllocationProblem,
     Front,
     Solution,
+    Solver,
     solve,
     sweep,
     sweep_totals,
@@ -61,8 +63,8 @@ FLEET_KINDS = {
 # Drawn between what the model and one block need and what it needs with all blocks: they grow with the workload.
 SCALED_KINDS = ("uniform", "normal", "lognormal")
 
-# A sweep over totals needs fewer points than one over random reductions; a proof of each takes up to EXACT_SECONDS.
-MAX_TOTALS, EXACT_TOTALS, EXACT_SECONDS = 200, 16, 1.5
+# A sweep over totals needs fewer points than one over random reductions; a proof of each takes up to PROOF_SECONDS.
+MAX_TOTALS, PROOF_SECONDS = 200, 1.5
 _BOUND_TOTALS = 60
 
 
@@ -102,10 +104,23 @@ class Scenario:
         return model_spec(self.model)
 
     @property
+    def solved_by(self) -> Solver:
+        """
+        Raises:
+            InvalidInputError: no such solver is installed here.
+        """
+        return SOLVERS.get_part(self.solver)
+
+    @property
     def by_total(self) -> bool:
-        """Whether budgets stay whole and the total of activated blocks is limited. A proof has no other way, and the
-        paper's method does not have this one."""
-        return self.solver == "exact" or (self.tau_mode == "total" and self.solver != "lexicographic")
+        """Whether budgets stay whole and the total of activated blocks is limited. A proof has no other way, and a
+        solver that honours no total does not have this one."""
+        return self.solved_by.honours_total and (self.solved_by.proves or self.tau_mode == "total")
+
+    @property
+    def num_reductions(self) -> int:
+        """Points of a sweep over reductions."""
+        return min(self.num_epsilons, self.solved_by.most_points or self.num_epsilons)
 
     @property
     def reductions(self) -> TauMode:
@@ -114,7 +129,7 @@ class Scenario:
 
     @property
     def num_totals(self) -> int:
-        return EXACT_TOTALS if self.solver == "exact" else min(self.num_epsilons, MAX_TOTALS)
+        return min(self.num_epsilons, self.solved_by.most_points or MAX_TOTALS)
 
     def fleet(self) -> Fleet:
         """Every client asked for, whether or not it can hold a block.
@@ -153,7 +168,7 @@ class Study:
     left_out: tuple[str, ...]  # clients that cannot hold one block, by name
     front: Front
     everything: Solution  # the same solver with nothing held back (tau = 0)
-    proofs: tuple[Solution, ...] = ()  # of the exact solver, one for each point; the others are solved when asked for
+    proofs: tuple[Solution, ...] = ()  # where each may take a time limit, one for each total; others when asked for
     works: tuple[int, ...] = ()  # forward work of each point that covers all blocks, where a solver was run for it
 
     @property
@@ -240,39 +255,40 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
         AllocationProblem(budget_N, model.num_blocks),
         solver=scenario.solver,
         seed=scenario.seed,
-        time_limit=EXACT_SECONDS,
+        time_limit=PROOF_SECONDS,
     )
     proofs: list[Solution] = []
     works: list[int] = []
 
     def solved(solution: Solution) -> None:
         works.append(solution.allocation.forward_work)
-        if scenario.solver == "exact":
+        if scenario.by_total and scenario.solved_by.takes_time_limit:
             proofs.append(solution)
         if on_solution is not None:
-            on_solution(len(works), scenario.num_totals if scenario.by_total else scenario.num_epsilons)
+            on_solution(len(works), scenario.num_totals if scenario.by_total else scenario.num_reductions)
 
     if scenario.by_total:
-        options = {"time_limit": EXACT_SECONDS} if scenario.solver == "exact" else {}
         front = sweep_totals(
             fleet.capacity_N_bytes,
             model,
             workload,
             scenario.num_totals,
             scenario.solver,
+            seed=scenario.seed,
             on_solution=solved,
-            **options,
+            time_limit=PROOF_SECONDS,
         )
     else:
         front = sweep(
             fleet.capacity_N_bytes,
             model,
             workload,
-            num_epsilons=scenario.num_epsilons,
+            num_epsilons=scenario.num_reductions,
             solver=scenario.solver,
             tau_mode=scenario.reductions,
             seed=scenario.seed,
             on_solution=solved,
+            time_limit=PROOF_SECONDS,
         )
     if not front.on_front_E.any():
         raise InfeasibleError(

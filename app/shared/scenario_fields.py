@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.shared.scenario import FLEET_KINDS, Scenario
+from zorba_core.allocation import SOLVERS
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.gpu_catalogue import MIXES
 from zorba_core.planning.memory import DTYPE_BYTES
@@ -48,11 +49,11 @@ KEYS: Mapping[str, str] = {
     "num_epsilons": "vectors",
     "tau_mode": "tau",
 }
-CHOICES: Mapping[str, tuple[str, ...]] = {
+CHOICES: Mapping[str, Collection[str]] = {
     "fleet_kind": tuple(FLEET_KINDS),
     "model": tuple(PRESETS),
     "dtype": tuple(DTYPE_BYTES),
-    "solver": ("balanced", "lexicographic", "two-level", "exact"),
+    "solver": SOLVERS,
     "tau_mode": ("vector", "client", "total"),
 }
 LIMITS: Mapping[str, Limits] = {
@@ -71,12 +72,6 @@ LIMITS: Mapping[str, Limits] = {
     "medium_fraction": Limits(0.0, 1.0, 0.05),
     "large_fraction": Limits(0.0, 1.0, 0.05),
     "card_share": Limits(0.05, 1.0, 0.05),
-}
-SOLVER_NAMES = {
-    "balanced": "Balanced",
-    "lexicographic": "The paper's method",
-    "two-level": "Two-level",
-    "exact": "Exact",
 }
 TAU_LABELS = {
     "vector": "one reduction τ for all",

@@ -18,10 +18,9 @@ import streamlit as st
 from app.shared import state
 from app.shared.links import choice, choose, keep, named, number, several
 from app.shared.scenario import Scenario, Study
-from app.shared.scenario_fields import CHOICES
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View
 from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import SOLVERS, Allocation
 
 PLOT, TABLE = "front_plot", "front_table"
 # The chosen point has the name that it has in the address: who goes back forgets both (``app.shared.links.went_back``).
@@ -115,9 +114,9 @@ def plot_key() -> str:
 def plot_clicked() -> None:
     """The plot's callback: a click on another method's front goes over to that method, which stays in the picture."""
     event, before = _plotted_point(), state.current()
-    solver = None if event is None else CHOICES["solver"][event[1]]
+    solver = None if event is None else list(SOLVERS)[event[1]]
     if solver not in (None, before.solver):
-        shown = several("show", [*EXTRAS, *CHOICES["solver"]], list(EXTRAS))
+        shown = several("show", [*EXTRAS, *SOLVERS], list(EXTRAS))
         state.apply(replace(before, solver=solver))
         choose("show", [before.solver if name == solver else name for name in shown])
 

@@ -22,6 +22,7 @@ from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABEL
 from app.shared.scenario_link import ROWS, is_held, scenario_from_link, scenario_to_link
 from app.shared.studies import solution, solved, solved_or_error
 from app.shared.widget_keys import is_report, starting_at, widget_key
+from zorba_core.allocation import SOLVERS, find_measure
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.gpu_catalogue import MIXES
 from zorba_core.planning.memory import DTYPE_BYTES
@@ -40,12 +41,6 @@ __all__ = [
     "update",
 ]
 
-SOLVER_LABELS = {
-    "balanced": "Balanced (default)",
-    "lexicographic": "The paper's (lexicographic)",
-    "two-level": "Two-level (smaller Λ)",
-    "exact": "Exact (proven, few points)",
-}
 _SCENARIO, _IGNORED, _LONG_TABLE = "scenario", "ignored_parameters", "table_too_long_for_a_link"
 _HELP = {
     "num_clients": "How many clients take part.",
@@ -91,6 +86,9 @@ def begin() -> bool:
     first = _SCENARIO not in st.session_state
     if not first and not went_back():
         return False
+    if "y" in st.query_params:  # older links name a measure otherwise
+        with contextlib.suppress(ZorbaError):
+            st.query_params["y"] = find_measure(st.query_params["y"]).name
     scenario, ignored = scenario_from_link(st.query_params.to_dict())
     if first:
         opened()
@@ -202,13 +200,8 @@ def _search_controls() -> None:
         st.selectbox,
         "Solver",
         "solver",
-        format_func=SOLVER_LABELS.get,
-        help="*Balanced* deals the blocks out in turn: every budget used, popularities within one of each other. It is "
-        "the default because it is fast and all clients count: at equal budgets its Λ and V are the paper's within a "
-        "few percent, and no run here shows that it trains better. "
-        "*The paper's* is Dinic's flow and the greedy update of Algorithm 1 (about 10 s for 1000 reductions). "
-        "*Two-level* lowers Λ by letting a few large clients carry the scarce blocks; watch V and the effective "
-        "clients. *Exact* proves the smallest Λ for 16 totals.",
+        format_func=lambda name: SOLVERS[name].title,
+        help=" ".join(f"*{part.title}*: {part.help}." for part in SOLVERS.values()),
     )
     control(st.number_input, "Points E", "num_epsilons")
     control(
@@ -216,13 +209,13 @@ def _search_controls() -> None:
         "VRAM is saved by",
         "tau_mode",
         format_func=TAU_LABELS.get,
-        disabled=current().solver == "exact",
+        disabled=current().solved_by.proves and current().solved_by.honours_total,
         help="A reduction holds back $\\epsilon_n = \\tau\\,\\psi_{\\max,n}$ of client *n*'s VRAM with "
         "$\\tau \\sim U[0, 1]$: one τ for all clients, or one for each client. A limit on the total leaves every "
         "client its full budget and limits how many blocks are activated in all; *exact* always has one.",
     )
-    if current().solver == "lexicographic" and current().tau_mode == "total":
-        st.caption("The paper's method takes no total: one τ for all is used.")
+    if current().tau_mode == "total" and not current().solved_by.honours_total:
+        st.caption(f"{current().solved_by.title} takes no total: one τ for all is used.")
 
 
 def kind_controls(place: Any) -> None:

@@ -9,7 +9,6 @@ from collections import OrderedDict
 import streamlit as st
 
 from app.shared.scenario import Scenario, Study, study
-from app.shared.scenario_fields import SOLVER_NAMES
 from zorba_core.allocation import Solution
 from zorba_core.errors import ZorbaError
 
@@ -82,7 +81,7 @@ def _solve_with_progress(scenario: Scenario) -> Study:
         nonlocal bar, shown
         now = time.monotonic()
         if now - started > _PATIENCE_S and now - shown > _BAR_EVERY_S:
-            words = f"{SOLVER_NAMES[scenario.solver]}: {min(done, of)} of {of} points, {now - started:.0f} s"
+            words = f"{scenario.solved_by.title}: {min(done, of)} of {of} points, {now - started:.0f} s"
             bar = (
                 place.progress(min(1.0, done / of), words) if bar is None else bar.progress(min(1.0, done / of), words)
             )

@@ -13,70 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.shared.scenario import Study
-from zorba_core.allocation import PAPER_SCENARIOS, Solution, non_dominated
+from zorba_core.allocation import MEASURES as REGISTERED
+from zorba_core.allocation import PAPER_SCENARIOS, Allocation, Measure, Solution, non_dominated
 from zorba_core.allocation import knee as knee_of
 from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, total_bytes
 
+# Measures that the plot can show: those whose value every point of a sweep knows.
+AXES = ("lambda", "mean_inverse_popularity", "effective_clients", "min_popularity", "forward_work")
+MEASURES: Mapping[str, Measure] = {name: REGISTERED[name] for name in AXES}
+
 
 @dataclass(frozen=True)
-class Measure:
-    """A number of an allocation that an axis can show."""
+class Cost:
+    """What an axis of costs shows."""
 
     label: str
     axis: str
     format: str  # of a value in words
-    higher_is_better: bool = False
-    log: bool = False
-    help: str = ""
 
 
-MEASURES: Mapping[str, Measure] = {
-    "lambda": Measure(
-        "Λ, convergence bias",
-        "Λ, convergence bias (lower is better)",
-        ".3g",
-        log=True,
-        help=r"$\Lambda = \sum_n 1/\underline{c}_n^2$, with $\underline{c}_n$ the smallest popularity among client "
-        "*n*'s blocks: what the paper's error bound grows with.",
-    ),
-    "v": Measure(
-        "V, mean of 1/popularity",
-        "V, mean of 1/popularity (lower is better)",
-        ".3f",
-        log=True,
-        help=r"$V = \frac{1}{M}\sum_m 1/c_m$: how unequal clients' weights in the blocks' averages are.",
-    ),
-    "neff": Measure(
-        "Effective clients",
-        "N<sub>eff</sub>, effective clients (higher is better)",
-        ".1f",
-        higher_is_better=True,
-        help=r"$N_{\mathrm{eff}} = 1/\sum_n I_n^2$: how many equal clients would weigh on the result as these do.",
-    ),
-    "least": Measure(
-        "Least trained block",
-        "clients on the least trained block (higher is better)",
-        ".0f",
-        higher_is_better=True,
-        help=r"$\min_m c_m$: clients that train the block with the fewest.",
-    ),
-    "work": Measure(
-        "Forward work",
-        "blocks computed anew in a round (lower is better)",
-        ",.0f",
-        help=r"$\sum_n (M - \text{first active block of } n)$: what a round must compute when each client reuses the "
-        "base pass up to its first active block.",
-    ),
-}
 # What may be drawn beside the methods.
 EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
-# Measures that memory buys. The others need no memory to be good, so nothing is traded: along those one looks at the
-# points that are worth having for Lambda.
-TRADED = ("lambda", "v", "least")
-COSTS: Mapping[str, Measure] = {
-    "ratio": Measure("Share of all VRAM", "VRAM used / VRAM available, all clients together", ".0%"),
-    "gib": Measure("VRAM in GiB", "VRAM used by all clients together (GiB)", ",.1f"),
-    "blocks": Measure("Activated blocks", "activated blocks, all clients together", ",.0f"),
+COSTS: Mapping[str, Cost] = {
+    "ratio": Cost("Share of all VRAM", "VRAM used / VRAM available, all clients together", ".0%"),
+    "gib": Cost("VRAM in GiB", "VRAM used by all clients together (GiB)", ",.1f"),
+    "blocks": Cost("Activated blocks", "activated blocks, all clients together", ",.0f"),
 }
 
 
@@ -100,24 +61,19 @@ class View:
     @property
     def decided_by(self) -> str:
         """The measure that the front is of."""
-        return self.measure if self.measure in TRADED else "lambda"
+        return self.measure if MEASURES[self.measure].traded else "lambda"
 
     @cached_property
     def _lower_E(self) -> NDArray[np.float64]:
         """What the front minimises."""
         values_E = self._values_E(self.decided_by)
-        return -values_E if MEASURES[self.decided_by].higher_is_better else values_E
+        return -values_E if MEASURES[self.decided_by].better == "higher" else values_E
 
     def _values_E(self, measure: str) -> NDArray[np.float64]:
         front = self.study.front
-        if measure == "work":
+        if measure == "forward_work":
             return self.study.forward_work_E
-        values_E = {
-            "lambda": front.bias_lambda_E,
-            "v": front.mean_inverse_popularity_E,
-            "neff": front.effective_clients_E,
-            "least": front.min_popularity_E.astype(float),
-        }[measure]
+        values_E = front.bias_lambda_E if measure == "lambda" else getattr(front, f"{measure}_E").astype(float)
         return np.where(np.isnan(front.bias_lambda_E), np.nan, values_E)
 
     @cached_property
@@ -151,16 +107,7 @@ class View:
 
 def value_of(solution: Solution, measure: str) -> float:
     """The measure of one allocation."""
-    allocation = solution.allocation
-    return float(
-        {
-            "lambda": lambda: allocation.bias_lambda,
-            "v": lambda: allocation.mean_inverse_popularity,
-            "neff": lambda: allocation.effective_clients,
-            "least": lambda: allocation.min_popularity,
-            "work": lambda: allocation.forward_work,
-        }[measure]()
-    )
+    return float(REGISTERED[measure].value(solution.allocation))
 
 
 def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArray[np.float64]:
@@ -176,7 +123,7 @@ def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArr
 
 def bound(study: Study, cost: str, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """(x_T, y_T) of a curve that no allocation of this fleet lies below; None for a measure without one."""
-    if measure not in ("lambda", "v"):
+    if measure not in ("lambda", "mean_inverse_popularity"):
         return None
     y_T = study.lambda_bound_T if measure == "lambda" else study.v_bound_T
     return costs_of(study, study.bound_totals_T, cost), y_T
@@ -210,13 +157,7 @@ def baselines(study: Study, cost: str, measure: str) -> list[Landmark]:
     """FedZO, DeComFL and FedIT: every client activates every block, whatever its VRAM."""
     scenario, clients = study.scenario, study.fleet.num_clients
     num_blocks = scenario.model_spec.num_blocks
-    y = {
-        "lambda": 1 / clients,
-        "v": 1 / clients,
-        "neff": clients,
-        "least": clients,
-        "work": clients * num_blocks,
-    }[measure]
+    y = MEASURES[measure].value(Allocation(np.ones((num_blocks, clients), bool)))
     marks = []
     for name, method in (("FedZO, DeComFL", "fedzo"), ("FedIT", "fedit")):
         gib = total_bytes(scenario.model_spec, scenario.workload, clients, method=method) / GIB

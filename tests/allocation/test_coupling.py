@@ -70,6 +70,13 @@ def test_generalists_that_carry_scarce_blocks_bring_noise_that_lambda_does_not_s
     assert coupled_noise(hub) > 4 * coupled_noise(even)
 
 
+def test_both_by_hand():
+    """Two blocks, two clients: the first holds both, the second the first block only."""
+    A_MN = np.array([[True, True], [True, False]])
+    assert coupled_noise(A_MN) == pytest.approx(((2 + 1) / 4 + 2 / 1) / 2)
+    assert direction_coupling(A_MN) == pytest.approx(((1 + 1 / 4) + (1 + 1)) / 2)
+
+
 @pytest.mark.parametrize("number", [direction_coupling, coupled_noise])
 def test_a_block_without_a_client_has_no_finite_noise(number):
     assert number(np.array([[1, 1], [0, 0]], bool)) == float("inf")

@@ -112,7 +112,7 @@ def test_other_solvers_get_as_many_blocks_and_their_matrix_can_be_taken_over(app
     visit(app, view="solvers")
     assert not app.exception
     table = app.dataframe[0].value
-    assert {"This matrix", "Balanced", "Lexicographic", "Two-level"} <= set(table.columns)
+    assert {"This matrix", "Balanced", "The paper's method", "Two-level"} <= set(table.columns)
     assert (table.nunique(axis=1) > 1).all()  # only what differs
     app.toggle(key="only_differences").set_value(False).run()
     assert len(app.dataframe[0].value) == 9

@@ -12,9 +12,8 @@ import pytest
 from app.shared.figure_files import figure_bytes
 from app.shared.files import allocation_json, allocation_npz, points_csv
 from app.shared.remedies import remedies
-from app.shared.scenario import EXACT_TOTALS, FLEET_KINDS, Scenario, study
-from app.shared.state import SOLVER_LABELS
-from zorba_core.allocation import solve
+from app.shared.scenario import FLEET_KINDS, Scenario, study
+from zorba_core.allocation import SOLVERS, solve
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.planning.fleets import read_fleet_csv
 from zorba_core.plots import vram_figure
@@ -47,7 +46,7 @@ def test_every_kind_of_fleet_gives_a_front_within_its_vram(scenario):
     assert on_front[result.default_point()]
 
 
-@pytest.mark.parametrize("solver", SOLVER_LABELS)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_matrix_of_a_point_has_the_bias_the_plot_shows(solver):
     result = study(Scenario(solver=solver, num_clients=15, num_epsilons=30))
     for point in np.flatnonzero(result.front.on_front_E)[:5]:
@@ -135,7 +134,7 @@ def test_a_study_of_proofs_reports_each_as_it_comes():
     seen = []
     study(Scenario(solver="exact", num_clients=8), lambda done, of: seen.append((done, of)))
     assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
-    assert {of for _, of in seen} == {EXACT_TOTALS}
+    assert {of for _, of in seen} == {SOLVERS["exact"].most_points}
 
 
 def test_downloads_read_back_as_what_was_shown():

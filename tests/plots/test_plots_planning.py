@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.shared.scenario import Scenario, study
-from app.shared.tradeoff import COSTS, MEASURES, View, baselines, bound, paper_scenarios, value_of
+from app.shared.tradeoff import AXES, COSTS, MEASURES, View, baselines, bound, paper_scenarios, value_of
 from zorba_core.plots import (
     DARK,
     LIGHT,
@@ -40,7 +40,7 @@ def named(figure, name):
 
 
 def test_every_point_of_the_plot_can_be_traced_back_by_a_click(result):
-    view = View(result, "gib", "v")
+    view = View(result, "gib", "mean_inverse_popularity")
     figure = tradeoff_figure(points_of(view), Axis("x"), Axis("y", log=True))
     for name in ("dominated", "method"):
         trace = named(figure, name)
@@ -71,7 +71,7 @@ def test_a_landmark_beyond_the_plot_is_named_at_its_edge_with_its_value(result):
 
 
 @pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("measure", ["lambda", "v"])
+@pytest.mark.parametrize("measure", ["lambda", "mean_inverse_popularity"])
 @pytest.mark.parametrize("solver", ["balanced", "two-level", "exact"])
 def test_no_point_of_any_method_lies_below_the_bound(cost, measure, solver):
     view = View(study(replace(SCENARIO, solver=solver)), cost, measure)
@@ -88,7 +88,7 @@ def test_a_measure_on_the_plot_is_the_measure_of_the_matrix(result, measure):
         assert value_of(result.solution(int(point)), measure) == pytest.approx(view.y_E[point])
 
 
-@pytest.mark.parametrize("measure", ["lambda", "v", "least"])
+@pytest.mark.parametrize("measure", [name for name in AXES if MEASURES[name].traded])
 @pytest.mark.parametrize("cost", COSTS)
 def test_half_the_weight_on_convergence_recommends_the_knee(result, cost, measure):
     view = View(result, cost, measure)
@@ -102,7 +102,7 @@ def test_landmarks_lie_where_the_paper_and_the_memory_model_put_them(result):
     assert ratio["SC2"] == pytest.approx((0.86, 0.50))
     gib = {mark.name: mark.x for mark in paper_scenarios(result, "gib", "lambda")}
     assert gib["SC2"] == pytest.approx(0.86 * result.capacity_gib)
-    assert paper_scenarios(result, "ratio", "v") == []
+    assert paper_scenarios(result, "ratio", "mean_inverse_popularity") == []
     full = baselines(result, "blocks", "lambda")
     assert [(mark.x, mark.y) for mark in full] == [(15 * 12, pytest.approx(1 / 15))]
 

@@ -4,11 +4,13 @@ from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
 from zorba_core.allocation.coupling import coupled_noise, direction_coupling
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
+from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
+from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.allocation.solvers.greedy_steps import GreedyReplay, GreedyState, replay_greedy
 from zorba_core.allocation.solvers.lexicographic import (
@@ -25,19 +27,24 @@ from zorba_core.allocation.storage import allocation_from_file, allocation_sha25
 
 __all__ = [
     "BLOCK_ORDERS",
+    "MEASURES",
     "PAPER_SCENARIOS",
     "SOLVERS",
     "Allocation",
     "AllocationMetrics",
     "AllocationProblem",
+    "Answer",
     "Front",
     "GammaCertificate",
     "GreedyReplay",
     "GreedyState",
     "GreedyStep",
+    "Measure",
     "Objective",
     "Scenario",
     "Solution",
+    "Solver",
+    "SolverOptions",
     "Status",
     "TotalMode",
     "WrappedAllocation",
@@ -49,6 +56,7 @@ __all__ = [
     "cauchy_bound",
     "coupled_noise",
     "direction_coupling",
+    "find_measure",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",

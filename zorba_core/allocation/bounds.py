@@ -51,6 +51,14 @@ def water_filled_bound(problem: AllocationProblem) -> float:
     return _ROUNDING * float((count_K * np.clip(mu * held_K, low, high) ** 2).sum())
 
 
+def v_bounds(total_E: NDArray[np.integer], num_blocks: int) -> NDArray[np.float64]:
+    """The least V of as many activated blocks, for each of E totals: popularities within one of each other. NaN where
+    they are fewer than the blocks."""
+    low_E, num_high_E = np.divmod(total_E, num_blocks)
+    safe_E = np.where(low_E > 0, low_E, 1).astype(float)
+    return np.where(low_E > 0, (num_high_E / (safe_E + 1) + (num_blocks - num_high_E) / safe_E) / num_blocks, np.nan)
+
+
 def v_bound(problem: AllocationProblem) -> float:
     """V >= (r/(q+1) + (M-r)/q) / M with q, r = divmod(T, M): 1/c is convex, so equal popularities are best."""
     q, r = divmod(problem.most_blocks, problem.num_blocks)

@@ -6,15 +6,12 @@ Shapes: N clients. ``budget_N`` int64 whole blocks.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
-
-if TYPE_CHECKING:
-    from zorba_core.allocation.problem import AllocationProblem
 
 MAX_BLOCKS = 10_000
 MAX_CLIENTS = 10_000_000
@@ -65,8 +62,17 @@ def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-def check_feasible(problem: AllocationProblem) -> None:
-    """Raise unless some matrix meets the request.
+def check_feasible(
+    budget_N: NDArray[np.int64],
+    usable_N: NDArray[np.int64],
+    num_blocks: int,
+    *,
+    total: int | None,
+    total_mode: str,
+    min_popularity: int,
+    max_blocks_per_client: int | None,
+) -> None:
+    """Raise unless some matrix meets the request; ``usable_N`` are the budgets after the cap on blocks per client.
 
     The conditions are exact: when they hold, wrapping budgets of the right total around the blocks (see ``balanced``)
     gives every block ``floor(total / M) >= c_min`` clients.
@@ -74,7 +80,7 @@ def check_feasible(problem: AllocationProblem) -> None:
     Raises:
         InfeasibleError: naming the first constraint that fails and by how much.
     """
-    M, N, floor, total = problem.num_blocks, problem.num_clients, problem.min_popularity, problem.total
+    M, N, floor = num_blocks, len(budget_N), min_popularity
     if M > MAX_BLOCKS:
         raise InvalidInputError(f"num blocks is {M}; at most {MAX_BLOCKS} are supported")
     if M * N > MAX_CELLS:
@@ -83,7 +89,7 @@ def check_feasible(problem: AllocationProblem) -> None:
         raise InfeasibleError(
             f"min popularity {floor} asks for more clients than there are: {N} clients, {floor - N} too few"
         )
-    need, budgets, usable = M * floor, int(problem.budget_N.sum()), int(problem.usable_N.sum())
+    need, budgets, usable = M * floor, int(budget_N.sum()), int(usable_N.sum())
     each = "one client" if floor == 1 else f"{floor} clients"
     if budgets < need:
         raise InfeasibleError(
@@ -92,7 +98,7 @@ def check_feasible(problem: AllocationProblem) -> None:
         )
     if usable < need:
         raise InfeasibleError(
-            f"with at most {problem.max_blocks_per_client} blocks per client the budgets add up to {usable}, but {M} "
+            f"with at most {max_blocks_per_client} blocks per client the budgets add up to {usable}, but {M} "
             f"blocks with {each} each need {need}: {need - usable} short; raise max blocks per client"
         )
     if total is None:
@@ -102,8 +108,8 @@ def check_feasible(problem: AllocationProblem) -> None:
         raise InfeasibleError(
             f"total {total} is {max(N, need) - total} short: {why} need {max(N, need)}; raise the total"
         )
-    if problem.total_mode == "eq" and total > usable:
-        capped = "" if usable == budgets else f" with at most {problem.max_blocks_per_client} per client"
+    if total_mode == "eq" and total > usable:
+        capped = "" if usable == budgets else f" with at most {max_blocks_per_client} per client"
         raise InfeasibleError(
             f"total {total} exceeds what the budgets{capped} allow, {usable}, by {total - usable}; lower the total or "
             "use total mode le"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
 from zorba_core.allocation.solve import solve
+from zorba_core.allocation.solver import Solver
 
 # A stream of its own for solvers that draw, apart from the fleet's and the reductions' (see ``pareto``).
 _SOLVER_STREAM = 2
@@ -40,7 +41,7 @@ class Front:
     budget_EN: NDArray[np.integer]
     limit_E: NDArray[np.int64] | None  # the total each point was limited to; None when budgets alone decide
     num_blocks: int
-    solver: str
+    solver: Solver
     objective: Objective
     seed: int
     dropped: int = 0  # vectors left out because a client could not hold one block

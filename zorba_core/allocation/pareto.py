@@ -12,12 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation.bounds import cauchy_bound
+from zorba_core.allocation.bounds import cauchy_bound, v_bounds
 from zorba_core.allocation.feasibility import whole_number, whole_numbers
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, point_seed
 from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
-from zorba_core.allocation.solve import SOLVERS, solve
-from zorba_core.allocation.solvers.balanced import balanced_metrics
+from zorba_core.allocation.solve import as_solver, check_objective, solve
+from zorba_core.allocation.solver import RowMetrics, Solver
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.planning.memory import (
     Workload,
@@ -42,7 +42,7 @@ def sweep(
     model: ModelSpec,
     workload: Workload,
     num_epsilons: int = 1000,
-    solver: str = "balanced",
+    solver: str | Solver = "balanced",
     tau_mode: TauMode = "client",
     seed: int = 0,
     *,
@@ -56,17 +56,17 @@ def sweep(
 
     ``tau_mode="vector"`` draws one tau for all clients, as the paper's text reads; ``"client"`` one for each, without
     which few points lie above half of the VRAM. A client left with less than one block is given one and counted
-    (``too_small="clamp"``), or its whole vector is left out (``"drop"``). The balanced solver is vectorised over E;
-    ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume counts up to
-    ``reference``, by default all VRAM and the objective of one block for each client. ``on_solution`` is called with
-    each point that a solver was run for, as it comes: for progress.
+    (``too_small="clamp"``), or its whole vector is left out (``"drop"``). A solver with ``rows`` (``balanced``) is
+    vectorised over E; ``options`` go to :func:`~zorba_core.allocation.solve.solve` of any other. The hypervolume
+    counts up to ``reference``, by default all VRAM and the objective of one block for each client. ``on_solution`` is
+    called with each point that a solver was run for, as it comes: for progress.
 
     Raises:
         InvalidInputError: an unknown solver or mode, or capacities that are not finite numbers of at least 0.
         InfeasibleError: no vector is left.
     """
-    if solver not in SOLVERS:
-        raise InvalidInputError(f"unknown solver {solver!r}; choose one of {', '.join(SOLVERS)}")
+    solver = as_solver(solver)
+    check_objective(solver, objective)
     if tau_mode not in ("client", "vector"):
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
     if too_small not in ("clamp", "drop"):
@@ -82,8 +82,8 @@ def sweep(
     if not kept.size:
         raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
     budget_EN = np.clip(whole_EN[kept], 1, M).astype(np.int16 if M < 2**15 else np.int64)
-    if solver == "balanced":
-        points = _balanced_points(budget_EN, M, objective)
+    if solver.rows is not None:
+        points = _points_of_rows(solver.rows(budget_EN, M), budget_EN, M, objective)
     else:
         points = _Points.empty(budget_EN.sum(axis=1, dtype=np.int64))
         solved: dict[bytes, Solution] = {}  # one tau for all gives the same budgets again and again
@@ -93,7 +93,7 @@ def sweep(
             if solution is None:
                 problem = AllocationProblem(budget_EN[i], M)
                 solution = solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options)
-                if solver != "lexicographic":  # which draws anew for each point
+                if not solver.random:  # which draws anew for each point
                     solved[key] = solution
             points.put(i, solution)
             if on_solution is not None:
@@ -108,8 +108,9 @@ def sweep_totals(
     model: ModelSpec,
     workload: Workload,
     totals: int | Sequence[int] = 50,
-    solver: str = "exact",
+    solver: str | Solver = "exact",
     *,
+    seed: int = 0,
     objective: Objective = "lambda",
     reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
@@ -125,6 +126,7 @@ def sweep_totals(
         InvalidInputError: a solver that takes no total.
         InfeasibleError: a client that cannot hold one block, or a total out of range.
     """
+    solver, seed = as_solver(solver), whole_number("seed", seed, 0)
     capacity_N = _capacities(capacity_N_bytes)
     budget_N, M = whole_block_budgets(capacity_N, model, workload), model.num_blocks
     if isinstance(totals, int | np.integer):
@@ -135,11 +137,12 @@ def sweep_totals(
     limit_E = whole_numbers("total", totals)
     points = _Points.empty(np.zeros(len(limit_E), np.int64))
     for i, total in enumerate(limit_E.tolist()):
-        solution = solve(AllocationProblem(budget_N, M, total), solver, objective=objective, **options)
+        problem = AllocationProblem(budget_N, M, total)
+        solution = solve(problem, solver, seed=point_seed(seed, i), objective=objective, **options)
         points.put(i, solution)
         if on_solution is not None:
             on_solution(solution)
-    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": 0}
+    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed}
     none = np.zeros(len(limit_E), np.int64)
     sweep_fields = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}
     budget_EN = np.broadcast_to(budget_N, (len(limit_E), len(budget_N)))
@@ -172,15 +175,15 @@ class _Points:
         self.bound_E[i], self.optimal_E[i] = solution.lower_bound, solution.optimal
 
 
-def _balanced_points(budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective) -> _Points:
-    """All rows at once. The bound is Cauchy's for Lambda; V is the optimum itself."""
-    rows = balanced_metrics(budget_EN, num_blocks)
+def _points_of_rows(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective) -> _Points:
+    """All rows at once. The bound is Cauchy's for Lambda; for V it is the optimum itself."""
     covered_E = rows.min_popularity_E > 0
     if objective == "v":
-        bound_E, optimal_E = rows.mean_inverse_popularity_E, covered_E
+        value_E, bound_E = rows.mean_inverse_popularity_E, v_bounds(budget_EN.sum(axis=1, dtype=np.int64), num_blocks)
     else:
-        bound_E = np.where(covered_E, cauchy_bound(budget_EN, num_blocks), np.nan)
-        optimal_E = covered_E & (rows.bias_lambda_E <= bound_E * (1 + 1e-9))
+        value_E, bound_E = rows.bias_lambda_E, cauchy_bound(budget_EN, num_blocks)
+    bound_E = np.where(covered_E, bound_E, np.nan)
+    optimal_E = covered_E & (value_E <= bound_E * (1 + 1e-9))
     return _Points(
         rows.total_blocks_E,
         rows.bias_lambda_E,

@@ -55,7 +55,15 @@ class AllocationProblem:
             raise InvalidInputError(f"budgets must be between 1 and M = {self.num_blocks} blocks: {shown}")
         budget_N.setflags(write=False)
         object.__setattr__(self, "budget_N", budget_N)
-        check_feasible(self)
+        check_feasible(
+            budget_N,
+            self.usable_N,
+            self.num_blocks,
+            total=self.total,
+            total_mode=self.total_mode,
+            min_popularity=self.min_popularity,
+            max_blocks_per_client=self.max_blocks_per_client,
+        )
 
     @property
     def num_clients(self) -> int:

@@ -1,13 +1,7 @@
-"""One entry point for every solver.
+"""One entry point for every solver, and the list of them.
 
-| solver | minimises | honours | cost |
-| --- | --- | --- | --- |
-| balanced | V at the total; attains gamma* | everything | O(N) |
-| lexicographic | the paper's two-step order | no total | a flow of M N arcs |
-| two-level | Lambda over two-level choices | everything | 1 ms at N=50, O(N) above |
-| exact | Lambda, proven; or V | everything | 0.1 s at N=50, M=12 |
-
-"Everything" is totals (at most, exactly), a least popularity and a cap on blocks per client.
+Each solver says in its own file what it minimises, honours and costs (``solvers/``). Whatever it returns is checked
+against the problem here, and gets the same bounds.
 
 Shapes: M blocks, N clients.
 """
@@ -18,28 +12,44 @@ import math
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import v_bound, water_filled_bound
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import AllocationProblem, Objective, Solution, Status
-from zorba_core.allocation.solvers.balanced import solve_balanced
-from zorba_core.allocation.solvers.exact import solve_exact
-from zorba_core.allocation.solvers.lexicographic import GreedyStep, gamma_star, solve_lexicographic
-from zorba_core.allocation.solvers.two_level import solve_two_level
-from zorba_core.errors import InvalidInputError
+from zorba_core.allocation.solver import Answer, Solver, SolverOptions, not_a_solver
+from zorba_core.allocation.solvers.balanced import BALANCED
+from zorba_core.allocation.solvers.exact import EXACT
+from zorba_core.allocation.solvers.lexicographic import LEXICOGRAPHIC, GreedyStep, gamma_star
+from zorba_core.allocation.solvers.two_level import TWO_LEVEL
+from zorba_core.errors import InvalidInputError, RunError, ZorbaError
+from zorba_core.registry import Registry
 
-SOLVERS = ("balanced", "lexicographic", "two-level", "exact")
+SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=not_a_solver)
+for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT):
+    SOLVERS.register(_solver)
 BLOCK_ORDERS = ("as-solved", "least-work")
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
 _SAME = 1e-9
 
 
+def as_solver(solver: str | Solver) -> Solver:
+    """The registered solver of this name, or the one that was given.
+
+    Raises:
+        InvalidInputError: no such name, or an object that is no solver.
+    """
+    if isinstance(solver, str):
+        return SOLVERS.get_part(solver)
+    problem = not_a_solver(solver)
+    if problem:
+        raise InvalidInputError(f"this is no solver: {problem}")
+    return solver
+
+
 def solve(
     problem: AllocationProblem,
-    solver: str = "balanced",
+    solver: str | Solver = "balanced",
     *,
     seed: int | Sequence[int] = 0,
     objective: Objective = "lambda",
@@ -50,7 +60,8 @@ def solve(
     """Allocate blocks to clients.
 
     Args:
-        seed: decides what the lexicographic solver draws at random; the others draw nothing.
+        solver: the name of one of :data:`SOLVERS`, or any :class:`Solver`.
+        seed: decides what a solver draws at random; most draw nothing.
         objective: what to minimise and bound, ``"lambda"`` or ``"v"``. V is what ``balanced`` minimises at any total,
             so ``exact`` returns that, proven; ``two-level`` and ``lexicographic`` know Lambda only.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
@@ -60,27 +71,42 @@ def solve(
 
     Raises:
         InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
+        RunError: the solver failed, or its matrix does not meet the request.
     """
-    _check_options(solver, objective, time_limit, block_order, trace)
+    part = as_solver(solver)
+    check_objective(part, objective)
+    if not (time_limit > 0 and math.isfinite(time_limit)):
+        raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
+    if block_order not in BLOCK_ORDERS:
+        raise InvalidInputError(f"unknown block order {block_order!r}; choose one of {', '.join(BLOCK_ORDERS)}")
+    if trace is not None and not part.traces:
+        able = " or ".join(name for name, other in SOLVERS.items() if other.traces)
+        raise InvalidInputError(f"only the {able} solver has steps to trace, not {part.name}")
+    if problem.total is not None and not part.honours_total:
+        able = _listed([name for name, other in SOLVERS.items() if other.honours_total])
+        raise InvalidInputError(
+            f"the {part.name} solver cannot honour a total (budgets decide it); leave it out, or use {able}"
+        )
     started = time.perf_counter()
-    lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
-    status = Status.FEASIBLE
-    allocation: AllocationMetrics
-    if solver == "lexicographic":
-        allocation = solve_lexicographic(problem, np.random.default_rng(seed), trace)
-    elif solver == "two-level":
-        allocation = solve_two_level(problem)
-    elif solver == "exact" and objective == "lambda":
-        found = solve_exact(problem, time_limit)
-        allocation, lower_bound, status = found.allocation, found.lower_bound, found.status
-    else:
-        allocation = solve_balanced(problem)
+    try:
+        answer = part.run(problem, SolverOptions(objective, time_limit, seed, trace))
+    except ZorbaError:
+        raise
+    except Exception as error:  # whatever somebody else's solver does
+        raise RunError(f"the {part.name} solver failed: {type(error).__name__}: {error}") from error
+    answer = answer if isinstance(answer, Answer) else Answer(answer)
+    allocation = answer.allocation
+    _check_answer(part, problem, allocation)
     if block_order == "least-work":
         allocation = least_forward_work(allocation)
     value = allocation.bias_lambda if objective == "lambda" else allocation.mean_inverse_popularity
+    lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
+    if part.proves:
+        lower_bound = max(lower_bound, answer.lower_bound)
+    status = answer.status if answer.status is not Status.OPTIMAL else Status.FEASIBLE
     return Solution(
         allocation=allocation,
-        solver=solver,
+        solver=part.name,
         status=Status.OPTIMAL if value <= lower_bound * (1 + _SAME) else status,
         objective=objective,
         lower_bound=min(lower_bound, value),
@@ -90,18 +116,48 @@ def solve(
     )
 
 
-def _check_options(
-    solver: str, objective: str, time_limit: float, block_order: str, trace: list[GreedyStep] | None
-) -> None:
-    if solver not in SOLVERS:
-        raise InvalidInputError(f"unknown solver {solver!r}; choose one of {', '.join(SOLVERS)}")
+def check_objective(solver: Solver, objective: str) -> None:
+    """
+    Raises:
+        InvalidInputError: no such objective, or not one of this solver's.
+    """
     if objective not in ("lambda", "v"):
         raise InvalidInputError(f"unknown objective {objective!r}; choose lambda or v")
-    if objective == "v" and solver not in ("balanced", "exact"):
-        raise InvalidInputError(f"the {solver} solver works on Lambda only; for V use balanced (or exact)")
-    if not (time_limit > 0 and math.isfinite(time_limit)):
-        raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
-    if block_order not in BLOCK_ORDERS:
-        raise InvalidInputError(f"unknown block order {block_order!r}; choose one of {', '.join(BLOCK_ORDERS)}")
-    if trace is not None and solver != "lexicographic":
-        raise InvalidInputError(f"only the lexicographic solver has steps to trace, not {solver}")
+    if objective not in solver.objectives:
+        only, able = ("Lambda", "V") if objective == "v" else ("V", "Lambda")
+        others = _listed([name for name, other in SOLVERS.items() if objective in other.objectives])
+        raise InvalidInputError(f"the {solver.name} solver works on {only} only; for {able} use {others}")
+
+
+def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object) -> None:
+    """Refuse what no client could run, and what was not asked for, whoever wrote the solver.
+
+    Raises:
+        RunError: naming the solver and what its matrix breaks.
+    """
+    wrong = None
+    if not isinstance(allocation, AllocationMetrics):
+        wrong = f"{type(allocation).__name__} is not an Allocation"
+    elif (allocation.num_blocks, allocation.num_clients) != (problem.num_blocks, problem.num_clients):
+        wrong = (
+            f"{allocation.num_blocks} blocks for {allocation.num_clients} clients, not {problem.num_blocks} for "
+            f"{problem.num_clients}"
+        )
+    elif (over := allocation.blocks_held_N - problem.usable_N).max() > 0:
+        wrong = f"client {over.argmax()} holds {over.max()} more than its budget allows"
+    elif allocation.blocks_held_N.min() < 1:
+        wrong = f"client {allocation.blocks_held_N.argmin()} holds no block"
+    elif allocation.min_popularity < problem.min_popularity:
+        wrong = f"block {allocation.popularity_M.argmin()} has {allocation.min_popularity} clients"
+    elif problem.total is not None and not (
+        allocation.total_blocks == problem.total
+        if problem.total_mode == "eq"
+        else allocation.total_blocks <= problem.total
+    ):
+        wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
+    if wrong:
+        raise RunError(f"the {solver.name} solver's answer does not meet the request: {wrong}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "another solver"

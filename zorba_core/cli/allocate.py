@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.allocation import MEASURES, AllocationProblem, Solution, solve, write_allocation
 from zorba_core.cli.fleet_options import Request, read_request
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_target
 from zorba_core.planning.memory import GIB, psi_client_bytes
@@ -31,13 +33,13 @@ def allocate(
     batch_size: int = typer.Option(8, help="B: sequences a batch."),
     seq_len: int = typer.Option(128, help="L: tokens a sequence."),
     dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
-    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    solver: str = solver_option(),
     total: int | None = typer.Option(None, help="T: activated blocks over all clients."),
     total_mode: str = typer.Option("le", help="le: at most T; eq: exactly T."),
     min_popularity: int = typer.Option(1, help="Clients that every block needs."),
     max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
     objective: str = typer.Option("lambda", help="lambda or v: what to minimise and bound."),
-    time_limit: float = typer.Option(10.0, help="Seconds for the exact solver; then the best found and its bound."),
+    time_limit: float = typer.Option(10.0, help="Seconds of a search (exact); then the best found and its bound."),
     block_order: str = typer.Option("as-solved", help="as-solved, or least-work: ids that let clients start late."),
     save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
     as_json: bool = JSON_OPTION,
@@ -74,20 +76,19 @@ def solution_json(solution: Solution, request: Request) -> dict[str, Any]:
     return {**solution.describe(), "vram_gib": _vram_gib(solution, request)}
 
 
-def solution_lines(solution: Solution, request: Request) -> list[str]:
-    """The same for people: the metrics, then a row per client."""
+def solution_lines(solution: Solution, request: Request) -> Iterator[str]:
+    """The same for people: the measures, then a row per client; computed when they are read."""
     allocation = solution.allocation
-    bound = "Lambda" if solution.objective == "lambda" else "V"
+    bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
+    notes = {"min_popularity": f"   gamma* {solution.gamma_star}"}
+    notes[bounded] = f"   none below {MEASURES[bounded].text(solution.lower_bound)}, gap {100 * solution.gap:.2f} %"
     lines = [
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",
-        f"  Lambda                          {allocation.bias_lambda:10.6f}",
-        f"  V, mean inverse popularity      {allocation.mean_inverse_popularity:10.6f}",
-        f"  lower bound on {bound:<6}           {solution.lower_bound:10.6f}   gap {100 * solution.gap:.2f} %",
-        f"  least popularity of a block     {allocation.min_popularity:10d}   gamma* {solution.gamma_star}",
-        f"  effective clients N_eff         {allocation.effective_clients:10.2f}   "
-        f"largest influence {allocation.largest_influence:.4f}",
-        f"  activated blocks                {allocation.total_blocks:10d}   forward work {allocation.forward_work}",
+    ]
+    lines += [
+        f"  {measure.label:<32}{measure.text(measure.value(allocation)):>10}{notes.get(name, '')}"
+        for name, measure in MEASURES.items()
     ]
     vram = _vram_gib(solution, request)
     if vram is not None:
@@ -97,7 +98,7 @@ def solution_lines(solution: Solution, request: Request) -> list[str]:
         lines.append(f"{request.names[client]:<20} {request.budget_N[client]:7d}  {' '.join(map(str, ids))}")
     if allocation.num_clients > _MOST_ROWS:
         lines.append(f"... and {allocation.num_clients - _MOST_ROWS} more clients (--json or --save for all)")
-    return lines
+    yield from lines
 
 
 def _vram_gib(solution: Solution, request: Request) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from zorba_core.allocation import Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
+from zorba_core.cli.solver_option import DEFAULT_SOLVER
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from zorba_core.planning.models import ModelSpec
 
 DEFAULT_CLIENTS = 20
-DEFAULT_SOLVER = "balanced"
 
 
 def chosen_allocation(

@@ -13,6 +13,7 @@ import typer
 
 from zorba_core.allocation import SOLVERS
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.files import check_folder, write_json
 from zorba_core.runs import DEFAULT_FOLDER, Run
@@ -51,7 +52,7 @@ def up(
     participation: float = typer.Option(1.0, help="Share of the clients asked in a round."),
     eval_every: int = typer.Option(5, help="Rounds between evaluations."),
     eval_rows: int | None = typer.Option(None, help="Evaluate on that many rows; default: all."),
-    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    solver: str = solver_option(),
     deadline: float = typer.Option(60.0, help="Seconds that a round waits for answers."),
     patience: int = typer.Option(2, help="Silent rounds in a row after which a client counts as gone."),
     start_timeout: float = typer.Option(180.0, help="Seconds to wait for the clients at the start."),
@@ -174,8 +175,7 @@ def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
     if os.path.isdir(model):
         model = str(Path(model).resolve())
     config = RunConfig(task.name, model, task.label_words, options["clients"], options["alpha"], settings)
-    if options["solver"] not in SOLVERS:
-        raise InvalidInputError(f"unknown solver {options['solver']!r}; choose one of {', '.join(SOLVERS)}")
+    SOLVERS.get_part(options["solver"])
     server = ServerSettings(
         solver=options["solver"], min_clients=options["min_clients"] or options["clients"],
         start_timeout=options["start_timeout"], deadline=options["deadline"], patience=options["patience"],

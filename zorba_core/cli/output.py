@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import typer
@@ -11,6 +12,6 @@ from zorba_core.files import to_json
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON object on stdout and nothing else.")
 
 
-def emit(result: dict[str, Any], as_json: bool, lines: list[str]) -> None:
+def emit(result: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
     """Print ``result`` as JSON, or ``lines`` for people."""
     typer.echo(to_json(result) if as_json else "\n".join(lines))

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from zorba_core.allocation import SOLVERS, Front, sweep, sweep_totals
+from zorba_core.allocation import Front, sweep, sweep_totals
 from zorba_core.cli.fleet_options import DEFAULT_MODEL, read_fleet
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
@@ -29,7 +30,7 @@ def pareto(
     dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
-    solver: str = typer.Option("balanced", help=f"{', '.join(SOLVERS)}."),
+    solver: str = solver_option(),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
     objective: str = typer.Option("lambda", help="lambda or v: what the front is of."),
     too_small: str = typer.Option("clamp", help="A client below one block: clamp gives it one, drop leaves out."),
@@ -40,7 +41,8 @@ def pareto(
     chosen = read_fleet(spec, workload, clients, fleet, seed)
     front: Front
     if by == "total":
-        front = sweep_totals(chosen.capacity_N_bytes, spec, workload, epsilons, solver, objective=objective)
+        options = {"seed": seed, "objective": objective}
+        front = sweep_totals(chosen.capacity_N_bytes, spec, workload, epsilons, solver, **options)
     elif by == "reduction":
         options = {"tau_mode": tau, "seed": seed, "objective": objective, "too_small": too_small}
         front = sweep(chosen.capacity_N_bytes, spec, workload, epsilons, solver, **options)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from zorba_core.allocation import SOLVERS
-from zorba_core.cli.allocation_choice import DEFAULT_CLIENTS, DEFAULT_SOLVER, chosen_allocation
+from zorba_core.cli.allocation_choice import DEFAULT_CLIENTS, chosen_allocation
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import RunError
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import METHODS, method_facts
@@ -26,7 +26,7 @@ ALLOCATION_OPTION = typer.Option(None, help="NPZ, JSON or CSV of who activates w
 PERTURBATIONS_OPTION = typer.Option(
     None, help="Q: directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo."
 )
-SOLVER_OPTION = typer.Option(None, help=f"{', '.join(SOLVERS)}; default {DEFAULT_SOLVER}.")
+SOLVER_OPTION = solver_option(None)
 
 
 def register(app: typer.Typer) -> None:

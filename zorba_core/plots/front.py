@@ -12,11 +12,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from zorba_core.allocation import PAPER_SCENARIOS, Front
+from zorba_core.allocation import MEASURES, PAPER_SCENARIOS, Front
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
 
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
-LAMBDA_AXIS = "Λ, convergence bias (lower is better)"
+LAMBDA_AXIS = MEASURES["lambda"].axis
 # Margins are set by hand: plotly's search for them draws the axes several times over.
 _MARGIN = {"l": 66, "r": 12, "t": 12, "b": 12}
 _VRAM_AXIS = {"title": {"text": VRAM_AXIS}, "tickformat": ".0%", "automargin": False}

@@ -5,6 +5,8 @@ Shapes: M blocks, N clients; W clients shown. ``A_MN`` bool, rows are blocks.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import streamlit as st
 
@@ -18,6 +20,7 @@ from app.shared import components, selection, state
 from app.shared.components import Download, Number, Picture
 from app.shared.links import choice, keep, linked, linked_number
 from app.shared.scenario import Study, block_gib
+from app.shared.tradeoff import AXES
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.plots import allocation_figure, client_order
 
@@ -119,45 +122,14 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
     now, before = judgement.allocation, start.allocation
     used = float(study.used_N_gib(now.blocks_held_N).sum())
 
-    def against(value: float, origin: float, form: str) -> str:
-        return "as at the start" if value == origin else f"{format(origin, form)} at the start"
+    def beside_the_start(name: str) -> Number:
+        origin = components.measured(name, before).value
+        shown = components.measured(name, now)
+        return replace(shown, note="as at the start" if shown.value == origin else f"{origin} at the start")
 
     components.numbers(
         [
-            Number(
-                "Λ, convergence bias",
-                _finite(now.bias_lambda, ".4g"),
-                r"$\Lambda = \sum_n 1 / \underline{c}_n^2$, with $\underline{c}_n$ the smallest popularity among "
-                "client *n*'s blocks. Lower is better. Infinite while a client has no block.",
-                against(now.bias_lambda, before.bias_lambda, ".4g"),
-            ),
-            Number(
-                "V, mean of 1/popularity",
-                _finite(now.mean_inverse_popularity, ".4f"),
-                r"$V = \frac{1}{M} \sum_m 1 / c_m$: how unequal clients' weights in the blocks' averages "
-                "are. Infinite while a block has no client.",
-                against(now.mean_inverse_popularity, before.mean_inverse_popularity, ".4f"),
-            ),
-            Number(
-                "Effective clients",
-                f"{now.effective_clients:.1f}",
-                r"$N_{\mathrm{eff}} = 1 / \sum_n I_n^2$, $I_n = \frac{1}{M} \sum_m a_{m,n} / c_m$: how many equal "
-                "clients would weigh on the result as these do.",
-                against(round(now.effective_clients, 1), round(before.effective_clients, 1), ".1f"),
-            ),
-            Number(
-                "Least trained block",
-                f"{now.min_popularity}",
-                r"$\min_m c_m$: clients that train the block with the fewest.",
-                against(now.min_popularity, before.min_popularity, "d"),
-            ),
-            Number(
-                "Forward work",
-                f"{now.forward_work}",
-                r"$\sum_n (M - \text{first block of } n)$: blocks that a round computes anew when each client reuses "
-                "the unperturbed pass up to its first active block.",
-                against(now.forward_work, before.forward_work, "d"),
-            ),
+            *map(beside_the_start, AXES),
             Number(
                 "VRAM in use",
                 f"{used:.1f} GiB",
@@ -167,10 +139,6 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
             ),
         ]
     )
-
-
-def _finite(value: float, form: str) -> str:
-    return format(value, form) if np.isfinite(value) else "∞"
 
 
 def _tools(study: Study, point: int, edits: Edits) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.shared.scenario import Study
-from zorba_core.allocation import Allocation, Solution, coupled_noise, direction_coupling
+from zorba_core.allocation import MEASURES, Allocation, Solution
 from zorba_core.files import to_json
 from zorba_core.plots import Palette, allocation_figure, client_order
 
@@ -40,17 +40,7 @@ def matrix_json(study: Study, allocation: Allocation) -> bytes:
 
 def numbers(allocation: Allocation) -> dict[str, float]:
     """Every metric by its name in files."""
-    return {
-        "lambda": allocation.bias_lambda,
-        "mean_inverse_popularity": allocation.mean_inverse_popularity,
-        "effective_clients": allocation.effective_clients,
-        "largest_influence": allocation.largest_influence,
-        "min_popularity": allocation.min_popularity,
-        "coupled_noise": coupled_noise(allocation.A_MN),
-        "direction_coupling": direction_coupling(allocation.A_MN),
-        "forward_work": allocation.forward_work,
-        "total_blocks": allocation.total_blocks,
-    }
+    return {name: measure.value(allocation) for name, measure in MEASURES.items()}
 
 
 def matrix_npz(study: Study, start: Solution, allocation: Allocation) -> bytes:

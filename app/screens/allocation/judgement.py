@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import Allocation, AllocationProblem, Solution, solve
+from zorba_core.allocation import SOLVERS, Allocation, AllocationProblem, Solution, solve
 from zorba_core.errors import InfeasibleError
 
 _SAME = 1e-9
@@ -91,11 +91,11 @@ def rival_solution(
     seed: int | Sequence[int] = 0,
     time_limit: float = 10.0,
 ) -> Solution | None:
-    """What a solver does with at most the allocation's blocks. The paper's method knows no total: it gets the
+    """What a solver does with at most the allocation's blocks. One that honours no total gets the
     allocation's own numbers of blocks per client as budgets. None where no matrix has so few blocks."""
     held_N, M = allocation.blocks_held_N, allocation.num_blocks
     try:
-        if solver == "lexicographic":
+        if not SOLVERS.get_part(solver).honours_total:
             problem = AllocationProblem(held_N, M)
         else:
             problem = AllocationProblem(np.maximum(budget_N, held_N), M, total=allocation.total_blocks)

@@ -16,25 +16,12 @@ from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
 from app.shared.links import choose, linked, linked_switch
 from app.shared.scenario import Scenario, Study
-from zorba_core.allocation import Allocation, Solution
+from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Solution
 from zorba_core.plots import client_order
 from zorba_core.plots.difference import difference_figure, matched_blocks
 
-SOLVERS = ("balanced", "lexicographic", "two-level", "exact")
-NAMES = {"balanced": "Balanced", "lexicographic": "Lexicographic", "two-level": "Two-level", "exact": "Exact"}
 YOURS = "This matrix"
 PROOF_SECONDS = 8.0
-ROWS = {
-    "lambda": ("Λ, convergence bias", "%.4g", "lower is better"),
-    "mean_inverse_popularity": ("V, mean of 1/popularity", "%.4f", "lower is better"),
-    "effective_clients": ("N_eff, effective clients", "%.1f", "higher is better"),
-    "largest_influence": ("Largest influence of a client", "%.3f", "lower is better"),
-    "min_popularity": ("Clients on the least trained block", "%d", "higher is better"),
-    "coupled_noise": ("E, coupled noise", "%.3f", "lower is better"),
-    "direction_coupling": ("D, direction coupling", "%.2f", "lower is better"),
-    "forward_work": ("Forward work", "%d", "lower is better"),
-    "total_blocks": ("Activated blocks", "%d", "VRAM grows with it"),
-}
 
 
 @st.cache_resource(max_entries=128, show_spinner="Asking the other solvers …", show_time=True)
@@ -71,15 +58,15 @@ def show(study: Study, point: int) -> None:
     )
     asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
     found: dict[str, Solution] = {}
-    for solver in SOLVERS:
-        if solver == "exact" and not asked:
+    for solver, part in SOLVERS.items():
+        if part.takes_time_limit and not asked:
             continue
         solution = rival(study.scenario, point, yours, solver)
         if solution is not None:
             found[solver] = solution
     if not asked:
         st.button(
-            f"Ask the exact solver, too ({PROOF_SECONDS:.0f} s at most)",
+            f"Ask the {_names_of('takes_time_limit')} solver, too ({PROOF_SECONDS:.0f} s at most)",
             on_click=lambda: st.session_state.update(exact_for=(study.scenario, point, yours.A_MN.tobytes())),
             icon=":material/verified:",
             key="ask_exact",
@@ -90,18 +77,21 @@ def show(study: Study, point: int) -> None:
 
 def _table(yours: Allocation, found: dict[str, Solution]) -> None:
     columns = {YOURS: numbers(yours)}
-    columns |= {NAMES[solver]: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()}
+    columns |= {
+        SOLVERS[solver].title: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()
+    }
     only_differences = linked_switch(
         "Only what differs", True, key="only_differences",
         help="Leave out the rows in which every solver has the same number.",
     )  # fmt: skip
     rows = {}
-    for key, (label, form, better) in ROWS.items():
-        shown = [form % column[key] for column in columns.values()]
+    for name, measure in MEASURES.items():
+        values = [column[name] for column in columns.values()]
+        shown = [measure.text(value) for value in values]
         if only_differences and len(set(shown)) == 1:
             continue
-        best = _best([column[key] for column in columns.values()], better)
-        rows[label] = [f"{text} ★" if n in best else text for n, text in enumerate(shown)]
+        best = _best(values, measure.better)
+        rows[measure.label] = [f"{text} ★" if n in best else text for n, text in enumerate(shown)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(columns))
     if table.empty:
         st.success("Every solver gives a matrix with the very same numbers.", icon=":material/drag_handle:")
@@ -113,18 +103,26 @@ def _table(yours: Allocation, found: dict[str, Solution]) -> None:
             alt="Numbers of this matrix and of each solver's; a star marks the best of a row.",
         )
     bound = max((solution.lower_bound for solution in found.values()), default=0.0)
-    proven = [NAMES[solver] for solver, solution in found.items() if solution.optimal]
+    proven = [SOLVERS[solver].title for solver, solution in found.items() if solution.optimal]
     st.caption(
         f"No matrix within these budgets and {yours.total_blocks} blocks has Λ below {bound:.4g}."
         + (f" Proven optimal for Λ: {', '.join(proven)}." if proven else "")
-        + " The lexicographic solver knows no total: it gets the numbers of blocks per client of this matrix."
+        + "".join(
+            f" {part.title} takes no total: it gets the numbers of blocks per client of this matrix."
+            for part in SOLVERS.values()
+            if not part.honours_total
+        )
     )
 
 
+def _names_of(capability: str) -> str:
+    return " and ".join(name for name, part in SOLVERS.items() if getattr(part, capability))
+
+
 def _best(values: list[float], better: str) -> set[int]:
-    if better not in ("lower is better", "higher is better") or len(values) < 2:
+    if not better or len(values) < 2:
         return set()
-    best = min(values) if better == "lower is better" else max(values)
+    best = min(values) if better == "lower" else max(values)
     found = {n for n, value in enumerate(values) if np.isclose(value, best, rtol=1e-9)}
     return found if len(found) < len(values) else set()
 
@@ -137,7 +135,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
             "Compare this matrix with",
             sorted(found, key=lambda solver: solver == study.scenario.solver and not edits.is_changed),
             required=True,
-            format_func=NAMES.get,
+            format_func=lambda name: SOLVERS[name].title,
             key="against",
         )
         changed_only = linked_switch(
@@ -159,14 +157,14 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
     if changed_only or len(order_N) > 2 * edit.SHOWN:
         order_N = order_N[differs_N[order_N]][: 2 * edit.SHOWN]
     if not differs_N.any():
-        st.success(f"{NAMES[other]} gives the same matrix, cell by cell.", icon=":material/drag_handle:")
+        st.success(f"{SOLVERS[other].title} gives the same matrix, cell by cell.", icon=":material/drag_handle:")
         return
     different = int((yours.A_MN ^ theirs_MN).sum())
     components.figure(
         difference_figure(
             yours.A_MN,
             theirs_MN,
-            labels=("this matrix", NAMES[other]),
+            labels=("this matrix", SOLVERS[other].title),
             names=study.fleet.names,
             order_N=order_N,
             palette=components.palette(),
@@ -180,7 +178,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
         "Squares: only this matrix. Rings: only the other."
     )
     st.button(
-        f"Go on with this matrix: {NAMES[other]}",
+        f"Go on with this matrix: {SOLVERS[other].title}",
         key="adopt",
         on_click=_adopt,
         args=(edits.become(theirs_MN),),

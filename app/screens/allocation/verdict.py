@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.screens.allocation.edits import Edits
 from app.screens.allocation.judgement import Judgement
-from app.shared import components, state
+from app.shared import components
 from app.shared.scenario import Study
 
 
@@ -16,7 +16,7 @@ def verdict(study: Study, judgement: Judgement, edits: Edits) -> None:
         st.error("**It cannot run.** " + " ".join(_obstacles(study, judgement)), icon=":material/block:")
         return
     lead, rival = judgement.lead, judgement.rival
-    solver = state.SOLVER_LABELS[study.scenario.solver].split(" (")[0].lower()
+    solver = study.scenario.solver
     beyond = len(judgement.beyond_reduction)
     note = (
         f" {beyond} client{' uses' if beyond == 1 else 's use'} VRAM that this point leaves free; the solver may, too."

@@ -14,38 +14,10 @@ from app.screens.allocation.solvers import rival
 from app.shared import components, selection
 from app.shared.components import Picture
 from app.shared.scenario import Study
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Measure
 from zorba_core.plots.theory import hidden_figure
 
-# name on screen: (key in files, is more better, format, LaTeX, what it says)
-MEASURES = {
-    "Λ": (
-        "lambda", False, "%.4g", r"\Lambda = \sum_n \frac{1}{\underline{c}_n^{\,2}}",
-        "charges each client once, for its scarcest block, however many scarce blocks it carries.",
-    ),
-    "V": (
-        "mean_inverse_popularity", False, "%.4f", r"V = \frac{1}{M} \sum_m \frac{1}{c_m}",
-        "the bias of a block towards the data of its few clients: Σ over blocks and clients of the squared distance of "
-        "their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train better "
-        "for it is not shown.",
-    ),
-    "N_eff": (
-        "effective_clients", True, "%.1f",
-        r"N_{\mathrm{eff}} = \frac{1}{\sum_n I_n^2}, \quad I_n = \frac{1}{M} \sum_m \frac{a_{m,n}}{c_m}",
-        "how many equal clients would weigh on the result as these do.",
-    ),
-    "E": (
-        "coupled_noise", False, "%.3f", r"E = \frac{1}{M} \sum_m \frac{1}{c_m^2} \sum_{n:\,a_{m,n}=1} k_n",
-        "mini-batch noise that enters a block from all blocks of its clients, who hold k_n each. M/N when both "
-        "popularities and holdings are even, whatever the total; large where few generalists carry scarce blocks.",
-    ),
-    "D": (
-        "direction_coupling", False, "%.2f",
-        r"D = \frac{1}{M} \sum_m \sum_{m'} \Bigl(\frac{c_{m,m'}}{c_m}\Bigr)^2",
-        "how many blocks' random directions a block's estimate carries; averaging over clients does not lower it, "
-        "since they share the directions. M for full activation, 1 for one block each.",
-    ),
-}  # fmt: skip
+SHOWN = ("lambda", "mean_inverse_popularity", "effective_clients", "coupled_noise", "direction_coupling")
 
 
 def show(study: Study, allocation: Allocation) -> None:
@@ -63,7 +35,7 @@ def show(study: Study, allocation: Allocation) -> None:
     found = {name: numbers(each) for name, each in rows.items()}
     full = found["full activation"]
     ratios = {
-        name: {label: _ratio(values, full, measure) for label, measure in MEASURES.items()}
+        name: {MEASURES[key].symbol: _ratio(values, full, MEASURES[key]) for key in SHOWN}
         for name, values in found.items()
         if name != "full activation"
     }
@@ -84,16 +56,16 @@ def show(study: Study, allocation: Allocation) -> None:
     _table(found, rows)
     _lesson(found)
     with st.expander("What each number says", icon=":material/function:"):
-        for label, (_, _, _, latex, says) in MEASURES.items():
-            st.latex(latex)
-            st.caption(f"**{label}**: {says}")
+        for measure in map(MEASURES.get, SHOWN):
+            st.latex(measure.formula)
+            st.caption(f"**{measure.label}**: {measure.says}.")
 
 
 def _allocations(study: Study, allocation: Allocation) -> dict[str, Allocation]:
     """This one, the solvers' at the same number of blocks, and all blocks on all clients."""
     point = selection.current_point(study)
     rows = {"this allocation": allocation}
-    for solver in ("balanced", "two-level", "lexicographic"):
+    for solver in (name for name, part in SOLVERS.items() if not part.takes_time_limit):
         solution = rival(study.scenario, point, allocation, solver)
         if solution is None:
             continue
@@ -106,14 +78,14 @@ def _allocations(study: Study, allocation: Allocation) -> dict[str, Allocation]:
     return rows
 
 
-def _ratio(values: dict, full: dict, measure: tuple) -> float:
-    key, more_is_better = measure[:2]
-    return full[key] / values[key] if more_is_better else values[key] / full[key]
+def _ratio(values: dict, full: dict, measure: Measure) -> float:
+    key = measure.name
+    return full[key] / values[key] if measure.better == "higher" else values[key] / full[key]
 
 
 def _table(found: dict[str, dict], rows: dict[str, Allocation]) -> None:
     table = pd.DataFrame(
-        {label: [form % found[name][key] for name in found] for label, (key, _, form, _, _) in MEASURES.items()}
+        {MEASURES[key].symbol: [MEASURES[key].text(found[name][key]) for name in found] for key in SHOWN}
         | {
             "least trained": [found[name]["min_popularity"] for name in found],
             "blocks": [each.total_blocks for each in rows.values()],

@@ -9,7 +9,6 @@ from app.screens.tradeoff.differences import Side, compare
 from app.shared import components, pins, selection, state
 from app.shared.pins import LETTERS, Pin
 from app.shared.scenario import Scenario, Study
-from app.shared.scenario_fields import SOLVER_NAMES
 from zorba_core.errors import ZorbaError
 
 
@@ -98,4 +97,4 @@ def _go_to(pin: Pin) -> None:
 
 def _name(side: Side) -> str:
     ratio = side.study.front.vram_ratio_E[side.point]
-    return f"{SOLVER_NAMES[side.scenario.solver].lower()}, point {side.point}, {ratio:.0%} of VRAM"
+    return f"{side.scenario.solved_by.title.lower()}, point {side.point}, {ratio:.0%} of VRAM"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from app.shared.scenario import FLEET_KINDS, Scenario, Study
-from app.shared.scenario_fields import SOLVER_NAMES, TAU_LABELS, used_fields
+from app.shared.scenario_fields import TAU_LABELS, used_fields
 from app.shared.tradeoff import MEASURES, value_of
 from zorba_core.allocation import Solution
 
@@ -85,7 +85,7 @@ def _setting(scenario: Scenario, field: str) -> str:
     if field == "tau_mode":
         return TAU_LABELS[value]
     if field == "solver":
-        return SOLVER_NAMES[value]
+        return scenario.solved_by.title
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
@@ -102,8 +102,7 @@ def _numbers(first: Side, second: Side) -> list[tuple[str, float, float, str]]:
         ("Most blocks of one client", *most, "d"),
     ]
     for name, measure in MEASURES.items():
-        values = [value_of(side.solution, name) for side in sides]
-        numbers.append((measure.label, *values, ".4g" if name in ("lambda", "v") else measure.format))
+        numbers.append((measure.label, *(value_of(side.solution, name) for side in sides), measure.format))
     return numbers
 
 

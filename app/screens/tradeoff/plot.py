@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from app.shared import components, pins, selection, state
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
 from app.shared.scenario import Study
-from app.shared.scenario_fields import CHOICES, SOLVER_NAMES
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View, baselines, bound, paper_scenarios
+from zorba_core.allocation import SOLVERS
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import Axis, Mark, Points, tradeoff_figure
 
@@ -41,7 +41,7 @@ def chosen(study: Study) -> Axes:
 
 
 def _extras(study: Study) -> list[str]:
-    return [*EXTRAS, *(name for name in SOLVER_NAMES if name != study.scenario.solver)]
+    return [*EXTRAS, *(name for name in SOLVERS if name != study.scenario.solver)]
 
 
 def controls(study: Study) -> Axes:
@@ -53,7 +53,8 @@ def controls(study: Study) -> Axes:
             list(MEASURES),
             format_func=lambda name: MEASURES[name].label,
             key="y",
-            help="The vertical axis. " + " ".join(f"**{one.label}**: {one.help}" for one in MEASURES.values()),
+            help="The vertical axis. "
+            + " ".join(f"**{measure.label}**: {measure.help}" for measure in MEASURES.values()),
         )
         linked(
             st.selectbox,
@@ -71,11 +72,11 @@ def controls(study: Study) -> Axes:
         list(EXTRAS),
         key="show",
         selection_mode="multi",
-        format_func=lambda name: {**EXTRAS, **SOLVER_NAMES}[name],
+        format_func=lambda name: EXTRAS.get(name) or SOLVERS[name].title,
         help="*Lower bound*: no allocation of this fleet lies below it. *SC1 to SC3*: the paper's scenarios as "
         "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client. The other methods "
-        "solve the same scenario, the first time in up to 10 s (the paper's) or 25 s (exact, at 16 totals); a click on "
-        "one of their points goes over to that method.",
+        f"solve the same scenario ({'; '.join(f'{part.title.lower()}: {part.cost}' for part in SOLVERS.values())}); "
+        "a click on one of their points goes over to that method.",
     )
     return Axes(log and MEASURES[measure].log, tuple(shown))
 
@@ -83,7 +84,7 @@ def controls(study: Study) -> Axes:
 def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
     """Everything that is asked for, in one picture, which is returned for who wants to keep it."""
     study, measure, cost = view.study, MEASURES[view.measure], COSTS[view.cost]
-    others = [other for name in SOLVER_NAMES if name in axes.shown and (other := _other_method(view, name)) is not None]
+    others = [other for name in SOLVERS if name in axes.shown and (other := _other_method(view, name)) is not None]
     drawn = tradeoff_figure(
         _points(view),
         Axis(cost.axis, ".0%" if view.cost == "ratio" else ","),
@@ -125,13 +126,13 @@ def _other_method(view: View, solver: str) -> View | None:
     try:
         return replace(view, study=state.solved(replace(view.study.scenario, solver=solver)))
     except ZorbaError as error:
-        st.caption(f":material/warning: {SOLVER_NAMES[solver]} is not shown: {components.plain(str(error))}.")
+        st.caption(f":material/warning: {SOLVERS[solver].title} is not shown: {components.plain(str(error))}.")
         return None
 
 
 def _points(view: View) -> Points:
     return Points(
-        SOLVER_NAMES[view.study.scenario.solver],
+        view.study.scenario.solved_by.title,
         view.x_E,
         view.y_E,
         view.order_F,
@@ -146,7 +147,7 @@ def _customdata(study: Study) -> NDArray[np.float64]:
     return np.column_stack(
         (
             np.arange(len(front)),
-            np.full(len(front), CHOICES["solver"].index(study.scenario.solver)),
+            np.full(len(front), list(SOLVERS).index(study.scenario.solver)),
             front.vram_ratio_E,
             front.bias_lambda_E,
             front.total_blocks_E,
@@ -168,7 +169,7 @@ def _marks(view: View, point: int, recommended: int, axes: Axes) -> list[Mark]:
         for mark in baselines(view.study, view.cost, view.measure):
             value = f"{mark.x:.0%}" if view.cost == "ratio" else f"{mark.x:,.0f}"
             marks.append(Mark("baseline", mark.name, mark.x, mark.y, value))
-    solver = CHOICES["solver"].index(view.study.scenario.solver)
+    solver = list(SOLVERS).index(view.study.scenario.solver)
 
     def at(kind: str, name: str, index: int) -> Mark:
         words = f"{name}: {view.study.front.vram_ratio_E[index]:.1%} of VRAM, {view.y_E[index]:.4g}"

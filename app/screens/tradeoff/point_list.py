@@ -14,8 +14,8 @@ from app.shared import components, files, selection
 from app.shared.components import Download, Picture
 from app.shared.links import linked_switch
 from app.shared.scenario import Study
-from app.shared.tradeoff import MEASURES, View
-from zorba_core.allocation import Solution
+from app.shared.tradeoff import AXES, MEASURES, View
+from zorba_core.allocation import Solution, find_measure
 from zorba_core.plots import client_order, matrix_picture, parallel_figure
 
 _PREVIEW_CLIENTS = 400  # more columns than this are thinner than a pixel
@@ -36,12 +36,9 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
         column_config={
             "VRAM": st.column_config.NumberColumn(format="percent", help="Share of all VRAM in use"),
             "GiB": st.column_config.NumberColumn(format="%.1f", help="VRAM in use, all clients together"),
-            "Λ": st.column_config.NumberColumn(format="%.4g", help="Convergence bias, lower is better"),
-            "blocks": st.column_config.NumberColumn(help="Activated blocks over all clients"),
-            "min": st.column_config.NumberColumn(help="Clients on the least trained block"),
-            "V": st.column_config.NumberColumn(format="%.4f", help="Mean of 1/popularity"),
-            "N_eff": st.column_config.NumberColumn(format="%.1f", help="Effective clients"),
-            "work": st.column_config.NumberColumn(format="%d", help="Blocks computed anew in a round"),
+            "blocks": _column("total_blocks"),
+            "min": _column("min_popularity"),
+            **{MEASURES[name].symbol: _column(name) for name in AXES},
         },
         alt="The points of the front, least VRAM first. Select a row to select the point.",
     )
@@ -74,6 +71,12 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
     )
     if linked_switch("All measures at once", False, key="parallel", help="A line for each point of the front."):
         _parallel(view, point)
+
+
+def _column(name: str) -> st.column_config.NumberColumn:
+    measure = find_measure(name)
+    form = "%d" if measure.format.endswith(".0f") else f"%{measure.format}"
+    return st.column_config.NumberColumn(format=form, help=f"{measure.title}: {measure.help}")
 
 
 def preview(study: Study, solution: Solution) -> None:
@@ -129,7 +132,7 @@ def _table(view: View) -> pd.DataFrame:
         "min": front.min_popularity_E[rows],
         "N_eff": front.effective_clients_E[rows],
     }
-    if view.measure == "work":
+    if view.measure == "forward_work":
         table["work"] = view.y_E[rows]
     return pd.DataFrame(table)
 

@@ -8,11 +8,10 @@ import streamlit as st
 from app.screens.tradeoff import compare, plot, words
 from app.screens.tradeoff import point_list as listing
 from app.shared import components, pins, selection, state
-from app.shared.components import Number
+from app.shared.components import Number, measured
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain
 from app.shared.scenario import Study
-from app.shared.scenario_fields import SOLVER_NAMES
 from zorba_core.allocation import Solution
 
 
@@ -84,7 +83,7 @@ def _introduction(study: Study) -> None:
 def _headline(study: Study, point: int, recommended: int, solution: Solution) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if point != recommended:
-            kind = f"point {point} of the sweep, {SOLVER_NAMES[study.scenario.solver].lower()}"
+            kind = f"point {point} of the sweep, {study.scenario.solved_by.title.lower()}"
         elif selection.preference() != 50:
             kind = "the point recommended for your preference"
         else:
@@ -106,6 +105,13 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
     allocation = solution.allocation
     num_blocks, num_clients = allocation.num_blocks, allocation.num_clients
     used = float(study.used_N_gib(allocation.blocks_held_N).sum())
+    notes = {
+        "lambda": f"{allocation.bias_lambda / study.everything.allocation.bias_lambda:.1f} × that of all VRAM",
+        "total_blocks": f"of {num_blocks * num_clients}",
+        "min_popularity": "client" if allocation.min_popularity == 1 else "clients",
+        "mean_inverse_popularity": f"at best {1 / num_clients:.3f}",
+        "effective_clients": f"of {num_clients}",
+    }
     return [
         Number(
             "VRAM in use",
@@ -114,41 +120,7 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
             "clients, as a share of the VRAM they have.",
             f"{used:,.1f} of {study.capacity_gib:,.1f} GiB",
         ),
-        Number(
-            "Λ, convergence bias",
-            f"{allocation.bias_lambda:.3g}",
-            r"$\Lambda = \sum_n 1 / \underline{c}_n^2$, where $\underline{c}_n$ is the smallest popularity among "
-            "client *n*'s blocks. Lower is better; it is the part of the paper's convergence bound that the "
-            "allocation decides.",
-            f"{allocation.bias_lambda / study.everything.allocation.bias_lambda:.1f} × that of all VRAM",
-        ),
-        Number(
-            "Activated blocks",
-            f"{allocation.total_blocks}",
-            r"$\sum_m \sum_n a_{m,n}$: how many blocks are trained, over all clients. VRAM grows with it.",
-            f"of {num_blocks * num_clients}",
-        ),
-        Number(
-            "Least trained block",
-            f"{allocation.min_popularity}",
-            r"$\min_m c_m$: clients that train the block with the fewest. A block trained by one client learns "
-            "that client's data only.",
-            "client" if allocation.min_popularity == 1 else "clients",
-        ),
-        Number(
-            "V, mean of 1/popularity",
-            f"{allocation.mean_inverse_popularity:.3f}",
-            r"$V = \frac{1}{M} \sum_m 1 / c_m$: how unequal clients' weights in the blocks' averages are. "
-            "Λ counts a client once, however many scarce blocks it carries; V counts every block.",
-            f"at best {1 / num_clients:.3f}",
-        ),
-        Number(
-            "Effective clients",
-            f"{allocation.effective_clients:.1f}",
-            r"$N_{\mathrm{eff}} = 1 / \sum_n I_n^2$ with $I_n = \frac{1}{M} \sum_m a_{m,n} / c_m$: how many equal "
-            "clients would weigh on the result as these do. Few means that a few clients decide.",
-            f"of {num_clients}",
-        ),
+        *(measured(name, allocation, note) for name, note in notes.items()),
     ]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from app.shared.links import linked_number, several
-from app.shared.scenario_fields import CHOICES
 from app.shared.tradeoff import MEASURES, View, value_of
-from zorba_core.allocation import Solution
+from zorba_core.allocation import SOLVERS, Solution
 
 SAVINGS = (0.1, 0.2, 0.3)
 # A front whose best point within a saving lies this much below it has nothing near: the cost is then at most so much.
@@ -67,18 +66,12 @@ def answers(view: View, point: int, recommended: int, solution: Solution) -> Non
 
 def _against(view: View, value: float, best: float) -> str:
     """``value`` beside the one of all VRAM."""
-    name = {
-        "lambda": "the bias",
-        "v": "the V",
-        "neff": "the effective clients",
-        "least": "the clients on the scarcest block",
-        "work": "the forward work",
-    }[view.measure]
-    return f"{value / best:.1f} × {name}" if value > 2 * best or value < best / 2 else f"{value / best:.2f} × {name}"
+    ratio, symbol = value / best, _symbol(view.measure)
+    return f"{ratio:.1f} × {symbol}" if not 0.5 <= ratio <= 2 else f"{ratio:.2f} × {symbol}"
 
 
 def _symbol(measure: str) -> str:
-    return {"lambda": "Λ", "v": "V", "neff": "N_eff".replace("_", "\\_"), "least": "min c", "work": "work"}[measure]
+    return MEASURES[measure].symbol.replace("_", "\\_")
 
 
 def _method(view: View) -> None:
@@ -91,5 +84,7 @@ def _method(view: View) -> None:
             f":material/verified: {proven} of {len(view.order_F)} points of this front are proven: no matrix within "
             "their limits has a smaller Λ."
         )
-    elif "exact" not in several("show", CHOICES["solver"], ()):
-        st.caption("Could another method do better? Add **Exact** under *Also show* to see the proven optimum.")
+    provers = {name: part.title for name, part in SOLVERS.items() if part.proves}
+    if not proven and not provers.keys() & set(several("show", list(SOLVERS), ())):
+        titles = " or ".join(provers.values())
+        st.caption(f"Could another method do better? Add **{titles}** under *Also show* to see the proven optimum.")

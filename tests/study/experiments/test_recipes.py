@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
+import json
 
 import numpy as np
 import pytest
 
-from zorba_core.allocation import PAPER_SCENARIOS
+from zorba_core.allocation import PAPER_SCENARIOS, coupled_noise, direction_coupling
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments.cases import scenario_recipes
 from zorba_core.study.experiments.lambda_law import recipes_20, recipes_50
-from zorba_core.study.experiments.measures import allocation_measures, coupled_noise, direction_coupling
+from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.recipes import Recipe, dealt
+from zorba_core.study.experiments.store import RunSpec, read_tables
 
 
 def test_the_lambda_experiment_has_at_least_forty_allocations_and_each_is_complete():
@@ -49,28 +50,13 @@ def test_sc2_and_sc3_have_equally_many_blocks_and_sc1_fewer():
     assert total["SC1"] < total["SC2"] == total["SC3"]
 
 
-def test_coupled_noise_is_m_over_n_for_equally_popular_blocks_whatever_the_total():
-    for blocks, clients in itertools.product((3, 4, 6, 12), (12, 24)):
-        A_MN = Recipe("uniform", clients, blocks=blocks).build().A_MN
-        assert coupled_noise(A_MN) == pytest.approx(12 / clients)
-
-
-def test_direction_coupling_runs_from_one_to_the_number_of_blocks():
-    assert direction_coupling(np.ones((12, 5), bool)) == pytest.approx(12)
-    assert direction_coupling(np.eye(4, dtype=bool)) == pytest.approx(1)
-
-
-def test_coupled_noise_by_hand():
-    """Two blocks, two clients: the first holds both, the second the first block only."""
-    A_MN = np.array([[True, True], [True, False]])
-    assert coupled_noise(A_MN) == pytest.approx(((2 + 1) / 4 + 2 / 1) / 2)
-    assert direction_coupling(A_MN) == pytest.approx(((1 + 1 / 4) + (1 + 1)) / 2)
-
-
-def test_blocks_that_nobody_trains_are_left_out_of_the_mean():
+def test_a_recipe_that_leaves_blocks_out_has_no_finite_measure_but_those_of_its_clients():
+    """One definition for the tables and for every page: a block without a client never makes a number better."""
     only = Recipe("only", 3, only_blocks=(10, 11)).build()
-    assert coupled_noise(only.A_MN) == pytest.approx(2 / 3)
-    assert direction_coupling(only.A_MN) == pytest.approx(2)
+    measures = allocation_measures(only)
+    assert [measures[name] for name in ("V", "E", "D", "inverse_min_c")] == [float("inf")] * 4
+    assert (measures["E"], measures["D"]) == (coupled_noise(only.A_MN), direction_coupling(only.A_MN))
+    assert measures["lambda"] == pytest.approx(1 / 3)
 
 
 def test_shuffling_blocks_changes_the_matrix_and_no_measure():
@@ -93,3 +79,11 @@ def test_impossible_recipes_are_refused_with_the_reason():
         Recipe("magic", 3)
     with pytest.raises(InvalidInputError, match="12 or 24 blocks"):
         Recipe("solver", 5, num_blocks=7, solver="balanced").build()
+
+
+@pytest.mark.parametrize("experiment", ["ablations", "cases"])
+def test_stored_tables_hold_the_measures_as_they_are_defined_now(root, experiment):
+    runs, _ = read_tables(root / "artifacts" / "experiments" / experiment / "standard")
+    for row in runs.to_dict("records"):
+        measures = allocation_measures(RunSpec.from_request(json.loads(row["config"])["request"]).recipe.build())
+        assert {name: row[name] for name in COLUMNS} == pytest.approx({name: measures[name] for name in COLUMNS})

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from zorba_core.allocation import coupled_noise
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.study.experiments import EXPERIMENTS, read_results, run_experiments, store
-from zorba_core.study.experiments.measures import coupled_noise
 from zorba_core.study.experiments.runner import run_again
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.worker import run_folder

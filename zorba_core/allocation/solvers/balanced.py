@@ -8,12 +8,12 @@ Shapes: M blocks, N clients, E budget vectors. ``budget_EN`` int64; ``bias_lambd
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.allocation.bounds import v_bounds
 from zorba_core.allocation.problem import AllocationProblem
+from zorba_core.allocation.solver import RowMetrics, Solver
 from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup, high_blocks_held
 
 # Vectors are taken in slices of about this many numbers so that temporaries stay in the processor's cache.
@@ -48,19 +48,7 @@ def water_filled_budgets(budget_N: NDArray[np.int64], total: int) -> NDArray[np.
     return held_N
 
 
-@dataclass(frozen=True, eq=False)
-class BalancedMetrics:
-    """Metrics of the balanced allocation of each of E budget vectors; NaN (0 for popularity) where the budgets do not
-    cover every block."""
-
-    total_blocks_E: NDArray[np.int64]
-    bias_lambda_E: NDArray[np.float64]
-    mean_inverse_popularity_E: NDArray[np.float64]
-    effective_clients_E: NDArray[np.float64]
-    min_popularity_E: NDArray[np.int64]
-
-
-def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> BalancedMetrics:
+def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetrics:
     """What :func:`solve_balanced` gives for every row of ``budget_EN``, without building a matrix. O(E N).
 
     With q, r = divmod(sum of budgets, M), a client has least popularity q + 1 iff its run stays inside the first r
@@ -86,11 +74,22 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> Balance
         influence = budget / low[:, None] - high_held * (1.0 / low - 1.0 / (low + 1))[:, None]
         square_E[part] = np.einsum("en,en->e", influence, influence)
     covered_E = low_E > 0
-    v_E = (num_high_E / (safe_low_E + 1) + (num_blocks - num_high_E) / safe_low_E) / num_blocks
-    return BalancedMetrics(
+    return RowMetrics(
         total_blocks_E=total_E,
         bias_lambda_E=np.where(covered_E, lambda_E, np.nan),
-        mean_inverse_popularity_E=np.where(covered_E, v_E, np.nan),
+        mean_inverse_popularity_E=v_bounds(total_E, num_blocks),  # no V is lower
         effective_clients_E=np.where(covered_E, num_blocks**2 / square_E, np.nan),
         min_popularity_E=low_E,
     )
+
+
+BALANCED = Solver(
+    "balanced",
+    "Balanced",
+    "deals the blocks out in turn: every budget is used, and popularities differ by at most one (fast, and all clients "
+    "count; no run here shows that it trains better)",
+    lambda problem, options: solve_balanced(problem),
+    cost="O(N)",
+    objectives=("lambda", "v"),
+    rows=balanced_metrics,
+)

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from zorba_core.allocation.bounds import water_filled_bound
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Status
+from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers import priced_bound
+from zorba_core.allocation.solvers.balanced import solve_balanced
 from zorba_core.allocation.solvers.dual_programme import DualTable, OutOfTime, Path, PermissionInstance, check_deadline
 from zorba_core.allocation.solvers.permissions import matrix_from_path
 from zorba_core.allocation.solvers.two_level import by_falling_budget, solve_two_level
@@ -42,13 +44,10 @@ _SHARE_OF_LIMIT = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class ExactResult:
+class ExactResult(Answer):
     """``lower_bound`` is valid in every case; ``status`` is OPTIMAL only when it meets the value."""
 
-    allocation: AllocationMetrics
-    lower_bound: float
-    status: Status
-    nodes: int  # of the search; 0 when the bound closed the gap before it
+    nodes: int = 0  # of the search; 0 when the bound closed the gap before it
 
 
 def solve_exact(problem: AllocationProblem, time_limit: float = 10.0) -> ExactResult:
@@ -249,3 +248,22 @@ class _Search:
     def _waste(self, histogram: NDArray[np.int64], placed: int) -> int:
         """Budget that admitted clients can no longer use on the blocks to come."""
         return int(histogram @ np.maximum(0, self._budgets_left - (self.instance.num_blocks - placed)))
+
+
+def _minimise(problem: AllocationProblem, options: SolverOptions) -> AllocationMetrics | Answer:
+    if options.objective == "v":
+        return solve_balanced(problem)  # meets the bound on V
+    return solve_exact(problem, options.time_limit)
+
+
+EXACT = Solver(
+    "exact",
+    "Exact",
+    "proves the smallest Λ, for few points",
+    _minimise,
+    cost="0.1 s at N=50, M=12, up to the time limit beyond",
+    objectives=("lambda", "v"),
+    proves=True,
+    takes_time_limit=True,
+    most_points=16,
+)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import least_popularity, popularity
 from zorba_core.allocation.problem import Allocation, AllocationProblem
-from zorba_core.errors import InvalidInputError
+from zorba_core.allocation.solver import Solver
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,12 @@ def gamma_certificate(budget_N: NDArray[np.int64], num_blocks: int) -> GammaCert
 def solve_lexicographic(
     problem: AllocationProblem, rng: np.random.Generator, trace: list[GreedyStep] | None = None
 ) -> Allocation:
-    """Algorithm 2's inner step for one budget vector. Steps of the greedy update are appended to ``trace``.
+    """Algorithm 2's inner step for one budget vector, which has no place for a total. Steps of the greedy update are
+    appended to ``trace``.
 
     Popularities of the result are gamma* or gamma* + 1. The clients that Algorithm 1 "randomly selects" come from
     ``rng``. Cost: 9 ms of processor time at N=50, M=12 and 1.7 s at N=1000, M=48, nearly all in networkx.
-
-    Raises:
-        InvalidInputError: the request has a total, which the paper's method has no place for.
     """
-    if problem.total is not None:
-        raise InvalidInputError(
-            "the lexicographic solver cannot honour a total (budgets decide it); leave it out, or use balanced, "
-            "two-level or exact"
-        )
     A_MN = initial_matrix(problem.usable_N, problem.num_blocks)
     for step in greedy_update(A_MN, problem.usable_N, rng):
         A_MN[step.block, step.client] = True
@@ -157,3 +150,15 @@ def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.Di
         graph.add_edges_from(((("client", client), ("block", m)) for m in range(num_blocks)), capacity=1)
     graph.add_edges_from(((("block", m), "t") for m in range(num_blocks)), capacity=demand)
     return graph
+
+
+LEXICOGRAPHIC = Solver(
+    "lexicographic",
+    "The paper's method",
+    "Dinic's flow and the greedy update of Algorithm 1",
+    lambda problem, options: solve_lexicographic(problem, options.rng, options.trace),
+    cost="a flow of M N arcs, 10 s for 1000 reductions at N=50",
+    honours_total=False,
+    random=True,
+    traces=True,
+)

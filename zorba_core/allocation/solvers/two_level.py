@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation.problem import AllocationProblem
+from zorba_core.allocation.solver import Solver
 from zorba_core.allocation.solvers.balanced import solve_balanced, water_filled_budgets
 from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGroup
 
@@ -193,3 +194,12 @@ def _widest(grid: NDArray[np.int64]) -> int:
 def _around(centre: int, half: int, step: int, first: int, last: int) -> NDArray[np.int64]:
     points = np.arange(centre - half, centre + half + 1, step)
     return points[(points >= first) & (points <= last)]
+
+
+TWO_LEVEL = Solver(
+    "two-level",
+    "Two-level",
+    "lowers Λ by letting a few large clients carry the scarce blocks, at a higher V",
+    lambda problem, options: solve_two_level(problem),
+    cost="1 ms at N=50, O(N) above",
+)

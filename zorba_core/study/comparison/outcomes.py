@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core.allocation import find_measure
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.comparison.curves import spread_of
 from zorba_core.study.comparison.names import UNTOLD, groups, in_words, labels
-from zorba_core.study.comparison.records import Record
+from zorba_core.study.comparison.records import ALLOCATED, Record
 
 OUTCOMES = {
     "best": "Best validation accuracy",
@@ -20,11 +21,7 @@ OUTCOMES = {
     "to_target": "Rounds to target",
 }
 _MEASURED = {
-    "lambda": "Λ, convergence bias",
-    "V": "V, mean of 1/popularity",
-    "effective_clients": "Effective clients",
-    "min_popularity": "Clients on the least trained block",
-    "total_blocks": "Activated blocks, all clients",
+    **{name: find_measure(name).label for name in ALLOCATED},
     "vram": "VRAM, all clients (GiB)",
     "bytes": "Bytes sent, both ways, all clients",
     "work": "Forward passes of one client's batch; a backward pass counts as two",

@@ -13,19 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from zorba_core.allocation import Allocation
+from zorba_core.allocation import Allocation, find_measure
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total, bytes_sent
+from zorba_core.study.experiments.measures import column_of
 
-# Measures of an allocation: here, and in the columns of an experiment's table.
-_ALLOCATED = {
-    "lambda": "lambda",
-    "V": "V",
-    "effective_clients": "N_eff",
-    "min_popularity": "min_c",
-    "total_blocks": "T",
-}
+# Measures of an allocation, by the names that outcomes have in links.
+ALLOCATED = ("lambda", "V", "effective_clients", "min_popularity", "total_blocks")
 _SMALL_POINTS = 40
 _STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
 
@@ -108,15 +103,9 @@ class Record:
     def _allocated(self) -> dict[str, float | None]:
         """Measures of the allocation: of the matrix, or as far as an experiment's table tells them."""
         if self.allocation is not None:
-            return {
-                "lambda": self.allocation.bias_lambda,
-                "V": self.allocation.mean_inverse_popularity,
-                "effective_clients": self.allocation.effective_clients,
-                "min_popularity": float(self.allocation.min_popularity),
-                "total_blocks": float(self.allocation.total_blocks),
-            }
+            return {name: float(find_measure(name).value(self.allocation)) for name in ALLOCATED}
         told = self.summary.get("allocation", {})
-        return {key: told.get(key) for key in _ALLOCATED}
+        return {key: told.get(key) for key in ALLOCATED}
 
 
 def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -260,7 +249,7 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
         metrics=metrics,
         summary={
             "vram_gib": {"total": _number(row["psi_gib"])},
-            "allocation": {key: _number(row[column]) for key, column in _ALLOCATED.items()},
+            "allocation": {name: _number(row[column_of(name)]) for name in ALLOCATED},
         },
         status=str(row["status"]),
         arm=str(row["arm"]),

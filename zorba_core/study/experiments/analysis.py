@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.errors import MissingDataError
+from zorba_core.study.experiments.measures import COLUMNS
 from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
 from zorba_core.study.experiments.statistics import (
     Law,
@@ -21,8 +22,6 @@ from zorba_core.study.experiments.statistics import (
     mean_interval,
 )
 from zorba_core.study.experiments.store import Results
-
-MEASURES = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
 
 
 def with_crossings(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
@@ -97,7 +96,7 @@ def allocation_table(
     """
     runs = runs_under(results, num_clients=num_clients, lr=lr, alpha=alpha)
     by_arm = runs.groupby("arm", sort=False)
-    table = by_arm[["lambda", "V", "E", "D", "N_eff", "T", "min_c"]].first()
+    table = by_arm[list(COLUMNS)].first()
     table["inverse_N_eff"], table["inverse_T"] = 1 / table["N_eff"], 1 / table["T"]
     table["inverse_min_c"] = 1 / table["min_c"].clip(lower=1)
     table["loss"] = arm_effects(runs, "late_loss").reindex(table.index)

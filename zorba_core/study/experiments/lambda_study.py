@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments.analysis import MEASURES, allocation_table, losses_by_seed, noise_law, runs_under
+from zorba_core.study.experiments.analysis import allocation_table, losses_by_seed, noise_law, runs_under
 from zorba_core.study.experiments.lambda_law import EXPERIMENT, IID, recipes_20, recipes_50
-from zorba_core.study.experiments.measures import allocation_measures
+from zorba_core.study.experiments.measures import PREDICTORS, allocation_measures
 from zorba_core.study.experiments.recipes import fleet_budgets
 from zorba_core.study.experiments.resampling import ArmsTest, arms_differ, holm, percentile_interval, two_way_resamples
 from zorba_core.study.experiments.specs import RunSpec
@@ -87,7 +87,7 @@ def compared(results: Results, **condition: float | None) -> Compared:
 
 def predictors(
     found: Compared,
-    measures: Sequence[str] = MEASURES,
+    measures: Sequence[str] = PREDICTORS,
     *,
     values: pd.DataFrame | None = None,
     over: Callable[..., NDArray] = np.mean,

@@ -23,7 +23,7 @@ from zorba_core.files import to_json, write_json
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run, read_run
-from zorba_core.study.experiments.measures import allocation_measures
+from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.specs import RunSpec
 
 _FAILED = "failed.json"
@@ -165,7 +165,7 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> Recor
         "method": spec.method,
         "num_clients": spec.recipe.num_clients,
         "num_blocks": spec.recipe.num_blocks,
-        **{name: measures[name] for name in ("lambda", "V", "E", "D", "N_eff", "T", "min_c")},
+        **{name: measures[name] for name in COLUMNS},
         "config": to_json({"request": spec.request(), "run": settings}),
     }
     for name in ("rounds", "lr", "mu", "num_perturbations", "batch_size", "direction", "inactive", "target"):

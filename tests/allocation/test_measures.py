@@ -1,0 +1,139 @@
+"""Each measure against its formula, written out here; and a measure from outside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.own_parts import ENTROPY
+from zorba_core.allocation import MEASURES, Allocation, find_measure, solve
+from zorba_core.allocation.measure_facts import ALIASES
+from zorba_core.allocation.problem import AllocationProblem
+from zorba_core.cli import build_app
+from zorba_core.errors import InvalidInputError
+from zorba_core.study.experiments.measures import allocation_measures
+
+MATRICES = {
+    "by hand": [[1, 1, 0, 1], [0, 1, 1, 0], [0, 0, 1, 1]],
+    "full": np.ones((4, 6)),
+    "starved": [[1, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]],
+    "balanced": solve(AllocationProblem([5, 4, 3, 2, 2, 1], 6)).allocation.A_MN,
+}
+
+
+def counts(A_MN):
+    """(block, client) of each activated cell, clients per block, blocks per client."""
+    cells = [(m, n) for m in range(len(A_MN)) for n in range(len(A_MN[0])) if A_MN[m][n]]
+    return cells, [sum(row) for row in A_MN], [sum(column) for column in zip(*A_MN, strict=True)]
+
+
+def scarcest(A_MN):
+    cells, c, _ = counts(A_MN)
+    return [min(c[m] for m, other in cells if other == n) for n in range(len(A_MN[0]))]
+
+
+def weights(A_MN):
+    cells, c, _ = counts(A_MN)
+    return [sum(1 / c[m] for m, other in cells if other == n) / len(A_MN) for n in range(len(A_MN[0]))]
+
+
+def noise(A_MN):
+    cells, c, k = counts(A_MN)
+    return sum(k[n] / c[m] ** 2 for m, n in cells) / len(A_MN)
+
+
+def coupling(A_MN):
+    _, c, _ = counts(A_MN)
+    both = [[sum(x * y for x, y in zip(first, second, strict=True)) for second in A_MN] for first in A_MN]
+    return sum((both[m][other] / c[m]) ** 2 for m in range(len(c)) for other in range(len(c))) / len(c)
+
+
+FORMULAS = {
+    "lambda": lambda A: sum(1 / least**2 for least in scarcest(A)),
+    "mean_inverse_popularity": lambda A: sum(1 / count for count in counts(A)[1]) / len(A),
+    "effective_clients": lambda A: 1 / sum(weight**2 for weight in weights(A)),
+    "largest_influence": lambda A: max(weights(A)),
+    "min_popularity": lambda A: min(counts(A)[1]),
+    "coupled_noise": noise,
+    "direction_coupling": coupling,
+    "forward_work": lambda A: sum(len(A) - min(m for m, other in counts(A)[0] if other == n) for n in range(len(A[0]))),
+    "total_blocks": lambda A: len(counts(A)[0]),
+}
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_is_its_formula(name, matrix):
+    A_MN = np.array(MATRICES[matrix], bool)
+    expected = FORMULAS[name](A_MN.astype(int).tolist())
+    assert MEASURES[name].value(Allocation(A_MN)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_better_says_where_full_activation_stands(name):
+    """No matrix of these is ahead of all blocks on all clients, but in what that costs."""
+    measure = MEASURES[name]
+    value, full = (measure.value(Allocation(np.array(MATRICES["starved"], bool) | whole)) for whole in (False, True))
+    if name in ("coupled_noise", "direction_coupling", "forward_work", "total_blocks"):
+        return
+    assert value > full if measure.better == "lower" else value < full
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_reader_has_something_to_show(name):
+    measure = MEASURES[name]
+    assert measure.text(measure.value(Allocation(np.eye(3, dtype=bool))))
+    assert measure.text(float("inf")) == "∞"
+    assert measure.formula in measure.help
+    assert measure.title.lower() in measure.label.lower()
+    assert (f"{measure.better} is better" in measure.axis) == bool(measure.better)
+    assert find_measure(name) is measure
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_names_of_older_links_and_of_tables_are_understood(alias):
+    assert find_measure(alias).name == ALIASES[alias]
+
+
+def test_names_in_answers_and_tables_are_those_of_the_measures():
+    solution = solve(AllocationProblem([5, 4, 3, 2, 2, 1], 6))
+    answer = solution.describe()
+    assert {name for name in MEASURES if name in answer} == set(MEASURES) - {"coupled_noise", "direction_coupling"}
+    for name in set(MEASURES) & set(answer):
+        assert answer[name] == MEASURES[name].value(solution.allocation)
+    for name, value in allocation_measures(solution.allocation).items():
+        inverse = name.startswith("inverse_")
+        found = find_measure(name.removeprefix("inverse_")).value(solution.allocation)
+        assert value == (1 / found if inverse else found)
+
+
+def test_a_measure_from_outside_is_found_and_shown_like_ours():
+    even = Allocation(np.eye(4, dtype=bool))
+    MEASURES.register(ENTROPY)
+    try:
+        measure = find_measure("entropy")
+        assert measure.text(measure.value(even)) == "1.39"
+        assert measure.axis == "H, entropy of the influence (higher is better)"
+        printed = CliRunner().invoke(build_app(), ["allocate", "--budgets", "1,1,1,1", "--blocks", "4"])
+        assert "H, entropy of the influence           1.39" in printed.output
+    finally:
+        MEASURES.unregister("entropy")
+    with pytest.raises(InvalidInputError, match="unknown measure 'entropy'; choose one of lambda"):
+        find_measure("entropy")
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ("lambda", "str is not a"),
+        (replace(ENTROPY, title=""), "needs a name, a symbol, a title"),
+        (replace(ENTROPY, better="more"), "choose lower, higher or nothing"),
+        (replace(ENTROPY, name="lambda"), "already"),
+    ],
+)
+def test_what_is_no_measure_is_not_registered(part, says):
+    with pytest.raises(InvalidInputError, match=says):
+        MEASURES.register(part)

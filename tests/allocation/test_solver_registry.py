@@ -1,0 +1,218 @@
+"""A solver from outside is a solver like the others: by name or as a value, checked and bounded like them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.own_parts import DICE
+from zorba_core.allocation import (
+    SOLVERS,
+    Allocation,
+    AllocationProblem,
+    Answer,
+    Solver,
+    Status,
+    solve,
+    sweep,
+    sweep_totals,
+    water_filled_bound,
+)
+from zorba_core.cli import build_app
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.planning.fleets import uniform_fleet
+from zorba_core.planning.memory import Workload
+from zorba_core.planning.models import model_spec
+from zorba_core.runs import list_runs
+
+PROBLEM = AllocationProblem([5, 4, 3, 2, 2, 1, 4, 3], 6, total=18, min_popularity=2)
+FLEET = (uniform_fleet(model_spec("opt-125m"), Workload(), 10, seed=3).capacity_N_bytes, model_spec("opt-125m"))
+
+
+@pytest.fixture
+def dice():
+    yield SOLVERS.register(DICE)
+    SOLVERS.unregister("dice")
+
+
+def returning(answer: object, **capabilities) -> Solver:
+    return Solver("odd", "Odd", "returns what it is told", lambda problem, options: answer, **capabilities)
+
+
+def test_a_registered_solver_goes_by_its_name_and_any_solver_as_a_value(dice):
+    by_name, by_value = solve(PROBLEM, "dice", seed=4), solve(PROBLEM, replace(DICE, name="other"), seed=4)
+    assert (by_name.solver, by_value.solver) == ("dice", "other")
+    assert np.array_equal(by_name.allocation.A_MN, by_value.allocation.A_MN)
+    assert not np.array_equal(by_name.allocation.A_MN, solve(PROBLEM, "dice", seed=5).allocation.A_MN)
+    assert by_name.lower_bound == pytest.approx(water_filled_bound(PROBLEM))
+    assert by_name.status is Status.FEASIBLE
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver_says_what_it_can(name):
+    """What ``solve`` refuses is what the solver says that it cannot do."""
+    part = SOLVERS[name]
+    assert part.cost
+    problem = AllocationProblem([5, 4, 3, 2, 2, 1, 4, 2], 6)
+    asked = {
+        "honours_total": lambda: solve(PROBLEM, name),
+        "traces": lambda: solve(problem, name, trace=[]),
+        "objective v": lambda: solve(problem, name, objective="v"),
+    }
+    able = {"honours_total": part.honours_total, "traces": part.traces, "objective v": "v" in part.objectives}
+    for capability, ask in asked.items():
+        if able[capability]:
+            ask()
+        else:
+            with pytest.raises(InvalidInputError):
+                ask()
+    drawn = {solve(problem, name, seed=seed).allocation.A_MN.tobytes() for seed in range(8)}
+    assert (len(drawn) > 1) == part.random
+
+
+def test_nothing_is_called_optimal_on_a_solvers_word():
+    claimed = solve(PROBLEM, "balanced").allocation
+    boast = Answer(claimed, lower_bound=claimed.bias_lambda, status=Status.OPTIMAL)
+    solution = solve(PROBLEM, returning(boast))
+    assert not solution.optimal
+    assert solution.lower_bound == pytest.approx(water_filled_bound(PROBLEM))
+    assert solution.gap > 0.01
+    modest = solve(PROBLEM, returning(Answer(claimed, lower_bound=0.0, status=Status.OPTIMAL), proves=True))
+    assert not modest.optimal
+
+
+def test_an_optimum_is_known_by_the_bound_of_everybody():
+    even = AllocationProblem([2, 2, 2], 3)
+    assert solve(even, returning(solve(even).allocation)).optimal
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda A_MN: A_MN[:5], "5 blocks for 8 clients, not 6 for 8"),
+        (lambda A_MN: A_MN | (np.arange(8) == 5), "client 5 holds 5 more than its budget allows"),
+        (lambda A_MN: A_MN & (np.arange(8) != 3), "client 3 holds no block"),
+        (lambda A_MN: A_MN & ~((np.arange(6) == 2)[:, None] & (A_MN.sum(axis=0) > 1)), "block 2 has 0 clients"),
+        (
+            lambda A_MN: A_MN | ((np.arange(8) == 0) & (np.arange(6) < 5)[:, None]),
+            "20 activated blocks, the total is 18",
+        ),
+    ],
+)
+def test_a_matrix_that_does_not_meet_the_request_is_refused_by_name(change, says):
+    A_MN = change(solve(PROBLEM).allocation.A_MN)
+    with pytest.raises(RunError, match=f"the odd solver's answer does not meet the request: {says}"):
+        solve(PROBLEM, returning(Allocation(A_MN)))
+
+
+def test_what_is_no_allocation_and_what_breaks_is_one_line():
+    with pytest.raises(RunError, match="odd solver's answer does not meet the request: ndarray is not an Allocation"):
+        solve(PROBLEM, returning(np.ones((6, 8), bool)))
+    broken = Solver("broken", "Broken", "divides by zero", lambda problem, options: 1 // 0)
+    with pytest.raises(RunError, match="the broken solver failed: ZeroDivisionError"):
+        solve(PROBLEM, broken)
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ("balanced", "str is not a"),
+        (replace(DICE, name="Two words"), "lower-case"),
+        (replace(DICE, help=""), "needs a title, a help text"),
+        (replace(DICE, objectives=("loss",)), "choose from lambda and v"),
+        (replace(DICE, most_points=0), "at least 1"),
+        (replace(DICE, name="exact"), "already"),
+    ],
+)
+def test_what_is_no_solver_is_not_registered(part, says):
+    with pytest.raises(InvalidInputError, match=says):
+        SOLVERS.register(part)
+
+
+@pytest.mark.parametrize("by_total", [False, True])
+def test_each_point_of_its_sweep_is_found_again(by_total):
+    """A solver that draws has a stream for each point, in a sweep over totals too."""
+    seen = []
+    way = sweep_totals if by_total else sweep
+    front = way(*FLEET, Workload(), 6, DICE, seed=7, on_solution=seen.append)
+    assert front.seed == 7
+    covered = np.flatnonzero(~np.isnan(front.bias_lambda_E))
+    assert len(seen) == len(covered) > 0
+    for i, first in zip(covered, seen, strict=True):
+        again = front.solution(int(i))
+        assert np.array_equal(again.allocation.A_MN, first.allocation.A_MN)
+        assert front.optimal_E[i] == again.optimal
+
+
+@pytest.mark.parametrize("command", ["allocate", "pareto", "train", "tune", "federation up"])
+def test_it_is_in_the_help_of_commands(dice, command):
+    asked = CliRunner().invoke(build_app(), [*command.split(), "--help"], env={"COLUMNS": "300"})
+    assert f"dice: {DICE.help}" in " ".join(asked.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "allocate --budgets 4,3,2,2 --blocks 5",
+        "pareto --model opt-125m --clients 8 --epsilons 5",
+        "pareto --model opt-125m --clients 8 --epsilons 5 --by total",
+    ],
+)
+def test_commands_take_it_by_name(dice, command):
+    answered = CliRunner().invoke(build_app(), [*command.split(), "--solver", "dice", "--json"])
+    assert answered.exit_code == 0, answered.output
+    assert '"solver": "dice"' in answered.output
+
+
+def test_a_run_trains_what_it_allocated(dice, tmp_path):
+    run = (
+        "train --clients 4 --budgets 6,5,3,2 --solver dice --rounds 2 --eval-every 2 --eval-rows 16 --perturbations 2 "
+        f"--batch-size 2 --seq-len 16 --runs-folder {tmp_path} --json"
+    )
+    trained = CliRunner().invoke(build_app(), run.split())
+    assert trained.exit_code == 0, trained.output
+    (kept,) = list_runs(tmp_path).runs
+    assert kept.config["allocation"]["solver"] == "dice"
+    expected = solve(AllocationProblem([6, 5, 3, 2], 12), DICE, seed=kept.config["seed"])
+    assert np.array_equal(kept.allocation.A_MN, expected.allocation.A_MN)
+
+
+PACKAGE = """
+from zorba_core.allocation import Allocation, Measure, Solver
+import zorba_core.plots  # as a package with pages of its own would
+
+def first_come(problem, options):
+    from zorba_core.allocation import solve
+    return Allocation(solve(problem, "balanced").allocation.A_MN[::-1])
+
+TURNED = Solver("turned", "Turned", "deals the blocks out from the last one on", first_come)
+SPREAD = Measure(
+    "spread", "s", "spread of popularities", lambda found: float(found.popularity_M.max() - found.popularity_M.min()),
+    ".0f", "s = max c - min c", "how unevenly blocks are trained",
+)
+"""
+
+
+def test_an_installed_package_adds_a_solver_and_a_measure_by_its_entry_points(tmp_path):
+    (tmp_path / "turned.py").write_text(PACKAGE)
+    facts = tmp_path / "turned-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: turned\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(
+        "[zorba.solvers]\nturned = turned:TURNED\n[zorba.measures]\nspread = turned:SPREAD\n"
+    )
+    command = [sys.executable, "-m", "zorba_core", "allocate", "--budgets", "3,3,2,2,1", "--blocks", "4"]
+    asked = subprocess.run(
+        [*command, "--solver", "turned"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert "solver turned" in asked.stdout
+    assert re.search(r"s, spread of popularities +1\n", asked.stdout)

@@ -1,0 +1,77 @@
+"""A solver and a measure that somebody else registered are offered on the pages like ours, and links name them."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.shared import components
+from app.shared.reproduce import as_command, as_python
+from app.shared.scenario import Scenario, study
+from tests.own_parts import DICE, ENTROPY
+from zorba_core.allocation import MEASURES, SOLVERS
+
+SMALL = {"clients": "12", "vectors": "20"}
+
+
+@pytest.fixture
+def dice():
+    MEASURES.register(ENTROPY)
+    yield SOLVERS.register(DICE)
+    SOLVERS.unregister("dice")
+    MEASURES.unregister("entropy")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The trade-off plots, as they are drawn."""
+    figures = []
+    monkeypatch.setattr(components, "figure", lambda figure, **arguments: figures.append(figure))
+    return figures
+
+
+@pytest.fixture
+def app(root, tmp_path, monkeypatch, dice):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    for key, value in SMALL.items():
+        app.query_params[key] = value
+    return app.run()
+
+
+def test_it_can_be_chosen_and_is_drawn_and_named(app, drawn):
+    assert "Dice" in app.selectbox(key="solver").options
+    assert DICE.help in app.selectbox(key="solver").help
+    app.selectbox(key="solver").select("dice").run()
+    assert not app.exception
+    assert app.session_state["scenario"].solver == "dice"
+    assert app.query_params["solver"] in ("dice", ["dice"])
+    assert any("Dice" in (trace.name or "") for trace in drawn[-1].data)
+    app.selectbox(key="tau").select("total").run()
+    assert not app.exception
+
+
+def test_its_front_stands_beside_that_of_the_chosen_solver(app, drawn):
+    app.pills(key="show").set_value(["dice"]).run()
+    assert not app.exception
+    assert {"Balanced", "Dice"} <= {(trace.name or "").split(",")[0].removesuffix(" front") for trace in drawn[-1].data}
+
+
+def test_it_is_asked_what_it_does_with_as_many_blocks(app):
+    app.switch_page("screens/allocation/allocation.py")
+    for key, value in (SMALL | {"view": "solvers", "only_differences": "false"}).items():
+        app.query_params[key] = value
+    app.run()
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert "Dice" in table.columns
+    assert table.loc["H, entropy of the influence"].map(lambda text: float(text.rstrip(" ★"))).between(0, 2.5).all()
+
+
+def test_what_a_page_hands_out_names_it_and_computes_the_same_front(dice):
+    scenario = Scenario(solver="dice", tau_mode="total", num_clients=9, num_epsilons=5, seed=3)
+    names: dict = {}
+    exec(as_python(scenario, 2), names)
+    assert names["front"].bias_lambda_E.tolist() == study(scenario).front.bias_lambda_E.tolist()
+    assert "--solver dice --by total" in as_command(scenario)
