@@ -18,12 +18,14 @@ from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import Request, as_python
+from tests.stateful_method import MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
+from zorba_core.planning.methods import METHODS
 from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
@@ -125,6 +127,23 @@ def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, 
     assert allocation is None
     assert options["clients"] == 50
     assert not {"mu", "perturbations"} & set(options)
+
+
+def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monkeypatch):
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
+    METHODS.register(MOMENTUM)
+    started = []
+    monkeypatch.setattr(
+        "app.screens.train.form.start_training",
+        lambda folder, allocation, options, title: started.append(options) or write_job(runs),
+    )
+    train(app)
+    choice = app.segmented_control(key="train_method")
+    assert choice.options == ["ZorBA", "DeComFL", "FedZO", "FedIT", "Momentum"]
+    assert "**Momentum**: the size of the block scalars carries over." in choice.help
+    choice.set_value("momentum").run()
+    app.button(key="train_start").click().run()
+    assert (started[0]["method"], started[0]["perturbations"], started[0]["lr"]) == ("momentum", 2, 1e-2)
 
 
 def test_an_allocation_for_another_number_of_blocks_says_so_and_one_click_repairs_it(app):
