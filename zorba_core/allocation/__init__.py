@@ -2,10 +2,9 @@
 
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
-from zorba_core.allocation.coupling import coupled_noise, direction_coupling
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
 from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
-from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
 from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio

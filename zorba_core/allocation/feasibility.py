@@ -63,10 +63,10 @@ def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
 
 
 def check_feasible(
-    budget_N: NDArray[np.int64],
     usable_N: NDArray[np.int64],
-    num_blocks: int,
     *,
+    budget_N: NDArray[np.int64],
+    num_blocks: int,
     total: int | None,
     total_mode: str,
     min_popularity: int,

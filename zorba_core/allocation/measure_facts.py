@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from zorba_core.allocation.coupling import coupled_noise, direction_coupling
-from zorba_core.allocation.measures import AllocationMetrics
+from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.registry import Registry
 
 
@@ -55,11 +54,10 @@ def not_a_measure(part: object) -> str | None:
     """What keeps ``part`` from being a measure, in a sentence; None where it is one."""
     if not isinstance(part, Measure):
         return f"{type(part).__name__} is not a zorba_core.allocation.Measure"
-    if not (part.name and part.symbol and part.title and callable(part.value)):
-        return f"{part.name or 'it'} needs a name, a symbol, a title and a function"
     if part.better not in ("lower", "higher", ""):
         return f"better of {part.name} is {part.better!r}; choose lower, higher or nothing"
-    return None
+    complete = part.name and part.symbol and part.title and callable(part.value)
+    return None if complete else f"{part.name or 'it'} needs a name, a symbol, a title and a function"
 
 
 # Other names, in the tables of experiments (V to T) and in older links.
@@ -100,8 +98,8 @@ for _measure in (
         "mean_inverse_popularity", "V", "mean of 1/popularity", lambda found: found.mean_inverse_popularity, ".4f",
         r"V = \frac{1}{M} \sum_m 1/c_m",
         "how unequal clients' weights in the blocks' averages are: Σ over blocks and clients of the squared distance "
-        "of their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train better "
-        "for it is not shown",
+        "of their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train "
+        "better for it is not shown",
         log=True, traded=True,
     ),
     Measure(

@@ -1,5 +1,14 @@
 """What an activation matrix costs and buys: popularity, Lambda, and the numbers that Lambda hides.
 
+Clients that share directions and weights couple the blocks that they share; nothing of it shows in Lambda. With
+directions v_q (E[v v'] = I) the estimate of block m is h_m v_m with h_m = sum_n (a_mn / c_m) rho_n, and rho_n sums
+<g_nm', v_m'> over all blocks m' of client n. With g_n = g + xi_n, independent xi_n of variance s^2 a block, d_m the
+size of block m and c_mm' the clients that activate both blocks,
+
+    E ||g^_m||^2 = (d_m / Q) sum_m' [ (c_mm' / c_m)^2 ||g_m'||^2 + (c_mm' / c_m^2) s^2 ]   (Q = 1: exact; else leading).
+
+The two sums, averaged over blocks for equal gradients, are :func:`direction_coupling` and :func:`coupled_noise`.
+
 Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``popularity_M`` (the paper's c_m), ``blocks_held_N`` and
 ``least_popularity_N`` int64; ``influence_N`` float64.
 """
@@ -40,6 +49,34 @@ def first_active_block(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
     """Lambda of a matrix in which every client has a block."""
     return float((1.0 / least_popularity(A_MN).astype(float) ** 2).sum())
+
+
+def direction_coupling(A_MN: NDArray[np.bool_]) -> float:
+    """D = (1/M) sum_m sum_m' (c_mm' / c_m)^2: how many blocks' directions a block's estimate carries.
+
+    M when every client activates every block, 1 when each activates one. Averaging over clients does not lower it,
+    since they share the directions. Infinite with an empty block. O(M^2 N).
+    """
+    popularity_M = popularity(A_MN)
+    if popularity_M.min() == 0:
+        return float("inf")
+    columns = A_MN.astype(np.float32)  # counts are exact up to 2**24 clients
+    shared_MM = (columns @ columns.T).astype(np.float64)
+    return float(np.square(shared_MM / popularity_M[:, None]).sum() / len(popularity_M))
+
+
+def coupled_noise(A_MN: NDArray[np.bool_]) -> float:
+    """E = (1/M) sum_m (1/c_m^2) sum_{n activates m} k_n, k_n the blocks of client n: how much mini-batch noise of all
+    its clients' blocks enters a block.
+
+    M/N for every allocation whose popularities and numbers of blocks are each equal; large where few clients with many
+    blocks carry scarce ones. Infinite with an empty block. O(M N).
+    """
+    popularity_M = popularity(A_MN)
+    if popularity_M.min() == 0:
+        return float("inf")
+    held_N = A_MN.sum(axis=0, dtype=np.int64)
+    return float(((A_MN @ held_N) / popularity_M.astype(float) ** 2).mean())
 
 
 class AllocationMetrics:

@@ -6,7 +6,6 @@ Shapes: E reduction vectors or totals, N clients. ``tau_EN`` float64 in [0, 1); 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from zorba_core.allocation.bounds import cauchy_bound, v_bounds
 from zorba_core.allocation.feasibility import whole_number, whole_numbers
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated, point_seed
 from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
-from zorba_core.allocation.solve import as_solver, check_objective, solve
+from zorba_core.allocation.solve import as_solver, solve
 from zorba_core.allocation.solver import RowMetrics, Solver
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.planning.memory import (
@@ -65,8 +64,7 @@ def sweep(
         InvalidInputError: an unknown solver or mode, or capacities that are not finite numbers of at least 0.
         InfeasibleError: no vector is left.
     """
-    solver = as_solver(solver)
-    check_objective(solver, objective)
+    solver = as_solver(solver, objective)
     if tau_mode not in ("client", "vector"):
         raise InvalidInputError(f"unknown tau mode {tau_mode!r}; choose client or vector")
     if too_small not in ("clamp", "drop"):
@@ -85,9 +83,9 @@ def sweep(
     if solver.rows is not None:
         points = _points_of_rows(solver.rows(budget_EN, M), budget_EN, M, objective)
     else:
-        points = _Points.empty(budget_EN.sum(axis=1, dtype=np.int64))
+        points = _no_points(budget_EN.sum(axis=1, dtype=np.int64))
         solved: dict[bytes, Solution] = {}  # one tau for all gives the same budgets again and again
-        for i in np.flatnonzero(points.total_E >= M):
+        for i in np.flatnonzero(points["total_blocks_E"] >= M):
             key = budget_EN[i].tobytes()
             solution = solved.get(key)
             if solution is None:
@@ -95,9 +93,7 @@ def sweep(
                 solution = solve(problem, solver, seed=point_seed(seed, int(i)), objective=objective, **options)
                 if not solver.random:  # which draws anew for each point
                     solved[key] = solution
-            points.put(i, solution)
-            if on_solution is not None:
-                on_solution(solution)
+            _put(points, i, solution, on_solution)
     identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(kept)}
     sweep_fields = {"tau_E": tau_EN[kept].mean(axis=1), "clamped_E": clamped_E[kept], "limit_E": None}
     return _front(points, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **sweep_fields)
@@ -126,7 +122,7 @@ def sweep_totals(
         InvalidInputError: a solver that takes no total.
         InfeasibleError: a client that cannot hold one block, or a total out of range.
     """
-    solver, seed = as_solver(solver), whole_number("seed", seed, 0)
+    solver, seed = as_solver(solver, objective), whole_number("seed", seed, 0)
     capacity_N = _capacities(capacity_N_bytes)
     budget_N, M = whole_block_budgets(capacity_N, model, workload), model.num_blocks
     if isinstance(totals, int | np.integer):
@@ -135,13 +131,11 @@ def sweep_totals(
         _check_held(count, 1)
         totals = np.linspace(least, most, count).round().astype(int).tolist()
     limit_E = whole_numbers("total", totals)
-    points = _Points.empty(np.zeros(len(limit_E), np.int64))
+    points = _no_points(np.zeros(len(limit_E), np.int64))
     for i, total in enumerate(limit_E.tolist()):
         problem = AllocationProblem(budget_N, M, total)
         solution = solve(problem, solver, seed=point_seed(seed, i), objective=objective, **options)
-        points.put(i, solution)
-        if on_solution is not None:
-            on_solution(solution)
+        _put(points, i, solution, on_solution)
     identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed}
     none = np.zeros(len(limit_E), np.int64)
     sweep_fields = {"tau_E": np.full(len(limit_E), np.nan), "clamped_E": none, "limit_E": limit_E}
@@ -149,33 +143,26 @@ def sweep_totals(
     return _front(points, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **sweep_fields)
 
 
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """What solving E problems gave, column by column."""
-
-    total_E: NDArray[np.int64]
-    lambda_E: NDArray[np.float64]
-    v_E: NDArray[np.float64]
-    effective_E: NDArray[np.float64]
-    least_E: NDArray[np.int64]
-    bound_E: NDArray[np.float64]
-    optimal_E: NDArray[np.bool_]
-
-    @classmethod
-    def empty(cls, total_E: NDArray[np.int64]) -> _Points:
-        E = len(total_E)
-        nan = [np.full(E, np.nan) for _ in range(4)]
-        return cls(total_E.copy(), nan[0], nan[1], nan[2], np.zeros(E, np.int64), nan[3], np.zeros(E, bool))
-
-    def put(self, i: int, solution: Solution) -> None:
-        allocation = solution.allocation
-        self.total_E[i], self.least_E[i] = allocation.total_blocks, allocation.min_popularity
-        self.lambda_E[i], self.v_E[i] = allocation.bias_lambda, allocation.mean_inverse_popularity
-        self.effective_E[i] = allocation.effective_clients
-        self.bound_E[i], self.optimal_E[i] = solution.lower_bound, solution.optimal
+def _no_points(total_E: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The columns of a :class:`Front` that solving its points fills."""
+    nan_E, none_E = np.full(len(total_E), np.nan), np.zeros(len(total_E), np.int64)
+    rows = RowMetrics(total_E.copy(), nan_E.copy(), nan_E.copy(), nan_E.copy(), none_E)
+    return {**rows._asdict(), "lower_bound_E": nan_E, "optimal_E": np.zeros(len(total_E), bool)}
 
 
-def _points_of_rows(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective) -> _Points:
+def _put(
+    points: dict[str, NDArray[Any]], i: int, solution: Solution, on_solution: Callable[[Solution], None] | None
+) -> None:
+    for name in RowMetrics._fields:
+        points[name][i] = getattr(solution.allocation, name.removesuffix("_E"))
+    points["lower_bound_E"][i], points["optimal_E"][i] = solution.lower_bound, solution.optimal
+    if on_solution is not None:
+        on_solution(solution)
+
+
+def _points_of_rows(
+    rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks: int, objective: Objective
+) -> dict[str, NDArray[Any]]:
     """All rows at once. The bound is Cauchy's for Lambda; for V it is the optimum itself."""
     covered_E = rows.min_popularity_E > 0
     if objective == "v":
@@ -184,19 +171,11 @@ def _points_of_rows(rows: RowMetrics, budget_EN: NDArray[np.integer], num_blocks
         value_E, bound_E = rows.bias_lambda_E, cauchy_bound(budget_EN, num_blocks)
     bound_E = np.where(covered_E, bound_E, np.nan)
     optimal_E = covered_E & (value_E <= bound_E * (1 + 1e-9))
-    return _Points(
-        rows.total_blocks_E,
-        rows.bias_lambda_E,
-        rows.mean_inverse_popularity_E,
-        rows.effective_clients_E,
-        rows.min_popularity_E,
-        bound_E,
-        optimal_E,
-    )
+    return {**rows._asdict(), "lower_bound_E": bound_E, "optimal_E": optimal_E}
 
 
 def _front(
-    points: _Points,
+    points: dict[str, NDArray[Any]],
     capacity_N: NDArray[np.float64],
     model: ModelSpec,
     workload: Workload,
@@ -204,26 +183,20 @@ def _front(
     **fields: Any,
 ) -> Front:
     N, M = len(capacity_N), model.num_blocks
-    psi_tot_E = N * psi_model_bytes(model, workload) + points.total_E * psi_block_bytes(model, workload)
+    psi_tot_E = N * psi_model_bytes(model, workload) + points["total_blocks_E"] * psi_block_bytes(model, workload)
     ratio_E = psi_tot_E / capacity_N.sum()
-    value_E = points.lambda_E if fields["objective"] == "lambda" else points.v_E
+    value_E = points["bias_lambda_E" if fields["objective"] == "lambda" else "mean_inverse_popularity_E"]
     if reference is None:  # one block for each client: popularity N // M (at least 1) on every block
         least = max(1, N // M)
         reference = (1.0, N / least**2 if fields["objective"] == "lambda" else 1 / least)
     on_front_E = non_dominated(ratio_E, value_E)
     return Front(
-        total_blocks_E=points.total_E,
         vram_ratio_E=ratio_E,
-        bias_lambda_E=points.lambda_E,
-        mean_inverse_popularity_E=points.v_E,
-        effective_clients_E=points.effective_E,
-        min_popularity_E=points.least_E,
-        lower_bound_E=points.bound_E,
-        optimal_E=points.optimal_E,
         on_front_E=on_front_E,
         hypervolume=hypervolume(ratio_E, value_E, reference),
         reference=reference,
         knee=knee(ratio_E, value_E, on_front_E),
+        **points,
         **fields,
     )
 

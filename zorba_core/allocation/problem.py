@@ -6,7 +6,7 @@ Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks; ``budget_N`` int64,
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -55,15 +55,7 @@ class AllocationProblem:
             raise InvalidInputError(f"budgets must be between 1 and M = {self.num_blocks} blocks: {shown}")
         budget_N.setflags(write=False)
         object.__setattr__(self, "budget_N", budget_N)
-        check_feasible(
-            budget_N,
-            self.usable_N,
-            self.num_blocks,
-            total=self.total,
-            total_mode=self.total_mode,
-            min_popularity=self.min_popularity,
-            max_blocks_per_client=self.max_blocks_per_client,
-        )
+        check_feasible(self.usable_N, **{field.name: getattr(self, field.name) for field in fields(self)})
 
     @property
     def num_clients(self) -> int:

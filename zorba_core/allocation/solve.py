@@ -33,18 +33,23 @@ BLOCK_ORDERS = ("as-solved", "least-work")
 _SAME = 1e-9
 
 
-def as_solver(solver: str | Solver) -> Solver:
+def as_solver(solver: str | Solver, objective: Objective) -> Solver:
     """The registered solver of this name, or the one that was given.
 
     Raises:
-        InvalidInputError: no such name, or an object that is no solver.
+        InvalidInputError: no such name, an object that is no solver, or an objective that is not one of its own.
     """
-    if isinstance(solver, str):
-        return SOLVERS.get_part(solver)
-    problem = not_a_solver(solver)
+    part = SOLVERS.get_part(solver) if isinstance(solver, str) else solver
+    problem = not_a_solver(part)
     if problem:
         raise InvalidInputError(f"this is no solver: {problem}")
-    return solver
+    if objective not in ("lambda", "v"):
+        raise InvalidInputError(f"unknown objective {objective!r}; choose lambda or v")
+    if objective not in part.objectives:
+        only, able = ("Lambda", "V") if objective == "v" else ("V", "Lambda")
+        others = _listed([name for name, other in SOLVERS.items() if objective in other.objectives])
+        raise InvalidInputError(f"the {part.name} solver works on {only} only; for {able} use {others}")
+    return part
 
 
 def solve(
@@ -73,8 +78,7 @@ def solve(
         InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
         RunError: the solver failed, or its matrix does not meet the request.
     """
-    part = as_solver(solver)
-    check_objective(part, objective)
+    part = as_solver(solver, objective)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
     if block_order not in BLOCK_ORDERS:
@@ -116,19 +120,6 @@ def solve(
     )
 
 
-def check_objective(solver: Solver, objective: str) -> None:
-    """
-    Raises:
-        InvalidInputError: no such objective, or not one of this solver's.
-    """
-    if objective not in ("lambda", "v"):
-        raise InvalidInputError(f"unknown objective {objective!r}; choose lambda or v")
-    if objective not in solver.objectives:
-        only, able = ("Lambda", "V") if objective == "v" else ("V", "Lambda")
-        others = _listed([name for name, other in SOLVERS.items() if objective in other.objectives])
-        raise InvalidInputError(f"the {solver.name} solver works on {only} only; for {able} use {others}")
-
-
 def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object) -> None:
     """Refuse what no client could run, and what was not asked for, whoever wrote the solver.
 
@@ -138,21 +129,16 @@ def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object
     wrong = None
     if not isinstance(allocation, AllocationMetrics):
         wrong = f"{type(allocation).__name__} is not an Allocation"
-    elif (allocation.num_blocks, allocation.num_clients) != (problem.num_blocks, problem.num_clients):
-        wrong = (
-            f"{allocation.num_blocks} blocks for {allocation.num_clients} clients, not {problem.num_blocks} for "
-            f"{problem.num_clients}"
-        )
+    elif (allocation.num_blocks, allocation.num_clients) != (M := problem.num_blocks, N := problem.num_clients):
+        wrong = f"{allocation.num_blocks} blocks for {allocation.num_clients} clients, not {M} for {N}"
     elif (over := allocation.blocks_held_N - problem.usable_N).max() > 0:
         wrong = f"client {over.argmax()} holds {over.max()} more than its budget allows"
     elif allocation.blocks_held_N.min() < 1:
         wrong = f"client {allocation.blocks_held_N.argmin()} holds no block"
     elif allocation.min_popularity < problem.min_popularity:
         wrong = f"block {allocation.popularity_M.argmin()} has {allocation.min_popularity} clients"
-    elif problem.total is not None and not (
-        allocation.total_blocks == problem.total
-        if problem.total_mode == "eq"
-        else allocation.total_blocks <= problem.total
+    elif allocation.total_blocks > problem.most_blocks or (
+        problem.total_mode == "eq" and allocation.total_blocks < problem.most_blocks
     ):
         wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
     if wrong:

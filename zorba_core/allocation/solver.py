@@ -39,6 +39,7 @@ class Answer:
     allocation: AllocationMetrics
     lower_bound: float = 0.0
     status: Status = Status.FEASIBLE
+    nodes: int = 0  # of a search; 0 when the bound closed the gap before it
 
 
 class RowMetrics(NamedTuple):

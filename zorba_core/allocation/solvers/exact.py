@@ -43,15 +43,9 @@ _MAX_PRICES = 8
 _SHARE_OF_LIMIT = 0.95
 
 
-@dataclass(frozen=True, eq=False)
-class ExactResult(Answer):
-    """``lower_bound`` is valid in every case; ``status`` is OPTIMAL only when it meets the value."""
-
-    nodes: int = 0  # of the search; 0 when the bound closed the gap before it
-
-
-def solve_exact(problem: AllocationProblem, time_limit: float = 10.0) -> ExactResult:
-    """Minimise Lambda within ``time_limit`` seconds.
+def solve_exact(problem: AllocationProblem, time_limit: float = 10.0) -> Answer:
+    """Minimise Lambda within ``time_limit`` seconds. The bound is valid in every case; the status is OPTIMAL only when
+    it meets the value.
 
     Own programme and search, in NumPy, rather than a model for a kept solver. HiGHS on a MILP of the definition,
     measured (``against_highs`` in artifacts/benchmarks/allocation.json): N=12, M=6 takes it 11 s of processor time and
@@ -84,7 +78,7 @@ def solve_exact(problem: AllocationProblem, time_limit: float = 10.0) -> ExactRe
     if search.path is not None:
         allocation = Allocation(matrix_from_path(problem, order_N, search.path))
     status = Status.OPTIMAL if search.closed else Status.TIME_LIMIT if out_of_time else Status.FEASIBLE
-    return ExactResult(allocation, min(search.bound, allocation.bias_lambda), status, search.nodes)
+    return Answer(allocation, min(search.bound, allocation.bias_lambda), status, search.nodes)
 
 
 @dataclass(order=True)
