@@ -19,8 +19,8 @@ from app.shared.scenario import Scenario
 from app.shared.scenario_json import scenario_to_json
 from tests.damage import call, check_refused, damaged, tree
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes
+from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import read_fleet_csv
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 FLEET = b'client,vram_gib\na,8\n"b, large",16.5\nc,2\nd,24\n'

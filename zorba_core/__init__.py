@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, AllocationProblem, solve, sweep
+    from zorba_core.data.fleet_tables import read_fleet_csv
     from zorba_core.engine.settings import TrainSettings
     from zorba_core.errors import ZorbaError
-    from zorba_core.planning.fleets import Fleet, read_fleet_csv, uniform_fleet
+    from zorba_core.planning.fleets import Fleet, uniform_fleet
     from zorba_core.planning.memory import GIB, Workload, total_bytes, whole_block_budgets
     from zorba_core.planning.models import model_spec
     from zorba_core.runs import list_runs, read_run
@@ -24,7 +25,8 @@ __version__ = "0.1.0"
 _HOME = {
     "zorba_core.allocation": ("Allocation", "AllocationProblem", "solve", "sweep"),
     "zorba_core.errors": ("ZorbaError",),
-    "zorba_core.planning.fleets": ("Fleet", "read_fleet_csv", "uniform_fleet"),
+    "zorba_core.data.fleet_tables": ("read_fleet_csv",),
+    "zorba_core.planning.fleets": ("Fleet", "uniform_fleet"),
     "zorba_core.planning.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
     "zorba_core.planning.models": ("model_spec",),
     "zorba_core.runs": ("list_runs", "read_run"),

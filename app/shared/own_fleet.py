@@ -13,8 +13,9 @@ import numpy as np
 from app.shared.scenario import Scenario
 from app.shared.scenario_fields import MAX_ROWS
 from app.shared.scenario_json import MAX_BYTES, scenario_from_json
+from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import Fleet, read_fleet_csv
+from zorba_core.planning.fleets import Fleet
 
 Row = tuple[object, object]
 EXAMPLE_ROWS: tuple[Row, ...] = tuple(

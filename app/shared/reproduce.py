@@ -8,36 +8,40 @@ from zorba_core.planning.gpu_catalogue import MIXES
 
 # Each kind of fleet: the functions it needs, and the call. What has no call comes from a file.
 _DRAWN = {
-    "uniform": ("fleets", "uniform_fleet", "uniform_fleet(model, workload, {num_clients}, seed={seed})"),
+    "uniform": ("planning.fleets", "uniform_fleet", "uniform_fleet(model, workload, {num_clients}, seed={seed})"),
     "normal": (
-        "fleets",
+        "planning.fleets",
         "truncated_normal_fleet",
         "truncated_normal_fleet(\n    model, workload, {num_clients}, seed={seed}, mean_fraction={mean_fraction}, "
         "spread={spread}\n)",
     ),
     "lognormal": (
-        "fleets",
+        "planning.fleets",
         "lognormal_fleet",
         "lognormal_fleet(\n    model, workload, {num_clients}, seed={seed}, median_fraction={median_fraction}, "
         "sigma={sigma}\n)",
     ),
     "two-kinds": (
-        "fleets",
+        "planning.fleets",
         "two_kinds_fleet",
         "two_kinds_fleet({small_gib}, {large_gib}, {num_clients}, {large_fraction}, seed={seed})",
     ),
     "three-kinds": (
-        "fleets",
+        "planning.fleets",
         "three_kinds_fleet",
         "three_kinds_fleet(\n    {small_gib}, {medium_gib}, {large_gib}, {num_clients}, {medium_fraction}, "
         "{large_fraction}, seed={seed}\n)",
     ),
     **{
-        mix: ("gpu_catalogue", "mix_fleet", 'mix_fleet("{fleet_kind}", {num_clients}, seed={seed}, share={card_share})')
+        mix: (
+            "planning.gpu_catalogue",
+            "mix_fleet",
+            'mix_fleet("{fleet_kind}", {num_clients}, seed={seed}, share={card_share})',
+        )
         for mix in MIXES
     },
 }
-_FROM_FILE = ("fleets", "read_fleet_csv", 'read_fleet_csv("fleet.csv")  # the download of the Fleet page')
+_FROM_FILE = ("data.fleet_tables", "read_fleet_csv", 'read_fleet_csv("fleet.csv")  # the download of the Fleet page')
 
 
 def as_python(scenario: Scenario, point: int | None = None) -> str:
@@ -48,7 +52,7 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
     lines = ["import zorba_core as zorba"]
     if scenario.by_total:
         lines.append("from zorba_core.allocation import sweep_totals")
-    lines.append(f"from zorba_core.planning.{module} import {function}")
+    lines.append(f"from zorba_core.{module} import {function}")
     if leaves_out:
         lines.append("from zorba_core.planning.memory import affordable_blocks")
     lines += [

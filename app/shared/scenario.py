@@ -26,10 +26,10 @@ from zorba_core.allocation import (
     water_filled_bound,
 )
 from zorba_core.allocation.pareto import TauMode
+from zorba_core.data.fleet_tables import fleet_from_frame
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.planning.fleets import (
     Fleet,
-    fleet_from_frame,
     lognormal_fleet,
     three_kinds_fleet,
     truncated_normal_fleet,

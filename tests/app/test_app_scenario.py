@@ -14,8 +14,8 @@ from app.shared.files import allocation_json, allocation_npz, points_csv
 from app.shared.remedies import remedies
 from app.shared.scenario import FLEET_KINDS, Scenario, study
 from zorba_core.allocation import SOLVERS, solve
+from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.planning.fleets import read_fleet_csv
 from zorba_core.plots import vram_figure
 
 MIXED = Scenario(fleet_kind="two-kinds", small_gib=0.5, large_gib=2.0, num_clients=20, num_epsilons=50)

@@ -13,7 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_v_is_what_it_is_and_no_predictor():
     """The words on screen give V's identity; that it is the bias and variance of training was never measured."""
-    sources = [*ROOT.glob("app/**/*.py"), ROOT / "zorba_core/allocation/measures.py", ROOT / "README.md", ROOT / "artifacts/report/README.md"]
+    sources = [
+        *ROOT.glob("app/**/*.py"),
+        ROOT / "zorba_core/allocation/measures.py",
+        ROOT / "README.md",
+        ROOT / "artifacts/report/README.md",
+    ]
     claiming = [path.name for path in sources if "bias and variance of the a" in path.read_text(encoding="utf-8")]
     assert claiming == []
     assert "how unequal clients' weights in the blocks' averages are" in glossary._TABLE

@@ -4,15 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from zorba_core.data.fleet_tables import fleet_from_frame, read_fleet_csv
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.planning.fleets import (
-    Fleet,
-    fleet_from_frame,
-    read_fleet_csv,
-    truncated_normal_fleet,
-    two_kinds_fleet,
-    uniform_fleet,
-)
+from zorba_core.planning.fleets import Fleet, truncated_normal_fleet, two_kinds_fleet, uniform_fleet
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec
 

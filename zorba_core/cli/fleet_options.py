@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import Fleet, read_fleet_csv, uniform_fleet
+from zorba_core.planning.fleets import Fleet, uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import ModelSpec, model_spec
 

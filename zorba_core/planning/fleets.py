@@ -1,13 +1,11 @@
-"""Fleets: who takes part and how much VRAM each client has. Distributions as in the paper, or a table of a user's own.
+"""Fleets: who takes part and how much VRAM each client has. Distributions as in the paper.
 
 Shapes: N clients. ``capacity_N_bytes`` float64.
 """
 
 from __future__ import annotations
 
-import codecs
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short
-from zorba_core.planning.fleet_cells import SAVE_AS_CSV, cells_of, clients_of
+from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import ModelSpec
 
-MAX_CSV_BYTES = 64_000_000
 MAX_VRAM_GIB = 1e9  # of one client
 
 
@@ -56,7 +52,7 @@ class Fleet:
         return self.capacity_N_bytes / GIB
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns ``client`` and ``vram_gib``, as :func:`fleet_from_frame` reads them."""
+        """Columns ``client`` and ``vram_gib``, as :func:`zorba_core.data.fleet_tables.fleet_from_frame` reads them."""
         return pd.DataFrame({"client": self.names, "vram_gib": self.capacity_N_gib})
 
 
@@ -142,58 +138,6 @@ def _kinds_fleet(kinds: Mapping[str, tuple[float, float]], small_gib: float, num
         capacity_N_gib[order[taken : taken + count]] = gib
         taken += count
     return _numbered(capacity_N_gib * GIB)
-
-
-def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
-    """A fleet from a CSV with a column ``vram_gib`` and, if there is one, ``client`` (a path, or the bytes themselves).
-
-    Raises:
-        MissingDataError: no such file.
-        InvalidInputError: too large, not UTF-8 CSV, wrong columns, or a row with text, NaN, or a number not above 0.
-    """
-    where = "uploaded CSV" if isinstance(source, bytes) else str(source)
-    if not isinstance(source, bytes):
-        if not os.path.isfile(source):
-            raise MissingDataError(f"fleet file {where!r} does not exist; give a CSV with columns client,vram_gib")
-        if os.path.getsize(source) > MAX_CSV_BYTES:
-            raise InvalidInputError(_too_large(where))
-        with open(source, "rb") as file:
-            source = file.read()
-    if len(source) > MAX_CSV_BYTES:
-        raise InvalidInputError(_too_large(where))
-    if source.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and len(source) % 2 == 0:
-        raise InvalidInputError(f"{where}: UTF-16 text and UTF-8 is expected; {SAVE_AS_CSV}")
-    try:
-        text = source.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"{where}: not UTF-8 text; {SAVE_AS_CSV}") from None
-    if "\0" in text:
-        raise InvalidInputError(f"{where}: a binary file; {SAVE_AS_CSV}")
-    try:
-        return _of_cells(*cells_of(text))
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where}: {error}") from None
-
-
-def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
-    """A fleet from a table with a column ``vram_gib`` and, if there is one, ``client``. Rows left wholly empty, as a
-    table editor leaves them, are skipped.
-
-    Raises:
-        InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
-            row and value.
-    """
-    return _of_cells([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
-
-
-def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
-    names, capacity_N_gib = clients_of(header, rows)
-    with np.errstate(over="ignore"):  # an infinite capacity is refused by name
-        return Fleet(names, np.array(capacity_N_gib) * GIB)
-
-
-def _too_large(where: str) -> str:
-    return f"{where}: larger than {MAX_CSV_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
 
 
 def _paper_range_bytes(model: ModelSpec, workload: Workload) -> tuple[float, float]:

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import math
+import os
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
-from zorba_core.errors import InvalidInputError, in_short, name_some
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
+from zorba_core.planning.fleets import Fleet
+from zorba_core.planning.memory import GIB, MAX_CLIENTS
 
+MAX_CSV_BYTES = 64_000_000
 COLUMNS = ("client", "vram_gib")
 SAVE_AS_CSV = "save the fleet as UTF-8 CSV with columns client,vram_gib separated by commas"
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
+
+
+def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
+    """A fleet from a CSV with a column ``vram_gib`` and, if there is one, ``client`` (a path, or the bytes themselves).
+
+    Raises:
+        MissingDataError: no such file.
+        InvalidInputError: too large, not UTF-8 CSV, wrong columns, or a row with text, NaN, or a number not above 0.
+    """
+    where = "uploaded CSV" if isinstance(source, bytes) else str(source)
+    if not isinstance(source, bytes):
+        if not os.path.isfile(source):
+            raise MissingDataError(f"fleet file {where!r} does not exist; give a CSV with columns client,vram_gib")
+        if os.path.getsize(source) > MAX_CSV_BYTES:
+            raise InvalidInputError(_too_large(where))
+        with open(source, "rb") as file:
+            source = file.read()
+    if len(source) > MAX_CSV_BYTES:
+        raise InvalidInputError(_too_large(where))
+    if source.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and len(source) % 2 == 0:
+        raise InvalidInputError(f"{where}: UTF-16 text and UTF-8 is expected; {SAVE_AS_CSV}")
+    try:
+        text = source.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{where}: not UTF-8 text; {SAVE_AS_CSV}") from None
+    if "\0" in text:
+        raise InvalidInputError(f"{where}: a binary file; {SAVE_AS_CSV}")
+    try:
+        return _of_cells(*cells_of(text))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{where}: {error}") from None
+
+
+def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
+    """A fleet from a table with a column ``vram_gib`` and, if there is one, ``client``. Rows left wholly empty, as a
+    table editor leaves them, are skipped.
+
+    Raises:
+        InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
+            row and value.
+    """
+    return _of_cells([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
+
+
+def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
+    names, capacity_N_gib = clients_of(header, rows)
+    with np.errstate(over="ignore"):  # an infinite capacity is refused by name
+        return Fleet(names, np.array(capacity_N_gib) * GIB)
+
+
+def _too_large(where: str) -> str:
+    return f"{where}: larger than {MAX_CSV_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
 
 
 def cells_of(text: str) -> tuple[list[str], list[list[str]]]:
