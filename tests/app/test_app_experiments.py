@@ -33,7 +33,7 @@ def app(root, tmp_path, monkeypatch):
 
 
 def see(app):
-    return app.switch_page("views/runs.py").run()
+    return app.switch_page("screens/runs/page.py").run()
 
 
 def write_experiment(folder, name, profile):
@@ -130,7 +130,7 @@ def test_choices_made_here_leave_other_pages_alone(app, root, tmp_path, view):
     chosen = {"log_curves": "cost,loss", "log_outcomes": "x,y", "curves": "seeds", "measure": "eval_loss,eval_accuracy"}
     app.query_params |= {"source": "cases.ci", "picture": view, "outcome": "final", "along": "lr", **chosen}
     see(app)
-    for page in sorted((root / "app" / "views").glob("[a-z]*.py")):
-        app.switch_page(f"views/{page.name}").run()
-        assert not app.exception, page.name
-        assert not [warning.value for warning in app.warning if "went wrong" in warning.value], page.name
+    for page in sorted((root / "app" / "screens").glob("*/page.py")):
+        app.switch_page(f"screens/{page.parent.name}/page.py").run()
+        assert not app.exception, page.parent.name
+        assert not [warning.value for warning in app.warning if "went wrong" in warning.value], page.parent.name

@@ -287,7 +287,7 @@ def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, capl
 
 
 def test_no_runs_yet_says_how_to_make_one(app):
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/page.py").run()
     assert not app.exception
     assert app.code[0].value.startswith("zorba train ")
 
@@ -307,7 +307,7 @@ def write_run(folder, seed, accuracy, *, dirty=False, finished=True):
 def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
     write_run(tmp_path / "runs", 0, [0.5, 0.6, 0.72, 0.8])
     write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/page.py").run()
     assert not app.exception
     table = app.dataframe[0].value.set_index("seed")
     assert table.loc[0, "to target"] == 2
@@ -319,7 +319,7 @@ def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
 
 def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
     write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/page.py").run()
     assert "uncommitted changes" in texts(app)
     assert "cut short" in texts(app)
 
@@ -327,7 +327,7 @@ def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
 def test_a_broken_run_folder_is_named_and_hides_no_other(app, tmp_path):
     good = write_run(tmp_path / "runs", 0, [0.5, 0.8])
     (tmp_path / "runs" / "half_written").mkdir()
-    app.switch_page("views/runs.py").run()
+    app.switch_page("screens/runs/page.py").run()
     assert not app.exception
     assert "half\\_written" in app.warning[0].value
     assert app.dataframe[0].value["run"].tolist() == [good.name]

@@ -44,7 +44,7 @@ def app(root, runs, monkeypatch):
 
 
 def train(app):
-    return app.switch_page("views/train.py").run()
+    return app.switch_page("screens/train/page.py").run()
 
 
 def texts(app) -> str:
@@ -259,7 +259,7 @@ def test_settings_outlast_a_visit_to_another_page_and_stand_in_the_link(app):
     assert app.number_input(key="train_batch").value == 8
     app.number_input(key="train_rounds").set_value(7).run()
     assert app.query_params["train_rounds"] == "7"
-    app.switch_page("views/paper.py").run()
+    app.switch_page("screens/paper/page.py").run()
     train(app)
     assert app.number_input(key="train_rounds").value == 7
     assert app.number_input(key="train_lr").value == 0.05
@@ -297,7 +297,7 @@ def test_the_pages_about_runs_load_no_torch(root, runs):
     code = (
         "import sys; from streamlit.testing.v1 import AppTest; "
         "app = AppTest.from_file(sys.argv[1], default_timeout=120).run(); "
-        "see = lambda name: len(app.switch_page(f'views/{name}.py').run().exception); "
+        "see = lambda name: len(app.switch_page(f'screens/{name}/page.py').run().exception); "
         "failures = [see(name) for name in ('train', 'runs', 'paper')]; "
         "import zorba_core.study.experiments; print(failures, {'torch', 'transformers'} & set(sys.modules))"
     )
