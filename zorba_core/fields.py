@@ -41,6 +41,9 @@ class Field:
     wrong: str = ""  # what a message says of a value out of range, where the bounds do not say enough
     said: str = ""  # how a message begins, where it is not "{name} is {value}"
     option: str = ""  # the name of its option, where it is another
+    key: str = ""  # its short name in an address
+    step: float = 1  # of the control in a form
+    percent: bool = False  # a share that forms and addresses show in whole percents
     name: str = ""
     kind: type = str
     optional: bool = False
@@ -99,6 +102,8 @@ class Field:
 
     @property
     def range(self) -> str:
+        if self.at_least is not None and self.at_most is not None:
+            return f"from {self.at_least} to {self.at_most}"
         low = f"at least {self.at_least}" if self.at_least is not None else ""
         low = low or (f"greater than {self.above}" if self.above is not None else "")
         high = f"at most {self.at_most}" if self.at_most is not None else ""
@@ -110,6 +115,12 @@ def setting(default: Any, help: str, **declaration: Any) -> Any:
     """A dataclass field with its declaration; the keywords are those of :class:`Field`. Without a default: ``...``."""
     given = {} if default is ... else {"default": default}
     return dataclasses.field(**given, metadata={_KEY: Field(help, **declaration)})
+
+
+def like(cls: type, name: str, **changes: Any) -> Any:
+    """The field of another dataclass again, with its default and its declaration but for ``changes``."""
+    field = replace(declared(cls)[name], **changes)
+    return dataclasses.field(default=field.default, metadata={_KEY: field})
 
 
 @functools.cache

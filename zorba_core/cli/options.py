@@ -99,13 +99,13 @@ def _parameter(name: str, field: Field) -> inspect.Parameter:
 
 
 def option_words(command: str, values: Mapping[str, Any]) -> list[str]:
-    """The options of ``zorba COMMAND`` for values by the names of its fields. True is a switch; None and False are left
-    out.
+    """The options of ``zorba COMMAND`` for values by the names of fields or options. True is a switch; None and False
+    are left out.
 
     Raises:
         KeyError: the command has no such option.
     """
-    flags, words = _flags()[command], []
+    flags, words = flags_of(command), []
     for name, value in values.items():
         flag = flags[name]
         if value is True:
@@ -115,10 +115,17 @@ def option_words(command: str, values: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def flags_of(command: str) -> Mapping[str, str]:
+    """The options of ``zorba COMMAND``, by the names of their fields and by their own."""
+    return _flags()[command]
+
+
 @functools.cache
-def _flags() -> dict[str, dict[str, str]]:
-    """The options of each command by the name of the field or parameter."""
+def _flags() -> Mapping[str, Mapping[str, str]]:
     from zorba_core.cli import build_app
 
-    commands = typer.main.get_command(build_app()).commands
-    return {name: {option.name: option.opts[0] for option in command.params} for name, command in commands.items()}
+    flags = {}
+    for name, command in typer.main.get_command(build_app()).commands.items():
+        names = {option.name: option.opts[0] for option in command.params}
+        flags[name] = {**names, **{flag[2:].replace("-", "_"): flag for flag in names.values()}}
+    return flags

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import streamlit as st
 
 from app.screens.train import choices
 from app.shared import components
 from app.shared.links import keep, linked, linked_switch, remembered
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
+from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
 _TARGETS = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
 # Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
 _RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
-Number = TypeVar("Number", int, float)
 
 
 def model() -> choices.Model | None:
@@ -90,78 +90,53 @@ def method() -> MethodFacts:
 def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
     """The settings, as options of ``zorba train``."""
     first, second, third, fourth = st.columns(4)
-    rounds = _number(
-        first.number_input,
-        "Rounds T",
-        1,
-        100_000,
-        60,
-        key="train_rounds",
-        step=10,
-        help="A run can be stopped earlier.",
-    )
+    early = "A run can be stopped earlier."
+    rounds = _number(first, "Rounds T", "rounds", 100_000, key="train_rounds", default=60, step=10, help=early)
     lr = _number(
-        second.number_input,
+        second,
         "Rate η",
-        1e-8,
+        "lr",
         10.0,
-        _RATES[method.name],
         key=_for_method("train_lr", method),
+        default=_RATES[method.name],
+        low=1e-8,
         format="%.3g",
         step=1e-3,
-        help="Learning rate. Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
+        help="Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
         "took 35–45, 20–30 and 10–15 rounds to 0.75, and 3e-2 diverged. `zorba tune` finds one.",
     )
     directions = _number(
-        third.number_input,
+        third,
         "Directions Q",
-        1,
-        4096,
-        method.default_directions or 1,
+        "num_perturbations",
+        declared(TrainSettings)["num_seeds"].default,
         key=_for_method("train_q", method),
+        default=method.default_directions or 1,
+        low=1,
         disabled=method.first_order,
-        help="FedIT takes the gradient itself." if method.first_order else "Random directions tried in each round.",
+        help="FedIT takes the gradient itself." if method.first_order else "",
     )
     mu = _number(
-        fourth.number_input,
+        fourth,
         "Step μ",
-        1e-8,
+        "mu",
         1.0,
-        1e-3,
         key="train_mu",
+        low=1e-8,
         format="%.3g",
         step=1e-4,
         disabled=method.first_order,
-        help="Length of a finite difference, in units of the direction. Too small drowns in rounding.",
+        help="Too small drowns in rounding.",
     )
     with st.expander("More settings", icon=":material/tune:"):
         one, two, three, four = st.columns(4)
-        batch = _number(one.number_input, "Batch B", 1, 512, 8, key="train_batch", help="Rows of a client in a round.")
-        length = _number(
-            two.number_input, "Length L", 8, 4096, 64, key="train_length", step=8, help="Longest prompt, in tokens."
-        )
-        seed = _number(
-            three.number_input, "Seed", 0, 2**31 - 1, 0, key="train_seed", help="Of rows, batches and directions."
-        )
-        every = _number(
-            four.number_input,
-            "Evaluate every",
-            1,
-            10_000,
-            10,
-            key="train_every",
-            help="Rounds between evaluations.",
-        )
+        batch = _number(one, "Batch B", "batch_size", 512, key="train_batch")
+        length = _number(two, "Length L", "seq_len", 4096, key="train_length", low=8, step=8)
+        seed = _number(three, "Seed", "seed", 2**31 - 1, key="train_seed")
+        every = _number(four, "Evaluate every", "eval_every", 10_000, key="train_every")
         five, six = st.columns(2, vertical_alignment="bottom")
-        target = _number(
-            five.slider,
-            "Target accuracy",
-            0.05,
-            1.0,
-            _TARGETS[dataset.name],
-            key=f"train_target_{dataset.name}",
-            step=0.05,
-        )
+        key, usual = f"train_target_{dataset.name}", _TARGETS[dataset.name]
+        target = _number(five, "Target accuracy", "target", 1.0, key=key, default=usual, low=0.05, step=0.05)
         with six:
             stops = linked_switch("Stop when the target is reached", False, key="train_stops")
             forced = linked_switch(
@@ -191,19 +166,34 @@ def _for_method(key: str, method: MethodFacts) -> str:
 
 
 def _number(
-    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
-) -> Number:
-    """A number that the address keeps as ``key=value``, and the session while other pages show."""
+    place: Any,
+    label: str,
+    name: str,
+    high: float,
+    *,
+    key: str,
+    default: Any = None,
+    low: float | None = None,
+    help: str = "",
+    **arguments: Any,
+) -> Any:
+    """A setting of the run that the address keeps as ``key=value``, and the session while other pages show. Its least
+    value, usual value and help are those that the setting is declared with, unless this form has its own."""
+    field = declared(TrainSettings)[name]
+    kind = field.kind
+    default, low = field.default if default is None else default, field.at_least if low is None else low
 
-    def parse(text: str) -> Number | None:
+    def parse(text: str) -> float | None:
         try:
-            value = type(default)(text[:20])
+            value = kind(text[:20])
         except ValueError:
             return None
         return value if low <= value <= high else None
 
     if key not in st.session_state:
         st.session_state[key] = remembered(key, default, parse)
-    value = type(default)(widget(label, low, high, key=key, persist_state="session", **arguments))
+    widget = place.slider if name == "target" else place.number_input
+    arguments = {"key": key, "persist_state": "session", "help": f"{field.full_help()} {help}", **arguments}
+    value = kind(widget(label, kind(low), kind(high), **arguments))
     keep(key, None if value == default else repr(value))
     return value
