@@ -13,39 +13,25 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on the path
     sys.path.insert(0, str(ROOT))
 
+from app.screens.registry import PAGES  # noqa: E402
 from app.shared import components, housekeeping, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
 WORDMARK = Path(__file__).with_name("wordmark.svg")
-ANSWERED_LAST = ("Fleet", "Train")  # pages that ask for more of the scenario are drawn after the sidebar's controls
+SIDEBAR_FIRST = {entry.title for entry in PAGES.values() if entry.sidebar_first}
 
 
 def main() -> None:
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
     components.style()
-    # The folder is not called "pages": Streamlit would run a file of such a folder by itself when a link names it.
-    page = st.navigation(
-        {
-            "Plan": [
-                st.Page("screens/fleet/page.py", title="Fleet", icon=":material/memory:"),
-                st.Page("screens/tradeoff/page.py", title="Trade-off", icon=":material/scatter_plot:", default=True),
-                st.Page("screens/allocation/page.py", title="Allocation", icon=":material/grid_on:"),
-            ],
-            "Understand": [
-                st.Page("screens/toy/page.py", title="Toy", icon=":material/view_module:"),
-                st.Page("screens/theory/page.py", title="Theory", icon=":material/function:"),
-            ],
-            "Run": [
-                st.Page("screens/train/page.py", title="Train", icon=":material/model_training:"),
-                st.Page("screens/runs/page.py", title="Runs", icon=":material/show_chart:"),
-            ],
-            "Check": [
-                st.Page("screens/paper/page.py", title="Paper", icon=":material/fact_check:"),
-            ],
-        }
-    )
+    sections: dict[str, list[StreamlitPage]] = {}
+    for entry in PAGES.values():
+        sections.setdefault(entry.section, []).append(
+            st.Page(entry.path, title=entry.title, icon=entry.icon, default=entry.default)
+        )
+    page = st.navigation(sections)
     try:
         _draw(page)
     except ZorbaError as error:
@@ -61,7 +47,7 @@ def main() -> None:
 
 def _draw(page: StreamlitPage) -> None:
     """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
-    if state.begin() or page.title in ANSWERED_LAST:
+    if state.begin() or page.title in SIDEBAR_FIRST:
         state.sidebar()
         page.run()
         return

@@ -21,12 +21,12 @@ from transformers import (
 )
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.sources import load_split
+from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import get_task
-from zorba_core.runs import Run
-from zorba_core.runs import fine_tune as session
+from zorba_core.runs import Run, session
 from zorba_core.runs import resume as resuming
-from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.session import fine_tune
+from zorba_core.study.base_model.recipe import DONOR_WORDS
 
 torch.set_num_threads(1)
 
@@ -89,7 +89,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level BPE that knows the toy reviews' words."""
     task = get_task("toy-reviews")
     texts = load_split("toy-reviews", "federated")["text"].head(300).tolist()
-    texts += [f" {word}" for word in (*task.label_words, *task.donor_words)] * 200
+    texts += [f" {word}" for word in (*task.label_words, *DONOR_WORDS[task.name])] * 200
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zorba_core.planning.memory import GIB, Workload, total_bytes, whole_block_budgets
     from zorba_core.planning.models import model_spec
     from zorba_core.runs import list_runs, read_run
-    from zorba_core.runs.fine_tune import fine_tune
+    from zorba_core.runs.session import fine_tune
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,7 @@ _HOME = {
     "zorba_core.planning.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
     "zorba_core.planning.models": ("model_spec",),
     "zorba_core.runs": ("list_runs", "read_run"),
-    "zorba_core.runs.fine_tune": ("fine_tune",),
+    "zorba_core.runs.session": ("fine_tune",),
     "zorba_core.engine.settings": ("TrainSettings",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -31,7 +31,7 @@ _KINDS = {bool: (bool, "true or false"), int: (Integral, "a whole number"), floa
 class Field:
     """One declared field. ``kind`` is its type without None; ``optional`` says whether None is allowed."""
 
-    help: str  # a sentence; {choices} stands for the names, and for what each means where choices() is a mapping
+    help: str  # a sentence; {choices} stands for the names, and for what each means where choices() is a dict
     symbol: str = ""  # of the paper, such as "B"
     at_least: float | None = None
     above: float | None = None
@@ -57,7 +57,7 @@ class Field:
     def one_of(self) -> str:
         """The choices for a sentence: "a, b or c", or with meanings "a: this; b: that"."""
         choices = self.choices()
-        if isinstance(choices, Mapping):
+        if isinstance(choices, dict):
             return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())
         *others, last = choices
         return f"{', '.join(others)} or {last}" if others else last

@@ -1,1 +1,1 @@
-"""The pages, a folder each. (A folder named pages would be picked up by Streamlit.)"""
+"""The pages, a folder each. (Streamlit would run the files of a folder named pages by itself.)"""

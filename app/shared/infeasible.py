@@ -17,7 +17,7 @@ def explain(error: ZorbaError, scenario: Scenario) -> None:
     """The fleet or a field is wrong: what, who, and the ways out."""
     if scenario.fleet_kind == "table" and not scenario.table:
         st.info("No clients yet: type them in or upload a CSV on the Fleet page.", icon=":material/table_rows:")
-        st.page_link("screens/fleet/page.py", label="Open the Fleet page", icon=":material/memory:")
+        st.page_link("screens/fleet/fleet.py", label="Open the Fleet page", icon=":material/memory:")
     elif isinstance(error, InvalidInputError):
         components.problem("The fleet cannot be read as it is", f"{str(error)[:1].upper()}{str(error)[1:]}.")
     elif isinstance(error, InfeasibleError) and error.clients:

@@ -25,7 +25,7 @@ def visit(app, **query):
     for key, value in (SMALL | query).items():
         app.query_params[key] = value
     app.run()
-    app.switch_page("screens/allocation/page.py")
+    app.switch_page("screens/allocation/allocation.py")
     for key, value in (SMALL | query).items():  # a change of page clears the address
         app.query_params[key] = value
     return app.run()

@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
+from app.screens.registry import PAGES
 from zorba_core.cli import build_app
 from zorba_core.errors import ZorbaError
 from zorba_core.study.comparison import experiment_records, groups
@@ -33,7 +34,7 @@ def app(root, tmp_path, monkeypatch):
 
 
 def see(app):
-    return app.switch_page("screens/runs/page.py").run()
+    return app.switch_page("screens/runs/runs.py").run()
 
 
 def write_experiment(folder, name, profile):
@@ -130,7 +131,7 @@ def test_choices_made_here_leave_other_pages_alone(app, root, tmp_path, view):
     chosen = {"log_curves": "cost,loss", "log_outcomes": "x,y", "curves": "seeds", "measure": "eval_loss,eval_accuracy"}
     app.query_params |= {"source": "cases.ci", "picture": view, "outcome": "final", "along": "lr", **chosen}
     see(app)
-    for page in sorted((root / "app" / "screens").glob("*/page.py")):
-        app.switch_page(f"screens/{page.parent.name}/page.py").run()
-        assert not app.exception, page.parent.name
-        assert not [warning.value for warning in app.warning if "went wrong" in warning.value], page.parent.name
+    for page in PAGES.values():
+        app.switch_page(page.path).run()
+        assert not app.exception, page.name
+        assert not [warning.value for warning in app.warning if "went wrong" in warning.value], page.name

@@ -20,7 +20,7 @@ def fleet_page(root, tmp_path, monkeypatch):
         app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
         for key, value in parameters.items():
             app.query_params[key] = value
-        return app.switch_page("screens/fleet/page.py").run()
+        return app.switch_page("screens/fleet/fleet.py").run()
 
     return opened
 
@@ -56,13 +56,13 @@ def test_every_kind_shows_its_clients(fleet_page, kind):
 def test_values_of_the_page_survive_another_page_and_another_kind(fleet_page):
     app = fleet_page(fleet="steam", model="opt-1.3b")
     app.slider(key="card").set_value(60).run()
-    app.switch_page("screens/tradeoff/page.py").run()
+    app.switch_page("screens/tradeoff/tradeoff.py").run()
     assert app.session_state["scenario"].card_share == 0.6
     assert app.query_params["card"] == "60"
     app.selectbox(key="fleet").select("uniform").run()
     assert "card" not in app.query_params
     app.selectbox(key="fleet").select("steam").run()
-    app.switch_page("screens/fleet/page.py").run()
+    app.switch_page("screens/fleet/fleet.py").run()
     assert app.slider(key="card").value == 60
 
 

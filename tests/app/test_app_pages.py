@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.screens.registry import PAGES
 from app.shared.scenario import Scenario, study
 from app.shared.scenario_link import scenario_to_link
 from zorba_core.allocation import Allocation
@@ -287,7 +288,7 @@ def test_a_bug_becomes_one_sentence_and_never_a_traceback(app, monkeypatch, capl
 
 
 def test_no_runs_yet_says_how_to_make_one(app):
-    app.switch_page("screens/runs/page.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert not app.exception
     assert app.code[0].value.startswith("zorba train ")
 
@@ -307,7 +308,7 @@ def write_run(folder, seed, accuracy, *, dirty=False, finished=True):
 def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
     write_run(tmp_path / "runs", 0, [0.5, 0.6, 0.72, 0.8])
     write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("screens/runs/page.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert not app.exception
     table = app.dataframe[0].value.set_index("seed")
     assert table.loc[0, "to target"] == 2
@@ -319,7 +320,7 @@ def test_runs_are_listed_with_the_round_that_reached_the_target(app, tmp_path):
 
 def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
     write_run(tmp_path / "runs", 1, [0.5, 0.55], dirty=True, finished=False)
-    app.switch_page("screens/runs/page.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert "uncommitted changes" in texts(app)
     assert "cut short" in texts(app)
 
@@ -327,7 +328,7 @@ def test_a_dirty_checkout_and_an_unfinished_run_are_pointed_out(app, tmp_path):
 def test_a_broken_run_folder_is_named_and_hides_no_other(app, tmp_path):
     good = write_run(tmp_path / "runs", 0, [0.5, 0.8])
     (tmp_path / "runs" / "half_written").mkdir()
-    app.switch_page("screens/runs/page.py").run()
+    app.switch_page("screens/runs/runs.py").run()
     assert not app.exception
     assert "half\\_written" in app.warning[0].value
     assert app.dataframe[0].value["run"].tolist() == [good.name]
@@ -341,3 +342,11 @@ def test_the_dashboard_starts_without_torch(root):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout == "True set()\n"
+
+
+def test_a_page_is_one_folder_and_one_registration(root):
+    assert [page.title for page in PAGES.values()] == [
+        "Fleet", "Trade-off", "Allocation", "Toy", "Theory", "Train", "Runs", "Paper",
+    ]  # fmt: skip
+    assert all((root / "app" / page.path).is_file() for page in PAGES.values())
+    assert [page.name for page in PAGES.values() if page.default] == ["tradeoff"]

@@ -48,7 +48,7 @@ def app(ledger, root):
 
 
 def see(app):
-    return app.switch_page("screens/paper/page.py").run()
+    return app.switch_page("screens/paper/paper.py").run()
 
 
 def texts(app) -> str:

@@ -28,7 +28,7 @@ def visit(app, **query):
     wanted = {"clients": "12", "vectors": "40"} | query
     app.query_params.update(wanted)
     app.run()
-    app.switch_page("screens/theory/page.py")
+    app.switch_page("screens/theory/theory.py")
     app.query_params.update(wanted)  # a change of page clears the address
     return app.run()
 

@@ -19,7 +19,7 @@ def app(root, monkeypatch):
 def visit(app, **query):
     app.query_params["clients"], app.query_params["vectors"] = "6", "20"
     app.run()
-    app.switch_page("screens/toy/page.py")
+    app.switch_page("screens/toy/toy.py")
     for key, value in query.items():
         app.query_params[key] = value
     return app.run()

@@ -19,7 +19,7 @@ from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import Request, as_python
 from zorba_core.allocation import Allocation
-from zorba_core.data.sources import _SOURCES, evaluation_split
+from zorba_core.data.sources import PublishedRows
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry
@@ -44,7 +44,7 @@ def app(root, runs, monkeypatch):
 
 
 def train(app):
-    return app.switch_page("screens/train/page.py").run()
+    return app.switch_page("screens/train/train.py").run()
 
 
 def texts(app) -> str:
@@ -259,7 +259,7 @@ def test_settings_outlast_a_visit_to_another_page_and_stand_in_the_link(app):
     assert app.number_input(key="train_batch").value == 8
     app.number_input(key="train_rounds").set_value(7).run()
     assert app.query_params["train_rounds"] == "7"
-    app.switch_page("screens/paper/page.py").run()
+    app.switch_page("screens/paper/paper.py").run()
     train(app)
     assert app.number_input(key="train_rounds").value == 7
     assert app.number_input(key="train_lr").value == 0.05
@@ -270,15 +270,14 @@ def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     found = {dataset.name: dataset for dataset in choices.datasets()}
     assert set(found) == set(TASKS)
-    assert [name for name, dataset in found.items() if dataset.available] == ["toy-reviews"]
-    assert "set ZORBA_DATA to a folder with sst2/train.parquet" in found["sst2"].missing
+    assert [name for name, dataset in found.items() if not dataset.rows.missing()] == ["toy-reviews"]
+    assert "set ZORBA_DATA to a folder with sst2/train.parquet" in found["sst2"].rows.missing()
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path))
-    for name, source in _SOURCES.items():
+    for source in (task.rows for task in TASKS.values() if isinstance(task.rows, PublishedRows)):
         (tmp_path / source.folder).mkdir()
-        for split in ("train", evaluation_split(name)):
+        for split in ("train", source.evaluation_split):
             (tmp_path / source.folder / f"{split}.parquet").touch()
-    assert all(dataset.available for dataset in choices.datasets())
-    assert {source.hub_name for source in _SOURCES.values()} == {row[-1] for row in choices._DATASETS.values()} - {""}
+    assert not any(task.rows.missing() for task in choices.datasets())
 
 
 def test_the_copied_program_compiles_and_names_what_the_form_says():
@@ -297,7 +296,7 @@ def test_the_pages_about_runs_load_no_torch(root, runs):
     code = (
         "import sys; from streamlit.testing.v1 import AppTest; "
         "app = AppTest.from_file(sys.argv[1], default_timeout=120).run(); "
-        "see = lambda name: len(app.switch_page(f'screens/{name}/page.py').run().exception); "
+        "see = lambda name: len(app.switch_page(f'screens/{name}/{name}.py').run().exception); "
         "failures = [see(name) for name in ('train', 'runs', 'paper')]; "
         "import zorba_core.study.experiments; print(failures, {'torch', 'transformers'} & set(sys.modules))"
     )

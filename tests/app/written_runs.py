@@ -29,7 +29,7 @@ def three_seeds(folder):
 
 
 def see(app):
-    return app.switch_page("screens/runs/page.py").run()
+    return app.switch_page("screens/runs/runs.py").run()
 
 
 def texts(app) -> str:

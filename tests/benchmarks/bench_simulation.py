@@ -25,7 +25,7 @@ from zorba_core.federation.request import request_config
 from zorba_core.files import write_json
 from zorba_core.runs import TRAJECTORY, Run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 NUM_CLIENTS, BUDGETS, WORKERS = 50, (12, 6, 4, 2), (1, 2)

@@ -5,7 +5,7 @@ import types
 import pandas as pd
 import pytest
 
-from zorba_core.data.sources import evaluation_split, load_corpus, load_split
+from zorba_core.data.splits import load_corpus, load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, MissingDataError
 
@@ -177,7 +177,7 @@ def test_the_real_halves_share_no_text_with_each_other_or_with_the_evaluation_ro
     columns = list(TASKS[name].text_columns)
     parts = {
         split: set(map(tuple, load_split(name, split)[columns].to_numpy()))
-        for split in ("base", "federated", evaluation_split(name))
+        for split in ("base", "federated", TASKS[name].rows.evaluation_split)
     }
     base, federated, evaluation = parts.values()
     assert not base & federated

@@ -1,12 +1,18 @@
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
 
-from zorba_core.data.tasks import TASKS, Task, encode, get_task, label_token_ids
+from zorba_core.data.encoding import encode, label_token_ids
+from zorba_core.data.sources import MadeRows
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import TASKS, Task, get_task
 from zorba_core.errors import InvalidInputError
+from zorba_core.study.base_model.recipe import DONOR_WORDS
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID, build_tokenizer
 
-WORDS = {word for task in TASKS.values() for word in (*task.label_words, *task.donor_words)}
+WORDS = {word for name in TASKS for word in (*TASKS[name].label_words, *DONOR_WORDS[name])}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,7 @@ def test_rows_of_another_shape_are_refused(frame, message, tokenizer):
 @pytest.mark.parametrize("name", TASKS)
 def test_every_label_and_donor_word_is_one_token_of_the_base_tokenizer(name, tokenizer):
     task = get_task(name)
-    for words in (task.label_words, task.donor_words):
+    for words in (task.label_words, DONOR_WORDS[name]):
         ids = label_token_ids(task, tokenizer, words)
         assert [tokenizer.decode([token]) for token in ids] == [" " + word.lower() for word in words]
 
@@ -104,10 +110,43 @@ def test_label_words_must_be_one_per_class_and_differ(words, tokenizer):
 
 def test_both_spellings_of_ag_news_are_one_task_and_an_unknown_name_lists_the_known():
     assert get_task("ag_news") is get_task("AG-News")
-    with pytest.raises(InvalidInputError, match="'mnli': choose one of sst2, ag-news, snli, toy-reviews"):
+    with pytest.raises(InvalidInputError, match="'mnli'; choose one of sst2, ag-news, snli, toy-reviews"):
         get_task("mnli")
 
 
-def test_a_task_whose_prompt_does_not_read_its_columns_is_refused():
-    with pytest.raises(InvalidInputError, match="prompt must use"):
-        Task("t", "T", ("n", "p"), ("bad", "good"), ("sad", "glad"), "{words} It was", ("text",))
+def test_a_task_from_outside_is_one_object_and_one_registration(monkeypatch):
+    monkeypatch.setattr(TASKS, "_parts", dict(TASKS))
+    made = pd.DataFrame({"ticket": ["it broke", "thank you"], "label": [0, 1]})
+    task = TASKS.register(
+        Task(
+            name="tickets",
+            title="Tickets",
+            about="is somebody content?",
+            label_names=("no", "yes"),
+            label_words=("bad", "good"),
+            prompt="{ticket} That is",
+            text_columns=("ticket",),
+            rows=MadeRows(lambda split: made, "made by hand"),
+        )
+    )
+    assert get_task("tickets") is task
+    frame = load_split("tickets", "federated")
+    assert frame.equals(made)
+    assert frame.attrs == {"source": "made by hand", "note": ""}
+    with pytest.raises(InvalidInputError, match="dataset tickets has no split 'base': choose one of federated, valid"):
+        load_split("tickets", "base")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"name": "My Task"}, "a name has lower-case letters"),
+        ({"label_words": ("good", "good")}, "label words must all differ"),
+        ({"label_words": ("good",)}, "differ in number"),
+        ({"prompt": "{other} It was"}, "the prompt must use"),
+        ({"prompt": "{text}"}, "must end in a word"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(change, says):
+    with pytest.raises(InvalidInputError, match=says):
+        replace(get_task("sst2"), **change)

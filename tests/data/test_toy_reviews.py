@@ -1,8 +1,9 @@
 import pandas as pd
 import pytest
 
-from zorba_core.data.sources import load_split, splits
-from zorba_core.data.toy_reviews import _BAD, _GOOD, _NEGATIONS, toy_reviews
+from zorba_core.data.catalogue.toy_reviews import _BAD, _GOOD, _NEGATIONS, toy_reviews
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import TASKS
 
 SPLITS = ("base", "federated", "validation")
 
@@ -33,7 +34,7 @@ def test_the_clause_after_but_decides():
 
 def test_loading_needs_no_data_and_hands_out_copies(monkeypatch):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
-    assert splits("toy-reviews") == SPLITS
+    assert TASKS["toy-reviews"].rows.splits == SPLITS
     frame = load_split("toy-reviews", "federated")
     frame["label"] = 7
     again = load_split("toy-reviews", "federated")

@@ -8,7 +8,7 @@ import pytest
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.runs import Run
-from zorba_core.runs.fine_tune import fine_tune
+from zorba_core.runs.session import fine_tune
 
 # Eight clients with four of the twelve blocks each.
 ALLOCATION = solve(AllocationProblem(np.full(8, 4), num_blocks=12)).allocation

@@ -18,8 +18,8 @@ from zorba_core.engine.precision import check_capability
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.preflight import preflight
+from zorba_core.runs.session import fine_tune
 
 LABELS = [11, 250, 3]
 A_MN = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)

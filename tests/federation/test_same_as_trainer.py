@@ -12,8 +12,8 @@ from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
 from zorba_core.runs import TRAJECTORY
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from zorba_core.allocation import AllocationProblem, gamma_certificate, replay_greedy, solve
 from zorba_core.plots import DARK, LIGHT, allocation_figure, client_order
-from zorba_core.plots.columns import MOST_COLUMNS, column_counts, column_edges, column_names, column_shares
 from zorba_core.plots.difference import difference_figure, matched_blocks
 from zorba_core.plots.flow import client_groups, cut_figure
 from zorba_core.plots.greedy import candidate_sets_figure, greedy_figure
+from zorba_core.plots.matrix import MOST_COLUMNS, column_counts, column_edges, column_names, column_shares
 from zorba_core.plots.theory import (
     bound_by_lambda_figure,
     bound_by_rounds_figure,

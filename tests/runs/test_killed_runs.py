@@ -17,8 +17,8 @@ import pytest
 from tests.runs.resumable import ALLOCATION, SETTINGS, assert_ends_alike, copy_of
 from zorba_core.runs import TRAJECTORY, Run, read_run
 from zorba_core.runs.checkpoint import CHECKPOINT
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.resume import resume
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")

@@ -15,8 +15,8 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs import resume as resuming
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.resume import replay
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")

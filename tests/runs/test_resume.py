@@ -15,8 +15,8 @@ from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.checkpoint import CHECKPOINT, Checkpoint, checkpoint_round
-from zorba_core.runs.fine_tune import fine_tune
 from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import TrajectoryLog, read_trajectory
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")

@@ -10,7 +10,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.runs import list_runs
-from zorba_core.runs.fine_tune import fine_tune, read_spec
+from zorba_core.runs.session import fine_tune, read_spec
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 SETTINGS = TrainSettings(rounds=3, num_perturbations=2, num_seeds=8, batch_size=2, eval_every=2, eval_rows=50)

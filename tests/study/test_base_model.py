@@ -6,14 +6,15 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from zorba_core.cli import build_app
-from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import TASKS, encode, label_token_ids
+from zorba_core.data.encoding import encode, label_token_ids
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.model_source import load_model, load_tokenizer
 from zorba_core.study.base_model.build import make_base
 from zorba_core.study.base_model.model import accuracy, build_model
 from zorba_core.study.base_model.optimizer import orthogonal_factor
-from zorba_core.study.base_model.recipe import FULL, TINY
+from zorba_core.study.base_model.recipe import DONOR_WORDS, FULL, TINY
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def made(tmp_path_factory):
 
 def recomputed(source, task_name, words):
     task, tokenizer = TASKS[task_name], load_tokenizer(source)
-    rows = encode(task, load_split(task_name, evaluation_split(task_name)), tokenizer, 64)
+    rows = encode(task, load_split(task_name, TASKS[task_name].rows.evaluation_split), tokenizer, 64)
     return accuracy(load_model(source), rows, label_token_ids(task, tokenizer, words))
 
 
@@ -122,7 +123,7 @@ def test_opt_mini_is_a_small_opt_of_twelve_blocks_with_whole_label_words(root):
     assert facts["weights_sha256"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     for name, task in TASKS.items():
         assert facts["tasks"][name]["label_words"] == list(task.label_words)
-        assert facts["tasks"][name]["donor_words"] == list(task.donor_words)
+        assert facts["tasks"][name]["donor_words"] == list(DONOR_WORDS[name])
         label_token_ids(task, tokenizer)
 
 

@@ -13,7 +13,8 @@ import typer
 
 from zorba_core.cli.options import add_command, options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.train import FolderOptions
+from zorba_core.cli.train import FolderOptions, TaskOptions
+from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -39,11 +40,17 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    agreed: dict[str, Any] = options_of(
-        RunConfig,
-        without=("token",),
-        make=dict,
-        defaults={"num_clients": 4, "model": "opt-mini", "dataset": None, "alpha": 1.0},
+    seats: dict[str, Any] = options_of(RunConfig, "num_clients", make=dict, defaults={"num_clients": 4}),
+    task: TaskOptions = options_of(
+        TaskOptions,
+        "dataset",
+        "model",
+        "alpha",
+        defaults={"dataset": None},
+        help={
+            "dataset": "{choices}; default sst2 where its data is.",
+            "model": "opt-mini, or a Hugging Face folder that every client has too.",
+        },
     ),
     settings: TrainSettings = options_of(
         TrainSettings,
@@ -86,7 +93,7 @@ def up(
         config, server = configs_of(request.path, request.config)
     else:
         parts = {"aggregation": aggregation, "privacy": privacy}
-        config, server = _configs(agreed, settings, {**serving, **parts})
+        config, server = _configs(task, settings, seats, {**serving, **parts})
     if app_only:
         if folder is None:
             raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
@@ -140,19 +147,17 @@ def wire(
 
 
 def _configs(
-    agreed: dict[str, Any], settings: TrainSettings, serving: dict[str, Any]
+    asked: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings]:
     """Both configs, checked before any process is started."""
-    from zorba_core.data.tasks import get_task
     from zorba_core.federation.request import check_config
     from zorba_core.runs.model_source import resolve_model
 
-    task, model = get_task(agreed["dataset"] or _default_dataset()), agreed["model"]
+    task, model = get_task(asked.dataset or _default_dataset()), asked.model
     resolve_model(model)
     if os.path.isdir(model):
         model = str(Path(model).resolve())
-    agreed = {**agreed, "dataset": task.name, "model": model}
-    config = RunConfig(**agreed, label_words=task.label_words, settings=settings)
+    config = RunConfig(task.name, model, task.label_words, alpha=asked.alpha, settings=settings, **seats)
     if serving["min_clients"] is None:
         serving = {**serving, "min_clients": config.num_clients}
     server = ServerSettings(**serving)

@@ -59,7 +59,8 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     hints = get_type_hints(function)
     for parameter in inspect.signature(function).parameters.values():
         if not isinstance(parameter.default, _Options):
-            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+            annotation, kind = hints[parameter.name], inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=annotation, kind=kind))
             continue
         groups[parameter.name] = parameter.default.make, {}
         for field in parameter.default.fields.values():
@@ -84,7 +85,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
 
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(sorted(parameters, key=lambda parameter: parameter.kind))
+    run.__signature__ = inspect.Signature(parameters)
     app.command(name, cls=Command)(run)
 
 

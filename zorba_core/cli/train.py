@@ -13,6 +13,7 @@ import typer
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import add_command, options_of
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.data.tasks import TASKS, get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
 from zorba_core.fields import setting
@@ -30,7 +31,7 @@ class TaskOptions:
     """What is trained on what, in one process."""
 
     model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
-    dataset: str = setting("toy-reviews", "toy-reviews (needs no data), sst2, ag-news or snli.")
+    dataset: str = setting("toy-reviews", "{choices}; toy-reviews needs no data.", choices=lambda: TASKS)
     label_words: str | None = setting(None, "Comma separated, one for each label; default: the task's.")
     alpha: float = setting(1.0, "Of the Dirichlet division of rows; smaller is more uneven.")
 
@@ -65,9 +66,8 @@ def train(
 
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
-    from zorba_core.data.tasks import get_task
     from zorba_core.engine.ranks import joined
-    from zorba_core.runs.fine_tune import fine_tune, read_spec
+    from zorba_core.runs.session import fine_tune, read_spec
 
     get_task(task.dataset)  # before anything slow
     chosen, origin = choice.allocation_for(read_spec(task.model), settings)

@@ -8,6 +8,7 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import add_command, options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
+from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 
@@ -43,9 +44,8 @@ def tune(
     """Find a learning rate by successive halving on rows held out from the clients. No run is written."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.data.tasks import get_task
     from zorba_core.engine.loop import check_fit
-    from zorba_core.runs.fine_tune import divide_rows, open_network, read_spec, use_threads
+    from zorba_core.runs.session import divide_rows, open_network, read_spec, use_threads
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)

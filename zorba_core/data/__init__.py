@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from zorba_core.lazy import names_on_demand
 
 _HOME = {
+    "MadeRows": "sources",
+    "PublishedRows": "sources",
     "TASKS": "tasks",
     "Task": "tasks",
     "dirichlet_partition": "partition",
-    "encode": "tasks",
+    "encode": "encoding",
     "get_task": "tasks",
-    "label_token_ids": "tasks",
-    "load_split": "sources",
+    "label_token_ids": "encoding",
+    "load_split": "splits",
 }
 
 __all__ = [*_HOME]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = names_on_demand(__name__, _HOME)

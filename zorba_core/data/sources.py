@@ -1,137 +1,133 @@
-"""Where the rows of a task come from, and which of them the base model may see.
+"""Where the rows of a task come from.
 
-Search order: the folder named by ``ZORBA_DATA`` (``sst2/train.parquet``, ``ag_news/test.parquet``, ...), then the
-Hugging Face hub when the package ``datasets`` is installed, then one error that names both ways. ``toy-reviews`` needs
-neither.
-
-**The training rows are divided in two halves** that share no text: ``base``, which only ``zorba make-base`` reads, and
-``federated``, which clients hold. The side is the first bit of the SHA-256 of a row's *source*, so it depends neither
-on the order of the rows nor on where they came from:
-
-- AG-News: the source is the text.
-- SNLI: the source is the premise, which several rows share.
-- SST-2: rows are phrases cut out of sentences. A row that no other row contains is a sentence, and a phrase goes where
-  the sentences it is cut from go. Short phrases found in sentences of both sides (one text in 23) go by their own hash.
-
-Texts are compared by their letters and digits alone.
+Search order of published rows: the folder named by ``ZORBA_DATA`` (``sst2/train.parquet``, ``ag_news/test.parquet``,
+...), then the Hugging Face hub when the package ``datasets`` is installed, then one error that names both ways.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import os
-import re
-import unicodedata
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from zorba_core.data.tasks import Task, get_task
-from zorba_core.data.toy_reviews import GRAMMAR_VERSION, toy_reviews
 from zorba_core.errors import InvalidInputError, MissingDataError
 
+if TYPE_CHECKING:
+    from zorba_core.data.tasks import Task
+
 DATA_VARIABLE = "ZORBA_DATA"
-BASE_FRACTION = 0.5
+CLIENTS_SPLIT = "federated"  # the rows that clients hold
 _MAX_FILE_BYTES = 2 * 2**30  # the largest file of these sets is 0.1 GB: anything beyond is not what it says it is
-_NOT_WORD = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True)
-class _Source:
+class RowSource(Protocol):
+    """Rows by split. ``federated`` are those that clients hold."""
+
+    @property
+    def splits(self) -> tuple[str, ...]: ...
+
+    @property
+    def evaluation_split(self) -> str:
+        """The labelled split that results are reported on."""
+        ...
+
+    def read(self, task: Task, split: str) -> pd.DataFrame:
+        """One split's text columns and an int64 ``label``; ``attrs`` as :func:`zorba_core.data.splits.load_split` says.
+
+        Raises:
+            InvalidInputError, MissingDataError: rows of another shape; rows that are nowhere.
+        """
+        ...
+
+    def missing(self) -> str:
+        """How to get the rows, in a few words; empty when they are here. Reads no rows."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class MadeRows:
+    """Rows that a function makes, split by split; they need no data and no network.
+
+    ``read_split`` returns a frame with the task's text columns and ``label``. It must give the same rows each time.
+    """
+
+    read_split: Callable[[str], pd.DataFrame]
+    origin: str  # what a run's record says of them: "grammar 1"
+    splits: tuple[str, ...] = (CLIENTS_SPLIT, "validation")
+    evaluation_split: str = "validation"
+    _cache: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+    def read(self, task: Task, split: str) -> pd.DataFrame:
+        if split not in self._cache:
+            frame = checked(task, self.read_split(split), f"{task.name} {split}")
+            frame.attrs = {"source": self.origin, "note": ""}
+            self._cache[split] = frame
+        return self._cache[split]
+
+    def missing(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedRows:
+    """A published set, whose training rows are divided into two halves that share no text: ``base``, which only
+    ``zorba make-base`` reads, and ``federated``, which clients hold (:mod:`zorba_core.data.division`)."""
+
     folder: str  # below ZORBA_DATA
     hub_name: str
-    hub_columns: dict[str, str]  # the hub's column name -> ours
     evaluation_splits: tuple[str, ...]  # official labelled splits kept whole; the first is evaluated on
     official_train_rows: int
-    group_column: str  # what a row's side of the division depends on
+    in_base: Callable[[pd.DataFrame], list[bool]]  # of each training row
+    hub_columns: Mapping[str, str] = field(default_factory=dict)  # the hub's column name -> ours
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return ("base", CLIENTS_SPLIT, *self.evaluation_splits)
 
-_SOURCES = {
-    "sst2": _Source("sst2", "stanfordnlp/sst2", {"sentence": "text"}, ("validation", "test"), 67_349, "text"),
-    "ag-news": _Source("ag_news", "fancyzhx/ag_news", {}, ("test",), 120_000, "text"),
-    "snli": _Source("snli", "stanfordnlp/snli", {}, ("validation", "test"), 549_367, "premise"),
-}
+    @property
+    def evaluation_split(self) -> str:
+        return self.evaluation_splits[0]
 
-
-def evaluation_split(task_name: str) -> str:
-    """The labelled split that results are reported on: ``validation``, and ``test`` for AG-News."""
-    task = get_task(task_name)
-    return "validation" if task.name == "toy-reviews" else _SOURCES[task.name].evaluation_splits[0]
-
-
-def splits(task_name: str) -> tuple[str, ...]:
-    """Names of the splits that :func:`load_split` knows for this task."""
-    task = get_task(task_name)
-    official = ("validation",) if task.name == "toy-reviews" else _SOURCES[task.name].evaluation_splits
-    return ("base", "federated", *official)
-
-
-def load_split(task_name: str, split: str) -> pd.DataFrame:
-    """Rows of one split: the task's text columns and an int64 ``label``.
-
-    ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
-    ``note``, empty unless the training rows are not the official set, which must be said beside a result.
-
-    Raises:
-        InvalidInputError: unknown task or split, or a file whose columns or labels are not this task's.
-        MissingDataError: the rows are neither in the folder ``ZORBA_DATA`` nor to be had from the hub.
-    """
-    task = get_task(task_name)
-    if split not in splits(task.name):
-        known = ", ".join(splits(task.name))
-        raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {known}")
-    if task.name == "toy-reviews":
-        frame = _toy(split)
-    elif split in ("base", "federated"):
-        frame = _divided(task.name, os.environ.get(DATA_VARIABLE, ""))[split]
-    else:
-        frame = _official(task.name, split, os.environ.get(DATA_VARIABLE, ""))
-    copy = frame.copy()
-    copy.attrs = dict(frame.attrs)
-    return copy
-
-
-def load_corpus() -> dict[str, list[str]]:
-    """Unlabelled texts by file name (``corpus/*.parquet`` below ``ZORBA_DATA``), which only ``zorba make-base`` reads.
-
-    Raises:
-        MissingDataError: the folder is not there.
-    """
-    folder = _data_folder(os.environ.get(DATA_VARIABLE, ""))
-    files = sorted((folder / "corpus").glob("*.parquet")) if folder else []
-    if not files:
-        raise MissingDataError(
-            f"no text corpus: set {DATA_VARIABLE} to a folder with corpus/*.parquet (column text); "
-            "or use --profile tiny, which needs no data"
+    def read(self, task: Task, split: str) -> pd.DataFrame:
+        data = os.environ.get(DATA_VARIABLE, "")
+        return (
+            _divided(self, task, data)[split]
+            if split in ("base", CLIENTS_SPLIT)
+            else _official(self, task, split, data)
         )
-    return {file.stem: _read(file, ["text"])["text"].tolist() for file in files}
+
+    def missing(self) -> str:
+        data = os.environ.get(DATA_VARIABLE, "")
+        absent = [f"{self.folder}/{split}.parquet" for split in ("train", self.evaluation_split)]
+        if data:
+            absent = [file for file in absent if not (Path(data).expanduser() / file).is_file()]
+        if not absent or (importlib.util.find_spec("datasets") and not os.environ.get("HF_HUB_OFFLINE")):
+            return ""
+        where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
+        return f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {self.hub_name}"
 
 
-@functools.lru_cache(maxsize=3)
-def _toy(split: str) -> pd.DataFrame:
-    frame = toy_reviews(split)
-    frame.attrs = {"source": f"grammar {GRAMMAR_VERSION}", "note": ""}
-    return frame
-
-
+# Cached for the folder they were read from, as the variable can change.
 @functools.lru_cache(maxsize=8)
-def _official(task_name: str, split: str, data: str) -> pd.DataFrame:
-    """One official split as published. Cached for the folder it was read from, as the variable can change."""
-    task, source = get_task(task_name), _SOURCES[task_name]
-    folder = _data_folder(data)
+def _official(source: PublishedRows, task: Task, split: str, data: str) -> pd.DataFrame:
+    """One official split as published."""
+    folder = data_folder(data)
     file = folder / source.folder / f"{split}.parquet" if folder else None
     if file is not None and file.is_file():
-        frame = _read(file, [*task.text_columns, "label"])
+        frame = read_parquet(file, [*task.text_columns, "label"])
         origin = DATA_VARIABLE
     else:
         frame = _from_hub(task, source, split)
         origin = f"hub {source.hub_name}"
-    frame = _checked(task, frame, f"{task.name} {split} from {origin}")
+    frame = checked(task, frame, f"{task.name} {split} from {origin}")
     rows = len(frame)
     partial = split == "train" and rows < source.official_train_rows
     note = f"subset of train: {rows:,} of the official {source.official_train_rows:,} rows" if partial else ""
@@ -140,46 +136,16 @@ def _official(task_name: str, split: str, data: str) -> pd.DataFrame:
 
 
 @functools.lru_cache(maxsize=3)
-def _divided(task_name: str, data: str) -> dict[str, pd.DataFrame]:
-    train = _official(task_name, "train", data)
-    if task_name == "sst2":
-        in_base = _phrases_in_base(train["text"].tolist())
-    else:
-        in_base = [_hash_says_base(text) for text in train[_SOURCES[task_name].group_column]]
-    mask = pd.Series(in_base, index=train.index)
-    parts = {"base": train[mask].reset_index(drop=True), "federated": train[~mask].reset_index(drop=True)}
+def _divided(source: PublishedRows, task: Task, data: str) -> dict[str, pd.DataFrame]:
+    train = _official(source, task, "train", data)
+    mask = pd.Series(source.in_base(train), index=train.index)
+    parts = {"base": train[mask].reset_index(drop=True), CLIENTS_SPLIT: train[~mask].reset_index(drop=True)}
     for part in parts.values():
         part.attrs = dict(train.attrs)
     return parts
 
 
-def _hash_says_base(text: str) -> bool:
-    folded = _NOT_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
-    return hashlib.sha256(folded.encode()).digest()[0] < 256 * BASE_FRACTION
-
-
-def _phrases_in_base(texts: list[str]) -> list[bool]:
-    """The side of each phrase: its sentences' side where they agree, its own hash where they do not.
-
-    From the longest text down, every run of words of a sentence is looked up among the texts: 1.7 million look-ups for
-    SST-2, under a second.
-    """
-    sides: dict[str, set[bool]] = {text: set() for text in texts}
-    for text in sorted(sides, key=lambda text: (-len(text), text)):
-        if sides[text]:
-            continue  # a phrase of a sentence seen before
-        side = _hash_says_base(text)
-        spaces = [index for index, character in enumerate(text) if character == " "]
-        starts, stops = [0, *(index + 1 for index in spaces)], [*spaces, len(text)]
-        for first, start in enumerate(starts):
-            for stop in stops[first:]:
-                if (owners := sides.get(text[start:stop])) is not None:
-                    owners.add(side)
-    agreed = {text: next(iter(found)) if len(found) == 1 else _hash_says_base(text) for text, found in sides.items()}
-    return [agreed[text] for text in texts]
-
-
-def _data_folder(data: str) -> Path | None:
+def data_folder(data: str) -> Path | None:
     if not data:
         return None
     folder = Path(data).expanduser()
@@ -188,7 +154,7 @@ def _data_folder(data: str) -> Path | None:
     return folder
 
 
-def _read(file: Path, columns: list[str]) -> pd.DataFrame:
+def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
     """Columns of a Parquet file, or one line that names the file and what is wrong with it."""
     if file.stat().st_size > _MAX_FILE_BYTES:
         raise InvalidInputError(f"{file} is larger than {_MAX_FILE_BYTES // 2**30} GiB: not the file expected here")
@@ -202,7 +168,7 @@ def _read(file: Path, columns: list[str]) -> pd.DataFrame:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
 
 
-def _from_hub(task: Task, source: _Source, split: str) -> pd.DataFrame:
+def _from_hub(task: Task, source: PublishedRows, split: str) -> pd.DataFrame:
     where = f"{source.folder}/{split}.parquet"
     by_folder = f"set {DATA_VARIABLE} to a folder with {where} (columns {', '.join(task.text_columns)}, label)"
     if importlib.util.find_spec("datasets") is None:
@@ -228,7 +194,7 @@ def _from_hub(task: Task, source: _Source, split: str) -> pd.DataFrame:
     return frame
 
 
-def _checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
+def checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
     columns = [*task.text_columns, "label"]
     missing = [column for column in columns if column not in frame.columns]
     if missing:

@@ -1,51 +1,50 @@
-"""Classification as a prompt: the model reads the text, then the prompt, and the label is the next word.
+"""Tasks: classification as a prompt. The model reads the text, then the prompt, and the label is the next word.
 
-Shapes: R rows, L token positions (``seq_len``), C classes.
+A task is one object and one registration. This package's own stand in :mod:`zorba_core.data.catalogue`, a file each; a
+script adds one with ``TASKS.register(Task(...))``, an installed package through an entry point of ``zorba.tasks``.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-import torch
-
-from zorba_core.engine.rows import Encoded
+from zorba_core.data.sources import RowSource
 from zorba_core.errors import InvalidInputError
+from zorba_core.registry import Registry
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-_FIELD = re.compile(r"\{(\w+)\}")
+FIELD = re.compile(r"\{(\w+)\}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_CATALOGUE = ("sst2", "ag_news", "snli", "toy_reviews")  # in the order that help and pages show them
 
 
 @dataclass(frozen=True)
 class Task:
     """One classification task.
 
-    ``label_words`` are the answers that fine-tuning and evaluation use. ``donor_words`` are the answers that the base
-    model ``opt-mini`` was taught, always others than ``label_words``: it knows the concept and not yet these words.
-    All are written here without the space that stands before them in the text.
+    ``label_words`` are the answers that fine-tuning and evaluation use, written without the space that stands before
+    them in the text.
     """
 
-    name: str  # "sst2"
-    title: str  # what a page or a plot shows
+    name: str  # "sst2": lower case, digits, single hyphens
+    title: str  # "SST-2": what a page or a plot shows
+    about: str  # what is asked of the model, in a few words
     label_names: tuple[str, ...]  # names of labels 0..C-1
     label_words: tuple[str, ...]  # the answer for each label
-    donor_words: tuple[str, ...]  # the answer for each label in the base model's own training
     prompt: str  # template over text_columns; the answer follows its end
-    text_columns: tuple[str, ...]  # columns of the data that the prompt reads
+    text_columns: tuple[str, ...]  # columns of the rows that the prompt reads
+    rows: RowSource  # where its rows come from
+    target: float = 0.75  # an accuracy worth reaching, where a page asks for one
 
     def __post_init__(self) -> None:
-        sizes = {len(self.label_names), len(self.label_words), len(self.donor_words)}
-        if len(sizes) != 1 or len(self.label_names) < 2:
-            raise InvalidInputError(f"task {self.name}: label_names, label_words and donor_words differ in number")
-        if len({*self.label_words, *self.donor_words}) != 2 * len(self.label_words):
-            raise InvalidInputError(f"task {self.name}: label words and donor words must all differ")
-        if tuple(_FIELD.findall(self.prompt)) != self.text_columns:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidInputError(f"task {self.name!r}: a name has lower-case letters, digits and single hyphens")
+        if len(self.label_names) != len(self.label_words) or len(self.label_names) < 2:
+            raise InvalidInputError(f"task {self.name}: label_names and label_words differ in number, or are too few")
+        if len({*self.label_words}) != len(self.label_words):
+            raise InvalidInputError(f"task {self.name}: label words must all differ")
+        if tuple(FIELD.findall(self.prompt)) != self.text_columns:
             raise InvalidInputError(f"task {self.name}: the prompt must use {self.text_columns}, once and in order")
         if self.prompt.endswith((" ", "}")):
             raise InvalidInputError(f"task {self.name}: the prompt must end in a word, before the space of the answer")
@@ -55,47 +54,17 @@ class Task:
         return len(self.label_names)
 
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            name="sst2",
-            title="SST-2 (sentiment of film reviews)",
-            label_names=("negative", "positive"),
-            label_words=("bad", "good"),
-            donor_words=("terrible", "great"),
-            prompt="{text} It was",
-            text_columns=("text",),
-        ),
-        Task(
-            name="ag-news",
-            title="AG-News (topic of news)",
-            label_names=("World", "Sports", "Business", "Sci/Tech"),
-            label_words=("World", "Sports", "Business", "Technology"),
-            donor_words=("politics", "games", "money", "science"),
-            prompt="{text} Topic:",
-            text_columns=("text",),
-        ),
-        Task(
-            name="snli",
-            title="SNLI (does the second sentence follow?)",
-            label_names=("entailment", "neutral", "contradiction"),
-            label_words=("Yes", "Maybe", "No"),
-            donor_words=("true", "possible", "false"),
-            prompt="{premise} Then: {hypothesis} Right?",
-            text_columns=("premise", "hypothesis"),
-        ),
-        Task(
-            name="toy-reviews",
-            title="Toy reviews (built-in grammar)",
-            label_names=("negative", "positive"),
-            label_words=("bad", "good"),
-            donor_words=("terrible", "great"),
-            prompt="{text} It was",
-            text_columns=("text",),
-        ),
-    )
-}
+def _register_catalogue() -> None:
+    for module in _CATALOGUE:
+        TASKS.register(importlib.import_module(f"zorba_core.data.catalogue.{module}").TASK)
+
+
+TASKS: Registry[Task] = Registry(
+    "dataset",
+    "zorba.tasks",
+    accepts=lambda part: None if isinstance(part, Task) else f"{type(part).__name__} is no zorba_core.data.Task",
+    home=_register_catalogue,
+)
 
 
 def get_task(name: str) -> Task:
@@ -104,115 +73,5 @@ def get_task(name: str) -> Task:
     Raises:
         InvalidInputError: no such task.
     """
-    task = TASKS.get(name.strip().lower().replace("_", "-"))
-    if task is None:
-        raise InvalidInputError(f"unknown dataset {name!r}: choose one of {', '.join(TASKS)}")
-    return task
-
-
-def label_token_ids(
-    task: Task, tokenizer: PreTrainedTokenizerBase, words: tuple[str, ...] | None = None
-) -> torch.Tensor:
-    """Token id of each class's answer, int64 of shape (C,), each word taken with a space before it.
-
-    Args:
-        words: other answers than ``task.label_words``, one per class.
-
-    Raises:
-        InvalidInputError: the number of words is not C, two are the same, or the tokenizer splits one.
-    """
-    words = task.label_words if words is None else tuple(words)
-    if len(words) != task.num_classes or len(set(words)) != len(words):
-        raise InvalidInputError(f"task {task.name} needs {task.num_classes} different label words, got {list(words)}")
-    ids = []
-    for word in words:
-        pieces = tokenizer.encode(" " + word, add_special_tokens=False)
-        if len(pieces) != 1 or pieces[0] == tokenizer.unk_token_id:
-            shown = [tokenizer.convert_ids_to_tokens(piece) for piece in pieces]
-            raise InvalidInputError(
-                f"task {task.name}: the tokenizer splits the label word {word!r} into {shown}; "
-                "a label word must be one token, choose other label words for this model"
-            )
-        ids.append(pieces[0])
-    return torch.tensor(ids, dtype=torch.int64)
-
-
-def encode(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> Encoded:
-    """Turn rows into prompts of at most ``seq_len`` tokens, padded on the right to ``seq_len``.
-
-    A prompt that is too long loses the ends of its texts, the longest text first, never the prompt's own words.
-
-    Raises:
-        InvalidInputError: columns are missing, a label is out of range, or ``seq_len`` cannot hold the prompt itself.
-    """
-    missing = [column for column in (*task.text_columns, "label") if column not in frame.columns]
-    if missing:
-        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
-    label_R = frame["label"].to_numpy(dtype=np.int64)
-    if len(label_R) == 0:
-        raise InvalidInputError(f"task {task.name}: there are no rows to encode")
-    if label_R.min() < 0 or label_R.max() >= task.num_classes:
-        found = f"{label_R.min()}..{label_R.max()}"
-        raise InvalidInputError(f"task {task.name}: labels must be 0..{task.num_classes - 1}, found {found}")
-
-    start, segments = _prompt_segments(task, frame, tokenizer)
-    fixed = len(start) + sum(len(segment) for segment in segments if not isinstance(segment, _Texts))
-    room = seq_len - fixed
-    if room < len(task.text_columns):
-        raise InvalidInputError(
-            f"task {task.name}: seq_len {seq_len} cannot hold the prompt's own {fixed} tokens and some text; "
-            f"use at least {fixed + len(task.text_columns)}"
-        )
-    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-    token_ids_RL = np.full((len(label_R), seq_len), pad_id, dtype=np.int64)
-    last_R = np.empty(len(label_R), dtype=np.int64)
-    for row in range(len(label_R)):
-        texts = [segment.token_ids_R[row] for segment in segments if isinstance(segment, _Texts)]
-        kept = iter(_shorten([len(text) for text in texts], room))
-        ids = list(start)
-        for segment in segments:
-            ids += segment.token_ids_R[row][: next(kept)] if isinstance(segment, _Texts) else segment
-        token_ids_RL[row, : len(ids)] = ids
-        last_R[row] = len(ids) - 1
-    return Encoded(torch.from_numpy(token_ids_RL), torch.from_numpy(last_R), torch.from_numpy(label_R.copy()))
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """The tokens of one text column, row by row."""
-
-    token_ids_R: list[list[int]]
-
-
-def _prompt_segments(
-    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[int], list[_Texts | list[int]]]:
-    """Tokens the tokenizer starts every text with (OPT: ``</s>``), then the prompt as fixed words and text columns."""
-    with_start = tokenizer.encode("a")
-    start = with_start[: 1 if with_start and with_start[0] == tokenizer.bos_token_id else 0]
-    segments: list[_Texts | list[int]] = []
-    space = ""  # byte-level BPE writes a space at the front of the word that follows it
-    for position, part in enumerate(_FIELD.split(task.prompt)):
-        if position % 2:
-            texts = [space + text.strip() for text in frame[part].astype(str)]
-            segments.append(_Texts(tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]))
-            space = ""
-        elif part:
-            body = space + part.rstrip(" ")
-            space = " " if part.endswith(" ") else ""
-            if body:
-                segments.append(tokenizer.encode(body, add_special_tokens=False))
-    return start, segments
-
-
-def _shorten(lengths: list[int], room: int) -> list[int]:
-    """Lengths that fit ``room``: the longest is cut first, so two texts never differ because one came first."""
-    lengths = list(lengths)
-    excess = sum(lengths) - room
-    while excess > 0:
-        longest = max(range(len(lengths)), key=lengths.__getitem__)
-        others = [length for index, length in enumerate(lengths) if index != longest]
-        cut = min(excess, max(1, lengths[longest] - max(others, default=0)))
-        lengths[longest] -= cut
-        excess -= cut
-    return lengths
+    plain = name.strip().lower().replace("_", "-")
+    return TASKS[plain] if plain in TASKS else TASKS.get_part(name)

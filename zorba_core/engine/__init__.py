@@ -5,8 +5,7 @@ This room imports torch. The names below load when first used, so importing the 
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from zorba_core.lazy import names_on_demand
 
 _HOME = {
     "BlockNetwork": "network",
@@ -34,13 +33,4 @@ _HOME = {
 }
 
 __all__ = [*_HOME]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = names_on_demand(__name__, _HOME)

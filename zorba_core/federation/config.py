@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zorba_core.allocation import SOLVERS
+from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.messages import MAX_SEATS, MessageError
@@ -29,8 +30,8 @@ class RunConfig:
         InvalidInputError: a value out of range.
     """
 
-    dataset: str = setting(..., "toy-reviews, sst2, ag-news or snli; default sst2 where its data is.")
-    model: str = setting(..., "opt-mini, or a Hugging Face folder that every client has too.")
+    dataset: str = setting(..., "The task.")
+    model: str = setting(..., "Its name, or the folder that the server reads.")
     label_words: tuple[str, ...]
     num_clients: int = setting(
         ..., "seats, one SuperNode each.", symbol="N", at_least=1, at_most=MAX_SEATS, option="clients"
@@ -41,8 +42,6 @@ class RunConfig:
     token: str = setting("", "Names the run.")
 
     def __post_init__(self) -> None:
-        from zorba_core.data.tasks import get_task  # imports torch, which the settings do not need
-
         check(self)
         get_task(self.dataset)
 

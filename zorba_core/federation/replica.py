@@ -17,9 +17,10 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.data.encoding import encode
 from zorba_core.data.partition import dirichlet_partition
-from zorba_core.data.sources import load_split
-from zorba_core.data.tasks import encode, get_task
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import get_task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.batches import client_rows, trim
 from zorba_core.engine.directions import Directions
@@ -30,7 +31,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.messages import Aggregate, Answer, MessageError, Task
-from zorba_core.runs.fine_tune import open_network, use_threads
+from zorba_core.runs.session import open_network, use_threads
 
 _MAX_ROWS_BYTES = 2**31
 

@@ -25,7 +25,7 @@ from zorba_core.federation.membership import Incoming, Outgoing
 from zorba_core.federation.messages import Standing
 from zorba_core.federation.server import Concluded, Server
 from zorba_core.planning.communication import numbers_a_round
-from zorba_core.runs.fine_tune import use_threads
+from zorba_core.runs.session import use_threads
 
 _PAUSE = 0.5  # seconds between looks for clients while nobody is there
 _MOST_VOID = 3  # rounds in a row without a usable answer before the run is given up, at least start_timeout apart

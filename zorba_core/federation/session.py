@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import encode, get_task
+from zorba_core.data.encoding import encode
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.network import BlockNetwork
@@ -36,10 +37,10 @@ from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import open_network, use_threads
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.resume import records_of, replay_rounds
+from zorba_core.runs.session import open_network, use_threads
 from zorba_core.runs.summary import CountReports, summarise
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog
 from zorba_core.runs.writer import RunWriter, check_name, header_of
@@ -174,7 +175,7 @@ def open_server(config: RunConfig, force: bool) -> ServerParts:
     task, settings = get_task(config.dataset), config.settings
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, config.model, config.label_words, settings)
-        split = evaluation_split(task.name)
+        split = task.rows.evaluation_split
         frame = load_split(task.name, split)
         chosen = choose_rows(len(frame), settings.eval_rows, settings.seed)
         evaluation = encode(task, frame.iloc[chosen], tokenizer, settings.seq_len)

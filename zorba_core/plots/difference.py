@@ -12,7 +12,8 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from zorba_core.plots.theme import LIGHT, Palette, styled
+from zorba_core.plots.matrix import MatrixCanvas
+from zorba_core.plots.theme import LIGHT, Palette
 
 
 def matched_blocks(A_MN: NDArray[np.bool_], B_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -34,44 +35,17 @@ def difference_figure(
     """Cells of both are pale, cells of A alone squares, cells of B alone rings. ``order_N`` may leave clients out."""
     order_N = np.asarray(order_N)
     a, b = np.asarray(A_MN, bool)[:, order_N], np.asarray(B_MN, bool)[:, order_N]
-    num_blocks, shown = a.shape
+    shown = a.shape[1]
     label_N = np.array([names[n] for n in order_N], dtype=object)
+    canvas = MatrixCanvas(a.shape[0], order_N, np.arange(shown + 1), list(label_N), palette)
     size = float(np.clip(760 / max(shown, 1) - 3, 4, 14))
+    text = np.where(a & b, "both train it", np.where(a | b, "one trains it", "neither trains it"))
     traces = [
-        go.Heatmap(
-            z=(a & b).astype(np.uint8),
-            zmin=0,
-            zmax=1,
-            colorscale=[[0, palette.faint], [1, palette.quiet]],
-            showscale=False,
-            xgap=2 if shown <= 60 else 1,
-            ygap=2,
-            customdata=np.broadcast_to(label_N, a.shape),
-            text=np.where(a & b, "both train it", np.where(a | b, "one trains it", "neither trains it")),
-            hovertemplate="%{customdata}, block %{y}: %{text}<extra></extra>",
-        ),
+        canvas.cells(a & b, palette.quiet, "%{customdata}, block %{y}: %{text}", text),
         _only(a & ~b, f"only {labels[0]}", "square", palette.front, size, label_N),
         _only(b & ~a, f"only {labels[1]}", "circle-open", palette.selected, size, label_N),
     ]
-    layout = {
-        "margin": {"l": 66, "r": 12, "t": 12, "b": 46},
-        "dragmode": False,
-        "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {
-            "range": [-0.5, max(shown, 1) - 0.5],
-            "title": {"text": f"{shown} of {A_MN.shape[1]} clients"},
-            "showgrid": False,
-            "showticklabels": False,
-        },
-        "yaxis": {
-            "range": [num_blocks - 0.5, -0.5],
-            "dtick": 1 if num_blocks <= 40 else None,
-            "title": {"text": "block"},
-            "showgrid": False,
-        },
-    }
-    return styled(traces, palette, height=int(np.clip(20 * num_blocks, 240, 560)) + 100, layout=layout)
+    return canvas.figure(traces, clients=f"{shown} of {A_MN.shape[1]} clients", showlegend=True)
 
 
 def _only(

@@ -31,8 +31,8 @@ from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import SoFar, carry_on, divide_rows, open_network, use_threads
 from zorba_core.runs.replaying import records_of, replay_rounds
+from zorba_core.runs.session import SoFar, carry_on, divide_rows, open_network, use_threads
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter, header_of
 

@@ -28,11 +28,6 @@ from zorba_core.runs import DEFAULT_FOLDER, list_runs
 State = Literal["ok", "note", "broken"]
 _DISTRIBUTION = "zorba-core"
 _LOW_BYTES, _TOO_LOW_BYTES = 2 * 10**9, 10**8
-_DATASETS = {  # folder below ZORBA_DATA, files, columns
-    "sst2": (("train", "validation"), ("text", "label")),
-    "ag_news": (("train", "test"), ("text", "label")),
-    "snli": (("train", "validation"), ("premise", "hypothesis", "label")),
-}
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,8 @@ def _base_model() -> list[Finding]:
 
 
 def _data() -> list[Finding]:
-    from zorba_core.data.sources import DATA_VARIABLE
+    from zorba_core.data.sources import DATA_VARIABLE, PublishedRows
+    from zorba_core.data.tasks import TASKS
 
     named = os.environ.get(DATA_VARIABLE, "")
     cure = f"set {DATA_VARIABLE} to a folder with sst2/, ag_news/ and snli/; toy-reviews needs no data"
@@ -151,7 +147,11 @@ def _data() -> list[Finding]:
     folder = Path(named).expanduser()
     if not folder.is_dir():
         return [Finding("data", "broken", f"{DATA_VARIABLE} names {folder}, which is no folder", cure)]
-    return [_dataset(folder / name, splits, columns) for name, (splits, columns) in _DATASETS.items()]
+    return [
+        _dataset(folder / task.rows.folder, ("train", task.rows.evaluation_split), (*task.text_columns, "label"))
+        for task in TASKS.values()
+        if isinstance(task.rows, PublishedRows)
+    ]
 
 
 def _dataset(folder: Path, splits: Sequence[str], columns: Sequence[str]) -> Finding:

@@ -161,7 +161,7 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
             else "Nothing changed yet: this is the point's own matrix.",
             width="content",
         )
-        st.page_link("screens/train/page.py", label="Train it", icon=":material/model_training:", width="content")
+        st.page_link("screens/train/train.py", label="Train it", icon=":material/model_training:", width="content")
         st.space("stretch")
         linked(
             st.selectbox,

@@ -1,1 +1,5 @@
-"""The Paper page: the claims, what was found, and where to see it."""
+"""Every claim of the paper beside what was found."""
+
+from app.screens.registry import Page
+
+PAGE = Page("paper", "Paper", section="Check", icon=":material/fact_check:")

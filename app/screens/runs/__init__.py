@@ -1,1 +1,5 @@
-"""The Runs page: reading runs from wherever they are, choosing, comparing and looking into them."""
+"""Runs side by side, and all outcomes against any setting."""
+
+from app.screens.registry import Page
+
+PAGE = Page("runs", "Runs", section="Run", icon=":material/show_chart:")

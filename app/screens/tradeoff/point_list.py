@@ -90,7 +90,7 @@ def preview(study: Study, solution: Solution) -> None:
     )
     st.caption(f"Rows are blocks, columns are clients, largest VRAM first. {_in_words(solution)}")
     st.page_link(
-        "screens/allocation/page.py",
+        "screens/allocation/allocation.py",
         label="See it large, change it by hand",
         icon=":material/grid_on:",
         width="stretch",

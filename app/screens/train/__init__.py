@@ -1,1 +1,5 @@
-"""The Train page: what can be chosen, the form, and the look at runs that go on."""
+"""Fine-tune with the chosen allocation, in a process of its own."""
+
+from app.screens.registry import Page
+
+PAGE = Page("train", "Train", section="Run", icon=":material/model_training:", sidebar_first=True)

@@ -5,66 +5,20 @@ No torch and no Streamlit in here. What a choice really leads to is decided by t
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zorba_core.data.sources import MadeRows
+from zorba_core.data.tasks import TASKS, Task
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder
 
-DATA_VARIABLE = "ZORBA_DATA"
 
-
-@dataclass(frozen=True)
-class Dataset:
-    """One task. ``missing`` says how to get its rows; empty when they are here."""
-
-    name: str
-    label: str
-    about: str
-    missing: str
-
-    @property
-    def available(self) -> bool:
-        return not self.missing
-
-
-# name: label, what it asks, folder below ZORBA_DATA, splits that a run reads, the hub's name
-_DATASETS = {
-    "toy-reviews": ("Toy reviews", "film remarks from a small grammar, good or bad; needs no data", "", (), ""),
-    "sst2": ("SST-2", "film reviews, good or bad", "sst2", ("train", "validation"), "stanfordnlp/sst2"),
-    "ag-news": ("AG-News", "news in four sections", "ag_news", ("train", "test"), "fancyzhx/ag_news"),
-    "snli": (
-        "SNLI",
-        "does the first sentence imply the second",
-        "snli",
-        ("train", "validation"),
-        "stanfordnlp/snli",
-    ),
-}
-
-
-def datasets() -> list[Dataset]:
-    """Every task, in the order of the paper after the one that is always there."""
-    data = os.environ.get(DATA_VARIABLE, "")
-    hub = importlib.util.find_spec("datasets") is not None and not os.environ.get("HF_HUB_OFFLINE")
-    found = []
-    for name, (label, about, folder, splits, hub_name) in _DATASETS.items():
-        absent = [f"{folder}/{split}.parquet" for split in splits]
-        if data:
-            absent = [file for file in absent if not (Path(data).expanduser() / file).is_file()]
-        missing = ""
-        if absent and not hub:
-            where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
-            missing = (
-                f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {hub_name}, "
-                "and start the dashboard again"
-            )
-        found.append(Dataset(name, label, about, missing))
-    return found
+def datasets() -> list[Task]:
+    """Every task, those that need no data first. ``task.rows.missing()`` says how to get rows that are not here."""
+    return sorted(TASKS.values(), key=lambda task: not isinstance(task.rows, MadeRows))
 
 
 @dataclass(frozen=True)

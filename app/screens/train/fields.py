@@ -9,13 +9,13 @@ import streamlit as st
 from app.screens.train import choices
 from app.shared import components
 from app.shared.links import keep, linked, linked_switch, remembered
+from zorba_core.data.tasks import Task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
 from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
-_TARGETS = {"toy-reviews": 0.75, "sst2": 0.75, "ag-news": 0.8, "snli": 0.4}
 # Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
 _RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
 
@@ -51,25 +51,26 @@ def model() -> choices.Model | None:
         return None
 
 
-def dataset() -> choices.Dataset:
+def dataset() -> Task:
     """One of the datasets that are here; the others with how to get them."""
-    known = {dataset.name: dataset for dataset in choices.datasets()}
-    here = [name for name, dataset in known.items() if dataset.available]
+    known = {task.name: task for task in choices.datasets()}
+    missing = {name: task.rows.missing() for name, task in known.items()}
+    here = [name for name in known if not missing[name]]
     name = linked(
         st.selectbox,
         "Dataset",
         here,
-        format_func=lambda name: f"{known[name].label} · {known[name].about}",
+        format_func=lambda name: f"{known[name].title} · {known[name].about}",
         key="train_dataset",
         help="Rows are divided among the clients by a Dirichlet draw, so that each sees labels in its own proportions.",
     )
-    absent = [dataset for dataset in known.values() if not dataset.available]
+    absent = [task for task in known.values() if missing[task.name]]
     if absent:
-        with st.popover(
-            f"{', '.join(dataset.label for dataset in absent)}: how to get them", icon=":material/download:"
-        ):
-            for dataset in absent:
-                st.markdown(f"**{dataset.label}**: {components.plain(dataset.missing)}.")
+        with st.popover(f"{', '.join(task.title for task in absent)}: how to get them", icon=":material/download:"):
+            for task in absent:
+                st.markdown(
+                    f"**{task.title}**: {components.plain(missing[task.name])}. Then start the dashboard again."
+                )
     return known[name]
 
 
@@ -87,7 +88,7 @@ def method() -> MethodFacts:
     return method_facts(name)
 
 
-def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
+def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
     """The settings, as options of ``zorba train``."""
     first, second, third, fourth = st.columns(4)
     early = "A run can be stopped earlier."
@@ -135,7 +136,7 @@ def settings(dataset: choices.Dataset, method: MethodFacts) -> dict[str, Any]:
         seed = _number(three, "Seed", "seed", 2**31 - 1, key="train_seed")
         every = _number(four, "Evaluate every", "eval_every", 10_000, key="train_every")
         five, six = st.columns(2, vertical_alignment="bottom")
-        key, usual = f"train_target_{dataset.name}", _TARGETS[dataset.name]
+        key, usual = f"train_target_{dataset.name}", dataset.target
         target = _number(five, "Target accuracy", "target", 1.0, key=key, default=usual, low=0.05, step=0.05)
         with six:
             stops = linked_switch("Stop when the target is reached", False, key="train_stops")

@@ -32,7 +32,7 @@ def allocation_or_explained() -> tuple[Allocation, str] | None:
         return selection.current_allocation()
     except ZorbaError as error:
         components.problem("There is no allocation to train yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
-        st.page_link("screens/tradeoff/page.py", label="Repair the fleet", icon=":material/arrow_forward:")
+        st.page_link("screens/tradeoff/tradeoff.py", label="Repair the fleet", icon=":material/arrow_forward:")
         return None
 
 
@@ -58,7 +58,7 @@ def draw(runs_folder: Path) -> None:
     request = Request(
         allocation if method.allocates else None,
         {"method": method.name, "model": model.source, "dataset": dataset.name, **counted, **options},
-        f"{dataset.label} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
+        f"{dataset.title} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
     )
     with right:
         if not _fits(allocation, model):
@@ -85,7 +85,7 @@ def _allocation(allocation: Allocation, origin: str) -> None:
         alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients will train; a block is "
         f"trained by {allocation.min_popularity} to {int(allocation.popularity_M.max())} clients.",
     )
-    st.page_link("screens/tradeoff/page.py", label="Choose another", icon=":material/scatter_plot:")
+    st.page_link("screens/tradeoff/tradeoff.py", label="Choose another", icon=":material/scatter_plot:")
 
 
 def _fits(allocation: Allocation, model: choices.Model) -> bool:

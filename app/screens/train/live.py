@@ -57,7 +57,7 @@ def _heading(runs_folder: Path, job: Job, state: State) -> None:
         _buttons(runs_folder, job, state)
         if state.run is not None and not state.alive:
             st.page_link(
-                "screens/runs/page.py",
+                "screens/runs/runs.py",
                 label="Open in Runs",
                 icon=":material/show_chart:",
                 query_params={"runs": state.run.name},

@@ -19,14 +19,15 @@ import torch
 from transformers import OPTForCausalLM, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import TASKS, encode, label_token_ids
+from zorba_core.data.encoding import encode, label_token_ids
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
-from zorba_core.study.base_model.recipe import PROFILES, THREADS, Recipe
+from zorba_core.study.base_model.recipe import DONOR_WORDS, PROFILES, THREADS, Recipe
 from zorba_core.study.base_model.tokenizer import build_tokenizer
 
 Log = Callable[[str], None]
@@ -84,14 +85,16 @@ def _make(work: Path, name: str, recipe: Recipe, seed: int, profile: str, thread
     log("reading texts")
     texts = corpus_texts(recipe, seed)
     task_names = [task for task in TASKS if task in recipe.mixture]
-    words = {word for task in TASKS.values() for word in (*task.label_words, *task.donor_words)} | {*recipe.spare_words}
+    words = {word for name in DONOR_WORDS for word in (*TASKS[name].label_words, *DONOR_WORDS[name])} | {
+        *recipe.spare_words
+    }
     log(f"training the tokenizer on {sum(map(len, texts.values())) // _TOKENIZER_TEXTS:,} texts")
     sample = (text for rows in texts.values() for text in rows[::_TOKENIZER_TEXTS])
     tokenizer = build_tokenizer(sample, words, recipe.vocab_size, recipe.seq_len)
     window_WL = windows(texts, tokenizer, recipe.seq_len, seed)
     log(f"{window_WL.numel():,} tokens of running text; encoding the tasks' base rows")
     prompts = donor_prompts(recipe, tokenizer)
-    donor_ids = {task: label_token_ids(TASKS[task], tokenizer, TASKS[task].donor_words) for task in task_names}
+    donor_ids = {task: label_token_ids(TASKS[task], tokenizer, DONOR_WORDS[task]) for task in task_names}
 
     model = build_model(recipe, len(tokenizer), seed)
     losses = _Losses(recipe, log)
@@ -136,7 +139,8 @@ def _score(
     model: OPTForCausalLM, task_name: str, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, seed: int, log: Log
 ) -> dict[str, Any]:
     """Accuracy with donor words, with label words, and with label words after first-order fine-tuning of a copy."""
-    task, split = TASKS[task_name], evaluation_split(task_name)
+    task = TASKS[task_name]
+    split = task.rows.evaluation_split
     rows = encode(task, load_split(task_name, split), tokenizer, recipe.seq_len)
     label_ids = label_token_ids(task, tokenizer)
     base = load_split(task_name, "base")
@@ -148,8 +152,8 @@ def _score(
         "source": base.attrs["source"],
         "note": base.attrs["note"],
         "label_words": task.label_words,
-        "donor_words": task.donor_words,
-        "donor_accuracy": accuracy(model, rows, label_token_ids(task, tokenizer, task.donor_words)),
+        "donor_words": DONOR_WORDS[task_name],
+        "donor_accuracy": accuracy(model, rows, label_token_ids(task, tokenizer, DONOR_WORDS[task_name])),
         "start_accuracy": accuracy(model, rows, label_ids),
         "first_order_steps": recipe.first_order_steps,
     }

@@ -39,7 +39,7 @@ def card_text(facts: dict[str, Any]) -> str:
     ]
     for name, task in facts["tasks"].items():
         lines.append(
-            f"| {TASKS[name].title} | {task['evaluation_split']} ({task['evaluation_rows']:,}) | "
+            f"| {_title(name)} | {task['evaluation_split']} ({task['evaluation_rows']:,}) | "
             f"{' / '.join(task['donor_words'])} | {' / '.join(task['label_words'])} | {task['donor_accuracy']:.3f} | "
             f"{task['start_accuracy']:.3f} | {task['ceiling_accuracy']:.3f} | {1 / len(task['label_words']):.2f} |"
         )
@@ -85,7 +85,7 @@ def card_text(facts: dict[str, Any]) -> str:
     ]
     for name, task in facts["tasks"].items():
         origin = f"{task['source']} ({task['note']})" if task["note"] else task["source"]
-        lines.append(f"| {TASKS[name].title} | {task['base_rows']:,} | {task['federated_rows']:,} | {origin} |")
+        lines.append(f"| {_title(name)} | {task['base_rows']:,} | {task['federated_rows']:,} | {origin} |")
     lines += ["", "Running text, read by the language-model steps:", "", "| source | texts read |", "| --- | --- |"]
     lines += [f"| {name} | {rows:,} |" for name, rows in facts["corpus_rows"].items()]
     lines += ["", "## Limits", "", *_limits(real)]
@@ -112,3 +112,7 @@ def _limits(real: bool) -> list[str]:
             "DBpedia, WikiText-2): use the weights for research.",
         ]
     return limits
+
+
+def _title(name: str) -> str:
+    return f"{TASKS[name].title} ({TASKS[name].about})"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.sources import load_corpus, load_split
+from zorba_core.data.splits import load_corpus, load_split
 from zorba_core.engine.rows import Encoded
 from zorba_core.study.base_model.recipe import Recipe
 from zorba_core.study.base_model.tokenizer import START_ID

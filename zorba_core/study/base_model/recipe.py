@@ -6,6 +6,14 @@ from dataclasses import dataclass, field
 
 from zorba_core.errors import InvalidInputError
 
+# The answers that the base model is taught for each task, always others than the task's label words: it knows the
+# concept and not yet those words. Written without the space before them.
+DONOR_WORDS = {
+    "sst2": ("terrible", "great"),
+    "ag-news": ("politics", "games", "money", "science"),
+    "snli": ("true", "possible", "false"),
+    "toy-reviews": ("terrible", "great"),
+}
 # Answers worth having whole, so that other label words than a task's own can be tried on the model.
 SPARE_WORDS = (
     "awful", "excellent", "poor", "strong", "sad", "happy", "hate", "love", "worse", "better", "low", "high",

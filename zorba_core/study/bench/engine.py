@@ -7,8 +7,8 @@ from typing import Any
 
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import use_threads
 from zorba_core.runs.model_source import load_model
+from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.arithmetic import time_noise, time_precisions
 from zorba_core.study.bench.common import LABEL_IDS, BenchSettings, Report
 from zorba_core.study.bench.rounds import time_growth, time_padding, time_rounds

@@ -27,8 +27,8 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.precision import products_in
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.environment import describe
-from zorba_core.runs.fine_tune import use_threads
 from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.arithmetic import rho_errors
 from zorba_core.study.bench.common import LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
 

@@ -108,8 +108,8 @@ def finished_record(spec: RunSpec, folder: Path) -> Record | None:
 
 def _go(spec: RunSpec, folder: Path, interrupt: Any) -> Run:
     from zorba_core.engine.settings import TrainSettings
-    from zorba_core.runs.fine_tune import fine_tune
     from zorba_core.runs.resume import resume
+    from zorba_core.runs.session import fine_tune
 
     allocates = method_facts(spec.method).allocates  # the others activate every block of every client
     begun = _last_run(folder)

@@ -180,9 +180,9 @@ def _evidence(item: str, claim_id: str) -> None:
             st.markdown(f"- {as_code(item)}")
         return
     if file.is_dir() and (file / "config.json").is_file() and file.parent == runs_folder():
-        st.page_link("screens/runs/page.py", label=item, icon=":material/show_chart:", query_params={"runs": file.name})
+        st.page_link("screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"runs": file.name})
     elif (found := _experiment(file)) is not None:
-        st.page_link("screens/runs/page.py", label=item, icon=":material/show_chart:", query_params={"source": found})
+        st.page_link("screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"source": found})
     elif file.suffix.lower() in _PICTURES and file.stat().st_size <= _MOST_PICTURE_BYTES:
         st.image(str(file), caption=item)
     elif item.startswith("tests/") and file.suffix == ".py":

@@ -20,9 +20,10 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.partition import dirichlet_partition
-from zorba_core.data.sources import evaluation_split, load_split
-from zorba_core.data.tasks import Task, encode, get_task, label_token_ids
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, check_fit, run
@@ -258,7 +259,7 @@ def divide_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the rows to be judged by, with what is worth knowing about them."""
-    split = evaluation_split(task.name)
+    split = task.rows.evaluation_split
     train_frame, judged_frame = load_split(task.name, "federated"), load_split(task.name, split)
     chosen = choose_rows(len(judged_frame), settings.eval_rows, settings.seed)
     train = encode(task, train_frame, tokenizer, settings.seq_len)

@@ -136,7 +136,7 @@ def _nothing_yet(folder: Path) -> None:
         st.markdown("##### No runs yet")
         st.markdown("A first run needs no data and no download: the Train page starts one.")
         st.page_link(
-            "screens/train/page.py", label="Train with the chosen allocation", icon=":material/model_training:"
+            "screens/train/train.py", label="Train with the chosen allocation", icon=":material/model_training:"
         )
         st.markdown("Or in a terminal, in this checkout, with its environment active:")
         st.code(FIRST_RUN, language="bash")

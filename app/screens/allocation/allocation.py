@@ -45,7 +45,7 @@ def _introduction(study: Study, point: int) -> None:
         f"of the trade-off: {front.vram_ratio_E[point]:.0%} of all VRAM. A filled cell says that a client trains a "
         "block; a block that few clients train learns with more bias."
     )
-    right.page_link("screens/tradeoff/page.py", label="Choose another point", icon=":material/scatter_plot:")
+    right.page_link("screens/tradeoff/tradeoff.py", label="Choose another point", icon=":material/scatter_plot:")
 
 
 @fragment

@@ -1,0 +1,47 @@
+"""Rows of a task by split, and the corpus of the base model."""
+
+from __future__ import annotations
+
+import os
+
+import pandas as pd
+
+from zorba_core.data.sources import DATA_VARIABLE, data_folder, read_parquet
+from zorba_core.data.tasks import get_task
+from zorba_core.errors import InvalidInputError, MissingDataError
+
+
+def load_split(task_name: str, split: str) -> pd.DataFrame:
+    """Rows of one split: the task's text columns and an int64 ``label``.
+
+    ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
+    ``note``, empty unless the training rows are not the official set, which must be said beside a result.
+
+    Raises:
+        InvalidInputError: unknown task or split, or a file whose columns or labels are not this task's.
+        MissingDataError: the rows are neither in the folder ``ZORBA_DATA`` nor to be had from the hub.
+    """
+    task = get_task(task_name)
+    if split not in task.rows.splits:
+        known = ", ".join(task.rows.splits)
+        raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {known}")
+    frame = task.rows.read(task, split)
+    copy = frame.copy()
+    copy.attrs = dict(frame.attrs)
+    return copy
+
+
+def load_corpus() -> dict[str, list[str]]:
+    """Unlabelled texts by file name (``corpus/*.parquet`` below ``ZORBA_DATA``), which only ``zorba make-base`` reads.
+
+    Raises:
+        MissingDataError: the folder is not there.
+    """
+    folder = data_folder(os.environ.get(DATA_VARIABLE, ""))
+    files = sorted((folder / "corpus").glob("*.parquet")) if folder else []
+    if not files:
+        raise MissingDataError(
+            f"no text corpus: set {DATA_VARIABLE} to a folder with corpus/*.parquet (column text); "
+            "or use --profile tiny, which needs no data"
+        )
+    return {file.stem: read_parquet(file, ["text"])["text"].tolist() for file in files}
