@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -24,6 +25,7 @@ from zorba_core.errors import InvalidInputError
 
 Choices = Callable[[], Iterable[str]]
 _KEY = "setting"
+_INSIDE = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 _KINDS = {bool: (bool, "true or false"), int: (Integral, "a whole number"), float: (Real, "a number")}
 
 
@@ -40,7 +42,7 @@ class Field:
     choices: Choices | None = None  # called when needed: a registry may load packages
     wrong: str = ""  # what a message says of a value out of range, where the bounds do not say enough
     said: str = ""  # how a message begins, where it is not "{name} is {value}"
-    option: str = ""  # the name of its option, where it is another
+    option: str = ""  # the name of its option, if it is not the field's
     key: str = ""  # its short name in an address
     step: float = 1  # of the control in a form
     percent: bool = False  # a share that forms and addresses show in whole percents
@@ -51,7 +53,7 @@ class Field:
 
     @property
     def flag(self) -> str:
-        return "--" + (self.option or self.name).replace("_", "-")
+        return "--" + self.option.replace("_", "-")
 
     @property
     def one_of(self) -> str:
@@ -88,27 +90,14 @@ class Field:
             return "it must be a finite number"
         if self.choices is not None and value not in (names := tuple(self.choices())):
             return self.wrong or f"choose one of {', '.join(names)}"
-        if self._outside(value):
-            return self.wrong or f"it must be {self.range}{', or left out' if self.optional else ''}"
+        if not all(_INSIDE[name](value, bound) for name, bound in self._bounds.items()):
+            bounds = " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in self._bounds.items())
+            return self.wrong or f"it must be {bounds}{', or left out' if self.optional else ''}"
         return None
 
-    def _outside(self, value: Any) -> bool:
-        return (
-            (self.at_least is not None and value < self.at_least)
-            or (self.above is not None and value <= self.above)
-            or (self.at_most is not None and value > self.at_most)
-            or (self.below is not None and value >= self.below)
-        )
-
     @property
-    def range(self) -> str:
-        if self.at_least is not None and self.at_most is not None:
-            return f"from {self.at_least} to {self.at_most}"
-        low = f"at least {self.at_least}" if self.at_least is not None else ""
-        low = low or (f"greater than {self.above}" if self.above is not None else "")
-        high = f"at most {self.at_most}" if self.at_most is not None else ""
-        high = high or (f"below {self.below}" if self.below is not None else "")
-        return " and ".join(part for part in (low, high) if part)
+    def _bounds(self) -> dict[str, float]:
+        return {name: bound for name in _INSIDE if (bound := getattr(self, name)) is not None}
 
 
 def setting(default: Any, help: str, **declaration: Any) -> Any:
@@ -136,6 +125,7 @@ def declared(cls: type) -> Mapping[str, Field]:
             fields[field.name] = replace(
                 own,
                 name=field.name,
+                option=own.option or field.name,
                 kind=str if literal else kinds[0],
                 choices=functools.partial(get_args, kinds[0]) if literal else own.choices,
                 optional=type(None) in kinds,

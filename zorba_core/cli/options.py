@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
@@ -24,7 +24,7 @@ from zorba_core.fields import Field, declared
 
 @dataclass(frozen=True)
 class _Options:
-    fields: Mapping[str, Field]
+    fields: tuple[Field, ...]
     make: Callable[..., Any]
 
 
@@ -43,45 +43,35 @@ def options_of(
         make: makes what the command gets from the fields by name, instead of ``cls``; ``dict`` leaves them as they are.
         defaults, help: by field, where this command has others. With the default None the option may be left out.
     """
-    defaults, help = defaults or {}, help or {}
-    fields = {}
+    defaults, help, fields = defaults or {}, help or {}, []
     for name in names or [name for name in declared(cls) if name not in without]:
         field = declared(cls)[name]
         default = defaults.get(name, field.default)
         optional = field.optional or default is None
-        fields[name] = replace(field, default=default, optional=optional, help=help.get(name, field.help))
-    return _Options(fields, make or cls)
+        fields.append(replace(field, default=default, optional=optional, help=help.get(name, field.help)))
+    return _Options(tuple(fields), make or cls)
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     """Register ``function`` as a command, with options for the parameters that :func:`options_of` describes."""
-    parameters, groups, field_of = [], {}, {}
-    hints = get_type_hints(function)
+    parameters, groups, hints = [], {}, get_type_hints(function)
     for parameter in inspect.signature(function).parameters.values():
-        if not isinstance(parameter.default, _Options):
+        if isinstance(parameter.default, _Options):
+            groups[parameter.name] = parameter.default
+            parameters += [_parameter(field) for field in parameter.default.fields]
+        else:
             annotation, kind = hints[parameter.name], inspect.Parameter.KEYWORD_ONLY
             parameters.append(parameter.replace(annotation=annotation, kind=kind))
-            continue
-        groups[parameter.name] = parameter.default.make, {}
-        for field in parameter.default.fields.values():
-            unique = field.option if field.name in field_of else field.name
-            field_of[unique] = field
-            groups[parameter.name][1][field.name] = unique
-            parameters.append(_parameter(unique, field))
 
     def run(**values: Any) -> None:
         made = {
-            group: make(**{name: values.pop(unique) for name, unique in names.items()})
-            for group, (make, names) in groups.items()
+            name: group.make(**{field.name: values.pop(field.option) for field in group.fields})
+            for name, group in groups.items()
         }
         function(**values, **made)
 
-    class Command(TyperCommand):
-        def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            for parameter in self.params:  # only now: the names may come from registries, which load packages
-                if parameter.name in field_of:
-                    parameter.help = field_of[parameter.name].full_help()
-            super().format_help(ctx, formatter)
+    class Command(_Command):
+        fields = tuple(field for group in groups.values() for field in group.fields)
 
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -89,10 +79,21 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     app.command(name, cls=Command)(run)
 
 
-def _parameter(name: str, field: Field) -> inspect.Parameter:
+class _Command(TyperCommand):
+    fields: tuple[Field, ...]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        by_name = {field.option: field for field in self.fields}
+        for parameter in self.params:  # only now: the names may come from registries, which load packages
+            if parameter.name in by_name:
+                parameter.help = by_name[parameter.name].full_help()
+        super().format_help(ctx, formatter)
+
+
+def _parameter(field: Field) -> inspect.Parameter:
     flags = [field.flag] if field.kind is not bool or not field.default else []  # a switch that is on has an opposite
     return inspect.Parameter(
-        name,
+        field.option,
         inspect.Parameter.KEYWORD_ONLY,
         default=typer.Option(field.default, *flags, help=field.help),
         annotation=field.kind | None if field.optional else field.kind,
@@ -126,7 +127,14 @@ def _flags() -> Mapping[str, Mapping[str, str]]:
     from zorba_core.cli import build_app
 
     flags = {}
-    for name, command in typer.main.get_command(build_app()).commands.items():
-        names = {option.name: option.opts[0] for option in command.params}
-        flags[name] = {**names, **{flag[2:].replace("-", "_"): flag for flag in names.values()}}
+    for name, command in _commands(typer.main.get_command(build_app())):
+        fields = {field.name: field.flag for field in getattr(command, "fields", ())}
+        flags[name] = {**fields, **{option.name: option.opts[0] for option in command.params}}
     return flags
+
+
+def _commands(group: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in getattr(group, "commands", {}).items():
+        yield from _commands(command, *path, name)
+    if not hasattr(group, "commands"):
+        yield " ".join(path), group

@@ -21,18 +21,6 @@ from zorba_core.errors import InvalidInputError
 _AMPERE = (8, 0)
 
 
-def check_device(precision: str) -> None:
-    """Refuse the CUDA device where there is none, or where it can only imitate the precision.
-
-    Raises:
-        InvalidInputError: PyTorch sees no CUDA device, or one that is too old.
-    """
-    if not torch.cuda.is_available():
-        raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
-    if precision != "highest":
-        check_capability(precision, torch.cuda.get_device_capability())
-
-
 def check_capability(precision: str, capability: tuple[int, int]) -> None:
     """Refuse a precision that a GPU of this compute capability can only imitate.
 

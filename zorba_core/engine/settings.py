@@ -62,13 +62,7 @@ class TrainSettings:
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
     )
-    participation: float = setting(
-        1.0,
-        "Share of the clients that take part in a round.",
-        above=0,
-        at_most=1,
-        wrong="it is a share of the clients, above 0 and at most 1",
-    )
+    participation: float = setting(1.0, "Share of the clients that take part in a round.", above=0, at_most=1)
     outlier_ratio: float = setting(
         100.0,
         "Refuse scalars that many times larger than the median client's.",
@@ -78,13 +72,7 @@ class TrainSettings:
     seed: int = setting(0, "Of the fleet, the division of rows, batches and directions.", at_least=0)
     eval_every: int = setting(10, "Rounds between evaluations.", at_least=1)  # the last round is always evaluated
     eval_rows: int | None = setting(None, "Evaluate on that many fixed random rows; default: all.", at_least=1)
-    target: float | None = setting(
-        0.75,
-        "Accuracy whose first reaching is recorded.",
-        above=0,
-        at_most=1,
-        wrong="an accuracy lies above 0 and at most at 1",
-    )
+    target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)
     stop_at_target: bool = setting(False, "End at the first evaluation that reaches it.")
     dtype: str = setting("float32", "{choices}.", choices=lambda: DTYPES)
     precision: str = setting(
@@ -128,9 +116,17 @@ class TrainSettings:
                 "leave one of them out"
             )
         if self.device == "cuda":
-            from zorba_core.engine.precision import check_device
+            self._check_device()
 
-            check_device(self.precision)
+    def _check_device(self) -> None:
+        import torch
+
+        from zorba_core.engine.precision import check_capability
+
+        if not torch.cuda.is_available():
+            raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
+        if self.precision != "highest":
+            check_capability(self.precision, torch.cuda.get_device_capability())
 
     def for_method(self, method: str, num_perturbations: int | None = None) -> TrainSettings:
         """The same settings for another method, with its own number of directions unless one is given."""

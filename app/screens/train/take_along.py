@@ -55,7 +55,7 @@ def take_along(request: Request) -> None:
 
 def as_python(request: Request) -> str:
     """A program that makes the same run."""
-    settings = {field.option or name: name for name, field in declared(TrainSettings).items()}
+    settings = {field.option: name for name, field in declared(TrainSettings).items()}
     options = choices.command_options(request.options).items()
     given = "\n".join(f"    {settings[name]}={value!r}," for name, value in options if name in settings)
     allocation, who = 'allocation_from_file("allocation.npz")  # the download', "allocation"
