@@ -56,7 +56,6 @@ def up(
         TrainSettings,
         *_TRAINED_WITH,
         defaults={"rounds": 20, "num_perturbations": 10, "eval_every": 5},
-        help={"num_perturbations": "directions a round.", "seed": "Of the division of rows, batches and directions."},
     ),
     serving: dict[str, Any] = options_of(
         ServerSettings, make=dict, defaults={"min_clients": None, "start_timeout": 180.0}

@@ -69,7 +69,7 @@ class TrainSettings:
         above=1,
         wrong="a client is compared with the median one, so give more than 1",
     )
-    seed: int = setting(0, "Of the fleet, the division of rows, batches and directions.", at_least=0)
+    seed: int = setting(0, "Of the fleet if one is drawn, the division of rows, batches and directions.", at_least=0)
     eval_every: int = setting(10, "Rounds between evaluations.", at_least=1)  # the last round is always evaluated
     eval_rows: int | None = setting(None, "Evaluate on that many fixed random rows; default: all.", at_least=1)
     target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)

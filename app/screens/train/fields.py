@@ -194,7 +194,7 @@ def _number(
     if key not in st.session_state:
         st.session_state[key] = remembered(key, default, parse)
     widget = place.slider if name == "target" else place.number_input
-    arguments = {"key": key, "persist_state": "session", "help": f"{field.full_help()} {help}", **arguments}
+    arguments = {"key": key, "persist_state": "session", "help": f"{field.full_help()} {help}".rstrip(), **arguments}
     value = kind(widget(label, kind(low), kind(high), **arguments))
     keep(key, None if value == default else repr(value))
     return value
