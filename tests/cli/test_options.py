@@ -18,7 +18,7 @@ from zorba_core.cli import allocate, bench, build_app, federation, pareto, scena
 from zorba_core.cli.allocate import SolveOptions
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
-from zorba_core.cli.options import flags_of, option_words
+from zorba_core.cli.options import option_words
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.directions import DIRECTION_KINDS
@@ -145,11 +145,9 @@ def test_a_group_of_options_is_made_into_its_object_and_a_wrong_one_is_refused_b
     assert "B=8, L=64, float32" in told.stdout
 
 
-def test_two_groups_may_have_fields_of_one_name():
-    assert (flags_of("federation up")["clip"], flags_of("federation up")["private_clip"]) == (
-        "--clip",
-        "--private-clip",
-    )
+def test_two_groups_may_have_fields_of_one_name(all_commands):
+    options = {option.name: option.default for option in all_commands["federation up"].params}
+    assert (options["clip"], options["private_clip"]) == (AggregationSettings().clip, PrivacySettings().clip)
 
 
 def test_words_of_a_command_are_options_that_it_has():

@@ -10,7 +10,7 @@ import typer
 
 from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve, write_allocation
 from zorba_core.cli.fleet_options import FleetOptions, Request
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import setting
@@ -18,10 +18,6 @@ from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
 
 SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
 _MOST_ROWS = 60
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "allocate", allocate)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,11 @@ from typing import Any
 
 import typer
 
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import write_json
 from zorba_core.study.bench.settings import BenchSettings
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "bench", bench)
 
 
 def bench(

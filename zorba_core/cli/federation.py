@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.tasks import get_task
@@ -30,13 +30,6 @@ _TRAINED_WITH = (
 )  # fmt: skip
 _NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
-
-
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Real clients: the same protocol between processes, over Flower.")
-    add_command(group, "up", up)
-    add_command(group, "wire", wire)
-    app.add_typer(group, name="federation")
 
 
 def up(

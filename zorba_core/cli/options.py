@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_type_hints
 
@@ -127,14 +127,7 @@ def _flags() -> Mapping[str, Mapping[str, str]]:
     from zorba_core.cli import build_app
 
     flags = {}
-    for name, command in _commands(typer.main.get_command(build_app())):
+    for name, command in typer.main.get_command(build_app()).commands.items():
         fields = {field.name: field.flag for field in getattr(command, "fields", ())}
         flags[name] = {**fields, **{option.name: option.opts[0] for option in command.params}}
     return flags
-
-
-def _commands(group: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in getattr(group, "commands", {}).items():
-        yield from _commands(command, *path, name)
-    if not hasattr(group, "commands"):
-        yield " ".join(path), group

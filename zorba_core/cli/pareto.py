@@ -8,15 +8,11 @@ import typer
 from zorba_core.allocation import Front, sweep, sweep_totals
 from zorba_core.cli.allocate import SolveOptions
 from zorba_core.cli.fleet_options import DEFAULT_MODEL, FleetOptions, read_fleet
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "pareto", pareto)
 
 
 def pareto(

@@ -10,14 +10,10 @@ import typer
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio, write_allocation
 from zorba_core.cli.allocate import SAVE_OPTION, check_save, solution_json, solution_lines
 from zorba_core.cli.fleet_options import FleetOptions, Request
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import Workload
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "scenario", scenario)
 
 
 def scenario(

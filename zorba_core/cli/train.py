@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from zorba_core.cli.allocation_choice import AllocationChoice
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.tasks import TASKS, get_task
 from zorba_core.engine.settings import TrainSettings
@@ -48,10 +48,6 @@ class FolderOptions:
     name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")
     save_model: bool = setting(False, "Also write the fine-tuned model to <run>/model.")
     force: bool = setting(False, "Train also with settings that are found unable to learn.")
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "train", train)
 
 
 def train(

@@ -5,16 +5,12 @@ from __future__ import annotations
 import typer
 
 from zorba_core.cli.allocation_choice import AllocationChoice
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "tune", tune)
 
 
 def tune(

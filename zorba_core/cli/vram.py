@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from zorba_core.cli.options import add_command, options_of
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.planning.memory import GIB, METHODS, Workload, psi_block_bytes, psi_model_bytes, total_bytes
 from zorba_core.planning.models import PRESETS, model_spec
-
-
-def register(app: typer.Typer) -> None:
-    add_command(app, "vram", vram)
 
 
 def vram(
