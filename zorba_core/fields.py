@@ -44,6 +44,7 @@ class Field:
     said: str = ""  # how a message begins, where it is not "{name} is {value}"
     option: str = ""  # the name of its option, if it is not the field's
     key: str = ""  # its short name in an address
+    label: str = ""  # of its control in a form
     step: float = 1  # of the control in a form
     percent: bool = False  # a share that forms and addresses show in whole percents
     name: str = ""

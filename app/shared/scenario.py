@@ -73,42 +73,46 @@ _EPSILONS = (
     "How many VRAM reductions ε are tried. Each gives one point of the plot. (At most 200 for a limit on the total, 16 "
     "for *exact*.)"
 )
+_TAU_MODES = ("vector", "client", "total")
+_FRACTION = "0: one block, 1: all blocks."
 _SPREAD = "Standard deviation, as a share of the range from one block to all blocks."
 _SIGMA = "Standard deviation of the logarithm of the VRAM: larger is more uneven."
 _CARD = "The part of each card's memory that its owner lets you use; the rest is for the system and for other programs."
 
 
 def _number(
-    default: float, low: float, high: float, key: str, help: str, step: float = 1, *, percent: bool = False
+    default: float, low: float, high: float, key: str, label: str, help: str = "", step: float = 1, **more: Any
 ) -> Any:
-    return setting(default, help, at_least=low, at_most=high, key=key, step=step, percent=percent)
+    return setting(default, help, label=label, at_least=low, at_most=high, key=key, step=step, **more)
 
 
 @dataclass(frozen=True)
 class Scenario:
     """Every choice that decides the trade-off, and nothing else. Fields that a fleet kind does not use are ignored."""
 
-    fleet_kind: str = setting("uniform", "How VRAM is spread.", choices=lambda: FLEET_KINDS, key="fleet")
-    model: str = setting("opt-125m", "Whose blocks are trained.", choices=lambda: PRESETS, key="model")
-    batch_size: int = like(Workload, "batch_size", at_most=4096, key="batch")
-    seq_len: int = like(Workload, "seq_len", at_most=65536, step=16, key="seq")
-    dtype: str = like(Workload, "dtype", key="dtype")
-    num_clients: int = _number(50, 1, 2_000, "clients", "How many clients take part.")
-    seed: int = _number(0, 0, 2**31 - 1, "seed", "The same seed draws the same fleet and the same reductions.")
-    num_epsilons: int = _number(1000, 1, 5_000, "vectors", _EPSILONS, 100)
-    tau_mode: str = setting("vector", "How VRAM is saved.", choices=lambda: ("vector", "client", "total"), key="tau")
-    solver: str = setting("balanced", "Who finds the allocation.", choices=lambda: SOLVERS, key="solver")
-    leave_out_small: bool = setting(False, "Without clients that cannot hold one block.", key="leave_out")
-    mean_fraction: float = _number(0.5, 0.0, 1.0, "mean", "0: one block, 1: all blocks.", 0.05)
-    spread: float = _number(0.2, 0.01, 2.0, "spread", _SPREAD, 0.05)
-    median_fraction: float = _number(0.25, 0.0, 1.0, "median", "0: one block, 1: all blocks.", 0.05)
-    sigma: float = _number(0.6, 0.05, 3.0, "sigma", _SIGMA, 0.05)
-    small_gib: float = _number(1.0, 0.1, 1024.0, "small", "", 0.5)
-    medium_gib: float = _number(1.5, 0.1, 1024.0, "medium", "", 0.5)
-    large_gib: float = _number(2.0, 0.1, 1024.0, "large", "", 0.5)
-    medium_fraction: float = _number(0.3, 0.0, 1.0, "medium_share", "", 0.05, percent=True)
-    large_fraction: float = _number(0.3, 0.0, 1.0, "share", "", 0.05, percent=True)
-    card_share: float = _number(0.9, 0.05, 1.0, "card", _CARD, 0.05, percent=True)
+    fleet_kind: str = setting("uniform", "", label="Fleet", choices=lambda: FLEET_KINDS, key="fleet")
+    model: str = setting("opt-125m", "", label="Model", choices=lambda: PRESETS, key="model")
+    batch_size: int = like(Workload, "batch_size", label="Batch B", at_most=4096, key="batch")
+    seq_len: int = like(Workload, "seq_len", label="Length L", at_most=65536, step=16, key="seq")
+    dtype: str = like(Workload, "dtype", label="Number format", key="dtype")
+    num_clients: int = _number(50, 1, 2_000, "clients", "Clients N", "How many clients take part.")
+    seed: int = _number(0, 0, 2**31 - 1, "seed", "Seed", "The same seed draws the same fleet and the same reductions.")
+    num_epsilons: int = _number(1000, 1, 5_000, "vectors", "Points E", _EPSILONS, 100)
+    tau_mode: str = setting("vector", "", label="VRAM is saved by", choices=lambda: _TAU_MODES, key="tau")
+    solver: str = setting(
+        "balanced", "Who finds the allocation.", label="Solver", choices=lambda: SOLVERS, key="solver"
+    )
+    leave_out_small: bool = setting(False, "", label="Leave out the too small", key="leave_out")
+    mean_fraction: float = _number(0.5, 0.0, 1.0, "mean", "Mean", _FRACTION, 0.05)
+    spread: float = _number(0.2, 0.01, 2.0, "spread", "Spread", _SPREAD, 0.05)
+    median_fraction: float = _number(0.25, 0.0, 1.0, "median", "Median", _FRACTION, 0.05)
+    sigma: float = _number(0.6, 0.05, 3.0, "sigma", "Sigma", _SIGMA, 0.05)
+    small_gib: float = _number(1.0, 0.1, 1024.0, "small", "Small (GiB)", step=0.5)
+    medium_gib: float = _number(1.5, 0.1, 1024.0, "medium", "Medium (GiB)", step=0.5)
+    large_gib: float = _number(2.0, 0.1, 1024.0, "large", "Large (GiB)", step=0.5)
+    medium_fraction: float = _number(0.3, 0.0, 1.0, "medium_share", "Share of medium GPUs", step=0.05, percent=True)
+    large_fraction: float = _number(0.3, 0.0, 1.0, "share", "Share of large GPUs", step=0.05, percent=True)
+    card_share: float = _number(0.9, 0.05, 1.0, "card", "Share of each card", _CARD, 0.05, percent=True)
     table: tuple[tuple[object, object], ...] = ()  # rows (client, vram_gib), as typed
 
     @property
