@@ -14,7 +14,7 @@ if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on
     sys.path.insert(0, str(ROOT))
 
 from app.screens.registry import PAGES  # noqa: E402
-from app.shared import components, housekeeping, state  # noqa: E402
+from app.shared import components, housekeeping, links, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -23,6 +23,7 @@ SIDEBAR_FIRST = {entry.title for entry in PAGES.values() if entry.sidebar_first}
 
 
 def main() -> None:
+    begins = state.begin()
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
     components.style()
@@ -32,8 +33,9 @@ def main() -> None:
             st.Page(entry.path, title=entry.title, icon=entry.icon, default=entry.default)
         )
     page = st.navigation(sections)
+    links.arrive(page.title)
     try:
-        _draw(page)
+        _draw(page, begins)
     except ZorbaError as error:
         components.problem("This cannot be shown", str(error))
     except Exception:
@@ -45,19 +47,18 @@ def main() -> None:
     housekeeping.settle(page.title)
 
 
-def _draw(page: StreamlitPage) -> None:
+def _draw(page: StreamlitPage, begins: bool) -> None:
     """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
-    if state.begin() or page.title in SIDEBAR_FIRST:
+    if begins or page.title in SIDEBAR_FIRST:
         state.sidebar()
         page.run()
         return
-    answered = state.current()
     try:
         page.run()
-    finally:
-        scenario = state.sidebar()
-    if scenario != answered:  # a choice that asks for others: a table that is begun
-        st.rerun()
+    except Exception:
+        state.sidebar()  # the way out of what cannot be shown
+        raise
+    state.sidebar()
 
 
 if __name__ == "__main__":  # not where a process that this one starts reads the file again

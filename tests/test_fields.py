@@ -32,13 +32,13 @@ class Oven:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"degrees": 29}, "degrees is 29; it must be at least 30 and at most 300"),
+        ({"degrees": 29}, "degrees is 29; it must be at least 30"),
         ({"degrees": 30.0}, "degrees is 30.0; it must be a whole number"),
         ({"degrees": True}, "degrees is True; it must be a whole number"),
         ({"degrees": None}, "degrees is None; it must be a whole number"),
         ({"degrees": "9" * 99}, f"degrees is '{'9' * 56}...; it must be a whole number"),
-        ({"share": 0.0}, "share is 0.0; it must be above 0 and below 1"),
-        ({"share": 1}, "share is 1; it must be above 0 and below 1"),
+        ({"share": 0.0}, "share is 0.0; it must be above 0"),
+        ({"share": 1}, "share is 1; it must be below 1"),
         ({"share": math.nan}, "share is nan; it must be a finite number"),
         ({"mode": "steam"}, "mode is 'steam'; choose one of fan, grill"),
         ({"mode": ["fan"]}, "mode is ['fan']; it must be text"),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_LONGEST_WORD = 300  # characters; paths are shorter
+
 
 class ZorbaError(Exception):
     """Base of every error raised on purpose. ``exit_status`` is what the command line leaves with."""
@@ -51,3 +53,18 @@ def name_some(items: Sequence[object], limit: int = 5) -> str:
     shown = ", ".join(str(item) for item in items[:limit])
     rest = len(items) - limit
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def in_short(value: object, limit: int = 60) -> str:
+    """``repr(value)`` for a message, cut where it is long; a whole number of any size by its number of digits."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
+        return "a number of more than 38 digits"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message without line breaks, without what no terminal or page can show, and with words of hundreds
+    of characters cut: a number of 400 digits says nothing more."""
+    words = [word if len(word) <= _LONGEST_WORD else f"{word[:60]}...{word[-20:]}" for word in str(error).split()]
+    return " ".join(words).encode("utf-8", "backslashreplace").decode()

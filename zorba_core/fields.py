@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -21,10 +20,11 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 
 Choices = Callable[[], Iterable[str]]
 _KEY = "setting"
+_FINITE = 1e300
 _INSIDE = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 _KINDS = {bool: (bool, "true or false"), int: (Integral, "a whole number"), float: (Real, "a number")}
 
@@ -76,8 +76,7 @@ class Field:
         """
         problem = self._problem(value)
         if problem:
-            shown = repr(value) if isinstance(value, str) else str(value)
-            shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+            shown = str(value) if isinstance(value, float) else in_short(value)
             said = (self.said or "{name} is {value}").format(name=self.name, value=shown)
             raise InvalidInputError(f"{said}; {problem}")
 
@@ -87,18 +86,16 @@ class Field:
         accepted, noun = _KINDS.get(self.kind, (self.kind, "text"))
         if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
             return f"it must be {noun}"
-        if isinstance(value, float) and not math.isfinite(value):
+        if self.kind is float and not abs(value) < _FINITE:
             return "it must be a finite number"
         if self.choices is not None and value not in (names := tuple(self.choices())):
             return self.wrong or f"choose one of {', '.join(names)}"
-        if not all(_INSIDE[name](value, bound) for name, bound in self._bounds.items()):
-            bounds = " and ".join(f"{name.replace('_', ' ')} {bound}" for name, bound in self._bounds.items())
-            return self.wrong or f"it must be {bounds}{', or left out' if self.optional else ''}"
+        for name, inside in _INSIDE.items():
+            bound = getattr(self, name)
+            if bound is not None and not inside(value, bound):
+                left_out = ", or left out" if self.optional else ""
+                return self.wrong or f"it must be {name.replace('_', ' ')} {bound}{left_out}"
         return None
-
-    @property
-    def _bounds(self) -> dict[str, float]:
-        return {name: bound for name in _INSIDE if (bound := getattr(self, name)) is not None}
 
 
 def setting(default: Any, help: str, **declaration: Any) -> Any:

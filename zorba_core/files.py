@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +16,77 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core.errors import InvalidInputError
+
+# Numbers of errors that say that the path is wrong, not that the machine fails.
+WRONG_PATH = (
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG,
+    errno.ELOOP, errno.EINVAL,
+)  # fmt: skip
+_LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
+
+
+def check_target(target: str | os.PathLike[str]) -> None:
+    """Refuse a name that no file can be written under. Commands ask before they compute; nothing is made.
+
+    Raises:
+        InvalidInputError: it is a folder, it stands in a file, it is too long, or its folder cannot be written.
+    """
+    if os.path.isdir(target):
+        raise InvalidInputError(f"cannot write {os.fspath(target)!r}: it is a folder; give the name of a file")
+    check_folder(os.path.dirname(os.path.abspath(target)), os.fspath(target))
+
+
+def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) -> None:
+    """Refuse a folder in which nothing can be written; it may be missing where it can be made.
+
+    Raises:
+        InvalidInputError: it, or one it stands in, is a file, has too long a name or cannot be written.
+    """
+    path = Path(os.path.abspath(folder))
+    problem = ""
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in (*path.parts, os.path.basename(for_what or ""))):
+        problem = f"a name has at most {_LONGEST_NAME} bytes"
+    else:
+        there = next(part for part in (path, *path.parents) if os.path.lexists(part))
+        if not os.path.isdir(there):
+            problem = f"{there} is no folder"
+        elif not os.access(there, os.W_OK | os.X_OK):
+            problem = f"{there} cannot be written; choose another folder"
+    if problem:
+        raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
+
+
+def check_model_folder(folder: str | os.PathLike[str]) -> None:
+    """As :func:`check_folder`, for a folder that safetensors writes: it takes Unicode names only.
+
+    Raises:
+        InvalidInputError: as :func:`check_folder`, or a name that is no Unicode.
+    """
+    try:
+        os.path.abspath(folder).encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"cannot write {os.fspath(folder)!r}: a model's folder needs a Unicode name") from None
+    check_folder(folder)
+
 
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure."""
+    """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure.
+
+    Raises:
+        InvalidInputError: as :func:`check_target`.
+    """
     target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # The suffix is kept because some writers (np.savez, plotly) choose the format, or add one, by it.
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    check_target(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The suffix is kept because some writers (np.savez, plotly) choose the format, or add one, by it.
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    except OSError as error:
+        if error.errno not in WRONG_PATH:
+            raise
+        raise InvalidInputError(f"cannot write {str(target)!r}: {(error.strerror or '').lower()}") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -35,6 +100,23 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """As :func:`atomic_path`, for a model's folder that does not exist yet."""
+    target = Path(os.path.abspath(target))
+    check_model_folder(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o777 & ~umask)
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
@@ -52,8 +134,10 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON: NumPy scalars and arrays become numbers and lists, and a NaN or infinity becomes ``null``."""
-    return json.dumps(_plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    """Strict JSON: NumPy scalars and arrays become numbers and lists, a NaN or infinity becomes ``null``, and bytes of
+    a file's name that are no Unicode are escaped, so that the text can be encoded."""
+    text = json.dumps(_plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ import streamlit as st
 from app.shared import reproduce as programs
 from app.shared.figure_files import figure_bytes, formats
 from app.shared.scenario import Scenario
+from app.shared.scenario_link import is_held
 from zorba_core.plots import Palette, palette_named
 
 _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
@@ -31,11 +32,39 @@ _CSS = """
 }
 </style>
 """
+# Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
+# leads to the page before. The address of the next page may arrive before its path does; it is then not written over
+# that of the page that is left (Streamlit adds it to the path).
+_HISTORY = """
+<script>
+if (!window.zorbaHistory) {
+  window.zorbaHistory = true;
+  let leaving = 0;
+  const push = window.history.pushState.bind(window.history);
+  const path = (url) => new URL(url, window.location.href).pathname;
+  window.history.pushState = (state, unused, url) => {
+    if (url && path(url) === window.location.pathname) {
+      if (Date.now() > leaving) window.history.replaceState(state, unused, url);
+    } else {
+      leaving = 0;
+      push(state, unused, url);
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest("a[href]");
+    const plain = !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+    if (link && plain && link.target !== "_blank" && link.origin === window.location.origin && !link.download)
+      leaving = path(link.href) === window.location.pathname ? 0 : Date.now() + 10000;
+  }, true);
+  window.addEventListener("popstate", () => { leaving = 0; });
+}
+</script>
+"""
 
 
 def style() -> None:
-    """Spacing that the theme's settings do not reach."""
-    st.html(_CSS)
+    """Spacing that the theme's settings do not reach, and a history of pages."""
+    st.html(_CSS + _HISTORY, unsafe_allow_javascript=True)
 
 
 def palette() -> Palette:
@@ -174,5 +203,10 @@ def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str 
         python, command, content = st.tabs(["Copy as Python", "Copy as command", "Scenario as JSON"])
         python.code(programs.as_python(scenario, point) + python_tail, language="python")
         command.code(programs.as_command(scenario, point) + command_tail, language="bash")
-        content.caption("The Fleet page reads it back. The address of this page holds the same choices.")
+        address = (
+            "The address of this page holds the same choices."
+            if is_held(scenario)
+            else "The address of this page cannot hold this table of clients: it is too long for a link."
+        )
+        content.caption(f"The Fleet page reads it back. {address}")
         content.code(programs.as_json(scenario), language="json", height=320)

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.shared import components, state
+from app.shared.links import TABLE_UNHELD
 from app.shared.remedies import remedies
 from app.shared.scenario import Scenario, block_gib
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, name_some
@@ -16,6 +17,7 @@ from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, na
 def explain(error: ZorbaError, scenario: Scenario) -> None:
     """The fleet or a field is wrong: what, who, and the ways out."""
     if scenario.fleet_kind == "table" and not scenario.table:
+        say_unheld()
         st.info("No clients yet: type them in or upload a CSV on the Fleet page.", icon=":material/table_rows:")
         st.page_link("screens/fleet/fleet.py", label="Open the Fleet page", icon=":material/memory:")
     elif isinstance(error, InvalidInputError):
@@ -27,6 +29,16 @@ def explain(error: ZorbaError, scenario: Scenario) -> None:
         st.markdown(
             "Every block needs at least one client. Add clients, give them more VRAM, or shorten L, lower B or choose "
             "half precision in the sidebar so that each can hold more blocks."
+        )
+
+
+def say_unheld() -> None:
+    """An empty table may be one that was too long for the link that opened this session."""
+    if st.session_state.get(TABLE_UNHELD):
+        st.warning(
+            "The link does not hold its table of clients, which was too long. Who sent it can send the scenario as "
+            "JSON (Fleet page); the Fleet page reads it.",
+            icon=":material/link_off:",
         )
 
 

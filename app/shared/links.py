@@ -14,26 +14,45 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-_REMEMBERED = "remembered_choices"
+from app.shared.folders import as_code
+from app.shared.widget_keys import is_report, starting_at, widget_key
+
+TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
+_PAGE, _ASKED = "page_at_hand", "asked_by_link"
+_REMEMBERED, _OPENED, _KEPT = "remembered_choices", "opened_address", "kept_by_page"
 Value = TypeVar("Value")
+Number = TypeVar("Number", int, float)
 
 
-def linked(widget: Callable[..., str], label: str, options: Sequence[str], *, key: str, **arguments: Any) -> str:
-    """``widget`` over ``options``, started from the address and kept in it. The first option is the default, which the
-    address leaves out; a name the list does not have is ignored."""
-    if st.session_state.get(key) not in options:
-        st.session_state[key] = choice(key, options)
-    value = widget(label, options, key=key, on_change=_take_over, args=(key,), **arguments)
-    _remember(key, value)
-    keep(key, None if value == options[0] else value)
+def linked(
+    widget: Callable[..., str],
+    label: str,
+    options: Sequence[str],
+    default: str | None = None,
+    *,
+    key: str,
+    **arguments: Any,
+) -> str:
+    """``widget`` over ``options``, started from the address and kept in it. The first option is the default unless
+    another is named; the address leaves it out. A name the list does not have is ignored."""
+    default = options[0] if default is None else default
+    value = choice(key, options, default)
+    asked = remembered(key, None, str)
+    if asked and asked not in options:
+        shown = arguments.get("format_func", str)(value)
+        _tell_absent(label, str(asked), f"instead: {shown}")
+    _draw(widget, key, value, options, label, options, **arguments)
+    keep(key, None if value == default else value)
     return value
 
 
-def choice(key: str, options: Sequence[str]) -> str:
-    """What was chosen last of ``options``, here or by the link; the first one otherwise."""
-    held = remembered(key, options[0], lambda text: text if text in options else None)
-    return held if held in options else options[0]
+def choice(key: str, options: Sequence[str], default: str | None = None) -> str:
+    """What was chosen last of ``options``, here or by the link; the default otherwise."""
+    default = options[0] if default is None else default
+    held = remembered(key, default, lambda text: text if text in options else None)
+    return held if held in options else default
 
 
 def linked_many(
@@ -47,12 +66,12 @@ def linked_many(
 ) -> list[str]:
     """As :func:`linked`, for a widget with several choices; in the address they are joined by commas."""
 
-    held = st.session_state[key] if key in st.session_state else several(key, options, default)
-    if key not in st.session_state or not set(held) <= set(options):
-        st.session_state[key] = [option for option in held if option in options]
-    chosen = widget(label, options, key=key, on_change=_take_over, args=(key,), **arguments)
-    value = [option for option in options if option in chosen]
-    _remember(key, value)
+    if key not in st.session_state.get(_REMEMBERED, {}):
+        for name in (named(key) or "").split(",")[:20]:
+            if name and name not in options:
+                _tell_absent(label, name, "it is left out")
+    value = several(key, options, default)
+    _draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == list(default) else ",".join(value))
     return value
 
@@ -64,32 +83,33 @@ def several(key: str, options: Sequence[str], default: Sequence[str]) -> list[st
 
 
 def linked_number(
-    widget: Callable[..., int], label: str, low: int, high: int, default: int, *, key: str, **arguments: Any
-) -> int:
-    """As :func:`linked`, for a whole number from ``low`` to ``high``."""
-    if key not in st.session_state:
-        st.session_state[key] = number(key, low, high, default)
-    value = widget(label, low, high, key=key, on_change=_take_over, args=(key,), **arguments)
-    _remember(key, value)
+    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
+) -> Number:
+    """As :func:`linked`, for a number from ``low`` to ``high``, whole if ``default`` is."""
+    value = number(key, low, high, default)
+    _draw(widget, key, value, (), label, low, high, **arguments)
     keep(key, None if value == default else str(value))
     return value
 
 
-def number(key: str, low: int, high: int, default: int) -> int:
-    """The whole number chosen last, here or by the link."""
+def number(key: str, low: Number, high: Number, default: Number) -> Number:
+    """The number chosen last, here or by the link."""
 
-    def parse(text: str) -> int | None:
-        return int(text) if text.isdecimal() and len(text) < 10 and low <= int(text) <= high else None
+    def parse(text: str) -> Number | None:
+        try:
+            value = type(default)(text[:20])
+        except ValueError:
+            return None
+        return value if low <= value <= high else None
 
-    return remembered(key, default, parse)
+    value = type(default)(remembered(key, default, parse))
+    return value if low <= value <= high else default
 
 
 def linked_switch(label: str, default: bool, *, key: str, **arguments: Any) -> bool:
     """A toggle that the address keeps as ``key=true`` or ``key=false``."""
-    if key not in st.session_state:
-        st.session_state[key] = switched(key, default)
-    value = st.toggle(label, key=key, on_change=_take_over, args=(key,), **arguments)
-    _remember(key, value)
+    value = switched(key, default)
+    _draw(st.toggle, key, value, (), label, **arguments)
     keep(key, None if value == default else str(value).lower())
     return value
 
@@ -99,18 +119,112 @@ def switched(key: str, default: bool) -> bool:
     return remembered(key, default, {"true": True, "false": False}.get)
 
 
+def linked_text(label: str, *, key: str, longest: int = 200, **arguments: Any) -> str:
+    """A text field that the address keeps as it was typed."""
+    value = remembered(key, "", lambda text: text[:longest])
+    _draw(st.text_input, key, value, (), label, max_chars=longest, **arguments)
+    keep(key, value or None)
+    return value
+
+
 def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -> Value:
     """The value that the session remembers, else what ``parse`` makes of the address, else ``default``."""
     known = st.session_state.get(_REMEMBERED, {})
     if key in known:
         return known[key]
-    text = st.query_params.get(key)
+    text = named(key)
     value = None if text is None else parse(text)
     return default if value is None else value
 
 
+def carry(key: str, value: Any, default: Any) -> None:
+    """Keep a choice of another page's widget in the address of a page that shows what follows from it."""
+    _remember(key, value)
+    keep(key, None if value == default else str(value))
+
+
+def forget(key: str) -> None:
+    """Start a choice anew: what it was about is not there any more, by the reader's own doing."""
+    st.session_state.get(_REMEMBERED, {}).pop(key, None)
+    st.session_state.pop(key, None)
+    keep(key, None)
+
+
+def arrive(page: str) -> None:
+    """Call before ``page`` is drawn. On the way from another page the address counts, not what the session remembers:
+    a link between pages asks for something that the reader may have had otherwise before."""
+    before = st.session_state.get(_PAGE)
+    st.session_state[_PAGE] = page
+    if before == page:
+        return
+    st.session_state[_ASKED] = set(st.query_params)
+    if before is None and st.query_params.get("fleet") == "table" and "rows" not in st.query_params:
+        st.session_state[TABLE_UNHELD] = True
+    if before is not None:
+        for key in st.session_state[_ASKED] & set(st.session_state.get(_REMEMBERED, {})):
+            del st.session_state[_REMEMBERED][key]
+            st.session_state.pop(key, None)
+
+
+def take_asked(key: str) -> bool:
+    """Whether the reader has come to this page by a link that names ``key``; True once a visit, however often the first
+    run of the page is cut short before it asks."""
+    asked = st.session_state.get(_ASKED, set())
+    if key not in asked:
+        return False
+    asked.discard(key)
+    return True
+
+
+def _tell_absent(label: str, asked: str, instead: str) -> None:
+    """Say that what a link or an earlier choice asks for is not offered, and what there is instead."""
+    st.toast(
+        f"{label}: {as_code(asked[:80])} is not offered here; {instead}.", icon=":material/link_off:", duration="long"
+    )
+
+
+def named(key: str) -> str | None:
+    """What the address says of ``key``: the page's own, else the one that the session was opened with, which the
+    browser drops when another page is asked for before this one is drawn."""
+    return st.query_params.get(key, st.session_state.get(_OPENED, {}).get(key))
+
+
+def opened() -> None:
+    """Call first of all in a session: the address counts from now on, whatever interrupts the run."""
+    st.session_state[_OPENED] = st.query_params.to_dict()
+
+
+def went_back() -> bool:
+    """Whether this run answers the browser's Back or Forward. The address then counts for all that the page keeps in
+    it, as it did when the page was left."""
+    context = get_script_run_ctx()
+    if context is None or not context.is_history_navigation:
+        return False
+    earlier, known = st.session_state.get(_OPENED, {}), st.session_state.get(_REMEMBERED, {})
+    kept = kept_here()
+    for key in kept:
+        known.pop(key, None)
+        st.session_state.pop(key, None)
+    others = {key: text for key, text in earlier.items() if key not in kept}
+    st.session_state[_OPENED] = {**others, **st.query_params.to_dict()}
+    return True
+
+
+def kept_here() -> set[str]:
+    """What the page in view has kept in its address so far."""
+    context = get_script_run_ctx()
+    page = "" if context is None else context.page_script_hash
+    return st.session_state.setdefault(_KEPT, {}).setdefault(page, set())
+
+
+def choose(key: str, value: Any) -> None:
+    """Choose on the reader's behalf what the widget of ``key`` will show; before it is drawn, or in a callback."""
+    _remember(key, value)
+
+
 def keep(key: str, value: str | None) -> None:
     """Put ``key=value`` into the address, or take ``key`` out of it."""
+    kept_here().add(key)
     if value is None:
         if key in st.query_params:
             del st.query_params[key]
@@ -118,9 +232,20 @@ def keep(key: str, value: str | None) -> None:
         st.query_params[key] = value
 
 
-def _take_over(key: str) -> None:
+def _draw(
+    widget: Callable[..., Any], key: str, value: Any, options: Sequence[str], *positional: Any, **arguments: Any
+) -> None:
+    """Show ``value`` in ``widget``; another one counts once the reader has chosen it (``_take_over``)."""
+    _remember(key, value)
+    shown = widget_key(key, value)
+    arguments |= starting_at(widget, value, options)
+    widget(*positional, key=shown, on_change=_take_over, args=(key, shown), **arguments)
+
+
+def _take_over(key: str, shown: str) -> None:
     """A widget's callback, before the page runs."""
-    _remember(key, st.session_state[key])
+    if is_report(key, shown):
+        _remember(key, st.session_state[shown])
 
 
 def _remember(key: str, value: Any) -> None:

@@ -19,7 +19,7 @@ from app.shared.scenario_fields import CHOICES, KEYS, PERCENT, checked, default,
 from zorba_core.errors import InvalidInputError
 
 ROWS = "rows"
-MAX_ROWS_CHARACTERS = 6_000  # browsers and servers take addresses of 8,000
+MAX_ROWS_CHARACTERS = 1_300  # mail and chat programs cut addresses at 2,000; longer rows are still read
 _MAX_CSV_BYTES = 1_000_000
 
 
@@ -35,6 +35,11 @@ def scenario_to_link(scenario: Scenario) -> dict[str, str]:
         if len(rows) <= MAX_ROWS_CHARACTERS:
             parameters[ROWS] = rows
     return parameters
+
+
+def is_held(scenario: Scenario) -> bool:
+    """Whether a link holds all of the scenario: a long table of clients stays out."""
+    return scenario.fleet_kind != "table" or ROWS in scenario_to_link(scenario)
 
 
 def scenario_from_link(parameters: Mapping[str, str]) -> tuple[Scenario, list[str]]:

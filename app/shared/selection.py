@@ -1,41 +1,43 @@
 """Which point of the sweep is selected: by a click on the plot, a row of the table, or the link that opened the page;
 until someone chooses, the one that the reader's preference recommends.
 
-The plot and the table each remember their own last event, so what counts is which of them changed since the last run.
-The plot keeps its selection in the browser and stays silent when the same point is clicked again; once something else
-has chosen, it therefore gets a new key and starts afresh.
+What counts is what the plot or the table reports that it did not report before. The plot keeps its selection in the
+browser and stays silent when the same point is clicked again; once something else has chosen, it therefore gets a new
+key and starts afresh. So does the table when another row is to be marked: what it reports is then always the reader's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from app.shared import state
-from app.shared.links import choice, keep, number
+from app.shared.links import choice, choose, keep, named, number, several
 from app.shared.scenario import Scenario, Study
 from app.shared.scenario_fields import CHOICES
-from app.shared.tradeoff import COSTS, MEASURES, View
+from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View
+from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
 from zorba_core.allocation import Allocation
 
 PLOT, TABLE = "front_plot", "front_table"
-_CHOSEN, _SEEN, _TURN, _EDITED = "chosen_point", "seen_events", "plot_turn", "edited_allocation"
+# The chosen point has the name that it has in the address: who goes back forgets both (``app.shared.links.went_back``).
+_CHOSEN, _SEEN, _TURN, _EDITED = "point", "seen_events", "plot_turn", "edited_allocation"
 
 
 def selected_point(study: Study, rows: Sequence[int]) -> int:
     """Index of the selected point; the recommended one until someone chooses. ``rows`` are the indices the table shows,
     in order.
 
-    Call before the plot and the table are drawn: it also marks the selected row in the table.
+    Call before the plot and the table are drawn.
     """
     chosen = _chosen_by_event(rows)
     if chosen is not None:
         _remember(study.scenario, chosen)
     point = current_point(study)
-    _mark_row(rows, point)
     return point
 
 
@@ -115,28 +117,35 @@ def plot_clicked() -> None:
     event, before = _plotted_point(), state.current()
     solver = None if event is None else CHOICES["solver"][event[1]]
     if solver not in (None, before.solver):
-        shown = st.session_state.get("show", [])
+        shown = several("show", [*EXTRAS, *CHOICES["solver"]], list(EXTRAS))
         state.apply(replace(before, solver=solver))
-        st.session_state["show"] = [before.solver if name == solver else name for name in shown]
+        choose("show", [before.solver if name == solver else name for name in shown])
+
+
+def table_arguments(point: int, rows: Sequence[int]) -> dict[str, Any]:
+    """Key and marked row of the table of ``rows`` with ``point`` selected."""
+    row = _row_of(point, rows)
+    marked = {"selection": {"rows": [] if row is None else [row], "columns": []}}
+    return {"key": widget_key(TABLE, row), "selection_default": marked}
 
 
 def _renew_plot() -> None:
     if _plotted_point() is not None:
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
-        st.session_state.setdefault(_SEEN, {PLOT: None, TABLE: None})[PLOT] = None
+        st.session_state[_SEEN] = None
 
 
 def _chosen_by_event(rows: Sequence[int]) -> int | None:
     """The point that the plot or the table was asked for since the last run, if any."""
-    events = {PLOT: _plotted_point(), TABLE: _picked_row()}
-    seen = st.session_state.get(_SEEN, {PLOT: None, TABLE: None})
-    st.session_state[_SEEN] = events
+    clicked, seen = _plotted_point(), st.session_state.get(_SEEN)
+    st.session_state[_SEEN] = clicked
+    row = _reported_row()
     # The plot's selection also empties on its own (a double click, a new figure): that chooses nothing.
-    if events[PLOT] != seen[PLOT] and events[PLOT] is not None:
-        return events[PLOT][0]
-    if events[TABLE] != seen[TABLE] and events[TABLE] is not None and events[TABLE] < len(rows):
+    if clicked != seen and clicked is not None:
+        return clicked[0]
+    if row is not None and row < len(rows):
         _renew_plot()
-        return int(rows[events[TABLE]])
+        return int(rows[row])
     return None
 
 
@@ -153,19 +162,23 @@ def _plotted_point() -> tuple[int, int] | None:
     return None
 
 
-def _picked_row() -> int | None:
-    event = st.session_state.get(TABLE)
-    rows = event["selection"]["rows"] if event else []
-    return int(rows[0]) if rows else None
+def _reported_row() -> int | None:
+    """The row that the reader has picked since the table was drawn. The row that it was drawn with is no choice, and
+    what an earlier table reports is not looked at (``app.shared.widget_keys``)."""
+    event = st.session_state.get(current_key(TABLE))
+    if event is None or not is_shown(TABLE):
+        return None
+    picked = event["selection"]["rows"]
+    row = int(picked[0]) if picked else None
+    if row == shown_value(TABLE):
+        return None
+    report(TABLE, row)
+    return row
 
 
-def _mark_row(rows: Sequence[int], point: int) -> None:
-    """Show the selected point in the table too, without taking that for a new choice."""
+def _row_of(point: int, rows: Sequence[int]) -> int | None:
     where = np.flatnonzero(np.asarray(rows) == point)
-    row = int(where[0]) if where.size else None
-    if _picked_row() != row:
-        st.session_state[TABLE] = {"selection": {"rows": [] if row is None else [row], "columns": [], "cells": []}}
-    st.session_state[_SEEN][TABLE] = row
+    return int(where[0]) if where.size else None
 
 
 def _remember(scenario: Scenario, point: int | None) -> None:
@@ -176,8 +189,8 @@ def _remember(scenario: Scenario, point: int | None) -> None:
 def _remembered(study: Study) -> int | None:
     """The chosen point if it belongs to this scenario; a point named in the link counts for the first one shown."""
     if _CHOSEN not in st.session_state:
-        named = st.query_params.get("point", "")
-        _remember(study.scenario, int(named) if named.isdecimal() and len(named) < 9 else None)
+        text = named("point") or ""
+        _remember(study.scenario, int(text) if text.isdecimal() and len(text) < 9 else None)
     scenario, point = st.session_state[_CHOSEN]
     if scenario != study.scenario:
         _remember(study.scenario, None)

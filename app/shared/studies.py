@@ -62,7 +62,8 @@ def solved(scenario: Scenario) -> Study:
 def solved_or_error(scenario: Scenario) -> Study | ZorbaError:
     """The study, or why there is none."""
     try:
-        return solved(scenario)
+        with st.container():  # takes one place with and without a progress bar, so that what follows is not drawn anew
+            return solved(scenario)
     except ZorbaError as error:
         return error
 

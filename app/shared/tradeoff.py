@@ -44,7 +44,7 @@ MEASURES: Mapping[str, Measure] = {
         "V, mean of 1/popularity (lower is better)",
         ".3f",
         log=True,
-        help=r"$V = \frac{1}{M}\sum_m 1/c_m$: bias and variance of the averaged update.",
+        help=r"$V = \frac{1}{M}\sum_m 1/c_m$: how unequal clients' weights in the blocks' averages are.",
     ),
     "neff": Measure(
         "Effective clients",
@@ -68,6 +68,8 @@ MEASURES: Mapping[str, Measure] = {
         "base pass up to its first active block.",
     ),
 }
+# What may be drawn beside the methods.
+EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
 # Measures that memory buys. The others need no memory to be good, so nothing is traded: along those one looks at the
 # points that are worth having for Lambda.
 TRADED = ("lambda", "v", "least")

@@ -11,6 +11,7 @@ import pytest
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.study.toy.matrices import canonical_form
 from zorba_core.study.toy.observations import (
+    UNEVEN,
     accepted_by_theorem_3,
     counter_example,
     exact_lambda,
@@ -20,6 +21,7 @@ from zorba_core.study.toy.observations import (
     majorises,
     single_steps,
     uneven_pairs,
+    uneven_pairs_by_variance,
     weakly_better,
 )
 
@@ -78,6 +80,22 @@ def test_observation_4_is_right_as_often_as_it_is_wrong():
     lower, higher = uneven_pairs()
     assert len(lower) == len(higher) == 6
     assert all(total(a) == total(b) and value(a) < value(b) for a, b in lower + higher)
+
+
+def test_the_toy_page_and_the_ledger_count_the_same_pairs_for_observation_4():
+    from zorba_core.study.ledger import toy_rows
+
+    lower, higher = uneven_pairs()
+    note = next(claim.note for claim in toy_rows.rows() if claim.id == "observation-4")
+    assert f"in {len(lower)} pairs of classes the more imbalanced one has the lower Lambda, in {len(higher)}" in note
+    finding = FACTS["observation-4"].finding
+    assert f"In {len(lower)} pairs" in finding
+    assert UNEVEN in finding
+    assert UNEVEN in note
+
+
+def test_by_the_variance_of_popularities_observation_4_is_right_in_3_pairs_and_wrong_in_9():
+    assert [len(pairs) for pairs in uneven_pairs_by_variance()] == [3, 9]
 
 
 def test_lemma_5_orders_3_of_36_pairs_and_the_weaker_condition_35():

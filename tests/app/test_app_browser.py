@@ -231,6 +231,20 @@ def test_files_that_are_no_fleet_get_one_sentence_each_and_a_good_one_a_front(vi
     assert "rows=" in page.url
 
 
+def test_what_is_said_about_one_file_does_not_stay_beside_the_next(visit):
+    page = visit("/fleet", ready=FLEET_PLOT)
+    page.get_by_text("Bring your own").click()
+    place = page.locator("[data-testid=stFileUploader]")
+    alert = page.locator("[data-testid=stAlert]").filter(has_text="cannot be used")
+    files = {"too-large.csv": b"1" * 5_300_000, "notes.xlsx": b"PK\x03\x04\x00", "wrong.json": b'{"a": 1}'}
+    for name, content in files.items():
+        place.locator("input").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
+        said = place.filter(has_text="must be") if name == "too-large.csv" else alert.filter(has_text=name)
+        said.wait_for(timeout=PATIENCE_MS)
+    assert alert.count() == 1
+    assert not any(name in place.inner_text() for name in files)
+
+
 def type_vram_of_first_client(page, text, *, unlike):
     """Type over the cell until the total changes: a table that is drawn anew meanwhile loses what was begun."""
     for attempt in range(8):

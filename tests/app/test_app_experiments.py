@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app.screens.registry import PAGES
+from tests.app.written_runs import picked
 from zorba_core.cli import build_app
 from zorba_core.errors import ZorbaError
 from zorba_core.study.comparison import experiment_records, groups
@@ -109,7 +110,7 @@ def test_program_and_command_of_an_experiments_runs_work(app, tmp_path, monkeypa
     done = CliRunner().invoke(build_app(), words[1:])
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)["runs"]
-    assert [row["run"] for row in rows] == app.session_state["chosen_runs"]
+    assert [row["run"] for row in rows] == picked(app)
     assert rows[0]["best_accuracy"] == pytest.approx(0.7)
     assert rows[0]["sent_bytes"] == 9000
 

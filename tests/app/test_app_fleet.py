@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 from app.shared.reproduce import as_json
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_link import scenario_to_link
+from tests.app.shown import shown_key
 from zorba_core.planning.gpu_catalogue import MIXES
 
 
@@ -73,7 +74,7 @@ def test_clients_too_small_for_a_block_are_named_with_ways_out(fleet_page):
     assert "4 GB card" in texts(app)
     button(app, "Half precision").click().run()
     assert metrics(app)["Too small"] == "0"
-    assert app.selectbox(key="dtype").value == "bfloat16"
+    assert app.selectbox(key=shown_key(app, "dtype")).value == "bfloat16"
     assert not app.warning
 
 
@@ -105,13 +106,49 @@ def test_a_pasted_csv_becomes_the_fleet_and_a_bad_one_leaves_it(fleet_page):
     assert metrics(app)["Clients"] == "3"
 
 
+def upload(app, name: str, content: bytes):
+    app.file_uploader[0].set_value((name, content, "text/plain"))
+    return app.run()
+
+
+@pytest.mark.parametrize("then", ["another file", "another scenario", "another page"])
+def test_what_is_wrong_with_a_file_is_said_until_something_else_is_shown(fleet_page, then):
+    app = upload(fleet_page(), "bad_one.csv", b"gpu,memory\n1,2\n")
+    assert "bad\\_one.csv cannot be used; the fleet is as it was" in texts(app)
+    app.run()
+    assert "cannot be used" in texts(app)
+    if then == "another file":
+        upload(app, "good.csv", b"vram_gib\n1.5\n1.9\n")
+        assert "good.csv: 2 clients read." in texts(app)
+    elif then == "another scenario":
+        app.number_input(key="clients").set_value(9).run()
+    else:
+        app.switch_page("screens/paper/paper.py").run()
+        app.switch_page("screens/fleet/fleet.py").run()
+    assert "cannot be used" not in texts(app)
+
+
+def test_a_link_too_short_for_its_table_says_so_on_every_page(fleet_page, monkeypatch):
+    rows = "\n".join(f"client-{n},{1 + n % 97 / 97:.4f}" for n in range(2_000))
+    app = paste(fleet_page(), "client,vram_gib\n" + rows)
+    assert "too long for a link" in texts(app)
+    assert "rows" not in app.query_params
+    fresh = fleet_page(fleet="table")
+    for page in ("fleet", "tradeoff", "allocation"):
+        fresh.switch_page(f"views/{page}.py").run()
+        assert "The link does not hold its table of clients" in texts(fresh), page
+    fresh.switch_page("screens/fleet/fleet.py").run()
+    button(fresh, "Start with an example").click().run()
+    assert "does not hold" not in texts(fresh)
+
+
 def test_a_pasted_scenario_sets_every_control(fleet_page):
     scenario = Scenario(fleet_kind="jetson", model="opt-2.7b", card_share=0.4, num_clients=33, solver="two-level")
     app = paste(fleet_page(), as_json(scenario))
     assert app.session_state["scenario"] == scenario
-    assert app.selectbox(key="model").value == "opt-2.7b"
+    assert app.selectbox(key=shown_key(app, "model")).value == "opt-2.7b"
     assert app.slider(key="card").value == 40
-    assert app.number_input(key="clients").value == 33
+    assert app.number_input(key=shown_key(app, "clients")).value == 33
 
 
 def test_shares_that_exceed_the_whole_get_one_sentence(fleet_page):

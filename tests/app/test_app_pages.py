@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app.screens.registry import PAGES
 from app.shared.scenario import Scenario, study
 from app.shared.scenario_link import scenario_to_link
+from tests.app.shown import shown_key
 from zorba_core.allocation import Allocation
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.plots import front_order
@@ -46,7 +47,7 @@ def click_on_the_plot(app, point: int) -> None:
 
 
 def pick_in_the_table(app, row: int) -> None:
-    app.session_state["front_table"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    app.session_state[shown_key(app, "front_table")] = {"selection": {"rows": [row], "columns": [], "cells": []}}
 
 
 def test_the_first_page_shows_the_knee_of_the_papers_fleet(app):
@@ -80,7 +81,7 @@ def test_a_click_selects_a_point_and_a_row_of_the_table_another(app):
     click_on_the_plot(app, int(rows[20]))
     app.run()
     assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[20]])
-    assert app.session_state["front_table"]["selection"]["rows"] == [20]  # the table follows
+    assert app.session_state[shown_key(app, "front_table")]["selection"]["rows"] == [20]  # the table follows
     pick_in_the_table(app, 60)
     app.run()
     assert metrics(app)["Activated blocks"] == str(front.total_blocks_E[rows[60]])
@@ -257,11 +258,11 @@ def test_half_precision_by_one_click_changes_the_sidebar(app):
     app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
     app.run()
     next(button for button in app.button if button.label.startswith("Half")).click().run()
-    assert app.selectbox(key="dtype").value == "bfloat16"
+    assert app.selectbox(key=shown_key(app, "dtype")).value == "bfloat16"
     assert metrics(app)
 
 
-@pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.update"])
+@pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.keep"])
 def test_a_bug_in_a_picture_drawn_before_the_sidebar_is_one_sentence_too(app, monkeypatch, caplog, where):
     def broken(*_, **__):
         raise RuntimeError("secret detail")

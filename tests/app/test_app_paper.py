@@ -70,9 +70,18 @@ def test_every_claim_has_its_row_and_the_bar_counts_the_verdicts(app, ledger):
     see(app)
     assert not app.exception
     assert len(rows(app)) == 4
-    assert "**4 claims**" in texts(app)
+    assert "**4 rows**" in texts(app)
     bar = next(part.proto.body for part in app.get("html") if "Claims by verdict" in part.proto.body)
     assert "1 reproduced, 1 reproduced in shape, 1 contradicted, 1 cannot be tested here" in bar
+
+
+def test_rows_of_one_finding_are_counted_once(app, ledger):
+    shared = [claim(f"cell {i}", "contradicted", finding="one protocol") for i in range(3)]
+    write_ledger(Ledger({}, (*shared, claim("other", "contradicted"))), ledger)
+    see(app)
+    assert "**4** of them are contradicted" in texts(app)
+    assert "**2 distinct findings**" in texts(app)
+    assert "3 rows: one protocol" in texts(app)
 
 
 def test_claims_are_filtered_by_verdict_kind_and_words(app, ledger):
@@ -117,7 +126,7 @@ def test_an_empty_ledger_is_no_crash(app, ledger):
     write_ledger(Ledger({}, ()), ledger)
     see(app)
     assert not app.exception
-    assert "**0 claims**" in texts(app)
+    assert "**0 rows**" in texts(app)
 
 
 def test_claims_from_a_file_are_shown_as_they_are(app, ledger):
@@ -175,10 +184,10 @@ def test_a_search_finds_claims_by_any_of_their_words():
 
 def test_every_verdict_has_a_look_of_its_own_in_shape_as_well_as_colour():
     assert tuple(LOOKS) == VERDICTS
-    for part in ("icon", "badge", "pattern", "series"):
+    for part in ("title", "icon", "badge", "pattern"):
         assert len({getattr(look, part) for look in LOOKS.values()}) == len(VERDICTS)
     for palette in (LIGHT, DARK):
-        assert verdict_bar(dict.fromkeys(VERDICTS, 3), palette).count("flex:3 0") == 4
+        assert verdict_bar(dict.fromkeys(VERDICTS, 3), palette).count("flex:3 0") == len(VERDICTS)
 
 
 def test_the_table_of_claims_has_a_row_each():

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.look import repeat_command
 from app.screens.runs.table import table
-from tests.app.written_runs import pick, see, texts, three_seeds, write_run
+from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.study.comparison import folder_records
@@ -45,20 +45,21 @@ def test_picked_runs_stand_in_the_link_and_a_link_restores_them(app, runs, root)
     fresh.query_params["cost"], fresh.query_params["measure"] = "bytes", "eval_loss"
     see(fresh)
     assert not fresh.exception
-    assert fresh.session_state["chosen_runs"] == [names[1], names[4]]
+    assert picked(fresh) == [names[1], names[4]]
     assert fresh.selectbox(key="baseline").value == names[4]
     assert fresh.selectbox(key="cost").value == "bytes"
 
 
-def test_garbage_in_a_link_is_named_and_the_newest_runs_are_shown(app, runs):
+def test_garbage_in_a_link_is_named_and_nothing_is_drawn_instead(app, runs):
     write_run(runs, [0.5, 0.6], seed=0)
     app.query_params["runs"] = ["<script>", "../../etc/passwd"]
     app.query_params["baseline"], app.query_params["cost"], app.query_params["smoothing"] = "x", "euros", "9e9"
     app.query_params["source"] = "../..//etc"
     see(app)
     assert not app.exception
-    assert "The link names runs that are not here: \\<script\\>" in texts(app)
-    assert len(app.session_state["chosen_runs"]) == 1
+    assert "These picked runs are not here any more: \\<script\\>" in texts(app)
+    assert picked(app) == []
+    assert "Against: `euros` is not offered here; instead: rounds." in [toast.value for toast in app.toast]
 
 
 def test_filters_keep_what_is_asked_for_and_say_so_when_nothing_is_left(app, runs):

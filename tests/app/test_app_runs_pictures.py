@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from app.screens.runs.compare import summary_of_groups
 from app.screens.runs.export import cloud_csv, curves_csv, runs_json
-from tests.app.written_runs import pick, see, texts, three_seeds, write_run
+from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.plots import COSTS
 from zorba_core.study.comparison import cloud_of, folder_records, groups, labels, panel_of
@@ -132,7 +132,7 @@ def test_the_copied_command_lists_the_runs_of_the_picture(app, runs):
     done = CliRunner().invoke(build_app(), words[1:])
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)["runs"]
-    assert [row["run"] for row in rows] == app.session_state["chosen_runs"]
+    assert [row["run"] for row in rows] == picked(app)
     assert all(row["config"]["dataset"] == "toy-reviews" for row in rows)
 
 

@@ -37,6 +37,12 @@ def texts(app) -> str:
     return "\n".join(part.value for part in parts)
 
 
+def picked(app) -> list[str]:
+    """Names of the runs that are marked in the table."""
+    names = list(app.dataframe[0].value["run"])
+    return [names[row] for row in app.session_state[table_key(names)]["selection"]["rows"]]
+
+
 def pick(app, *rows):
     names = list(app.dataframe[0].value["run"])
     app.session_state[table_key(names)] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}

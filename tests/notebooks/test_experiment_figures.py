@@ -15,9 +15,15 @@ from zorba_core.plots.experiments import (
     predictors_figure,
     seeds_figure,
 )
+from zorba_core.plots.paired import paired_curves_figure
 
 TABLE = pd.DataFrame(
-    {"lambda": [0.05, 0.26, 0.8, 3.0], "V": [0.05, 0.17, 0.17, 0.3], "loss": [0.5, 0.55, 0.53, np.inf]},
+    {
+        "lambda": [0.05, 0.26, 0.8, 3.0],
+        "V": [0.05, 0.17, 0.17, 0.3],
+        "loss": [0.5, 0.55, 0.53, np.inf],
+        "made_by": ["returned by a solver", "built by hand", "built by hand", "built by hand"],
+    },
     index=["full", "hub-pile", "hub-spread", "starved-3"],
 )
 
@@ -49,6 +55,12 @@ def test_every_allocation_that_did_not_diverge_is_in_every_panel_once():
         }
         ended = TABLE.drop(index="starved-3")
         assert drawn == {name: (row[measure], row["loss"]) for name, row in ended.iterrows()}
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["returned by a solver", "built by hand"]
+
+
+def test_points_carry_the_noise_of_their_seeds():
+    figure = predictors_figure(TABLE, ["lambda"], y="loss", standard_error=0.026)
+    assert {trace.error_y.value for trace in figure.data} == {0.026}
 
 
 def test_a_measure_that_one_condition_lacks_keeps_its_line():
@@ -62,7 +74,30 @@ def test_a_measure_that_one_condition_lacks_keeps_its_line():
 
 def test_the_law_leaves_out_what_diverged():
     figure = law_figure(TABLE, pd.Series(0.5, index=TABLE.index), x="law", y="loss")
-    assert list(figure.data[1].text) == ["full", "hub-pile", "hub-spread"]
+    assert list(figure.data[1].customdata) == ["full", "hub-pile", "hub-spread"]
+
+
+def test_the_law_names_whom_it_is_asked_to_name_and_shows_the_noise_of_seeds():
+    predicted = pd.Series(0.5, index=TABLE.index)
+    figure = law_figure(TABLE, predicted, x="law", y="loss", standard_error=0.026, named=["hub-pile"])
+    assert list(figure.data[1].text) == ["", "hub-pile", ""]
+    assert figure.data[1].error_y.value == 0.026
+
+
+def test_a_paired_curve_shows_each_seed_and_an_interval_only_where_seeds_give_one():
+    curves = pd.DataFrame(
+        {"arm": ["first", "first", "last"], "round": [0, 5, 5], "mean": [0.0, 0.1, 0.2], "low": [0.0, 0.05, -np.inf],
+         "high": [0.0, 0.15, np.inf], "count": [2, 2, 1], "by_seed": [{0: 0.0, 7: 0.0}, {0: 0.08, 7: 0.12}, {7: 0.2}]}
+    )  # fmt: skip
+    figure = paired_curves_figure(curves, {"first": "First", "last": "Last", "never": "Never run"}, x="Rounds", y="d")
+    assert [note.text for note in figure.layout.annotations] == ["First", "Last"]
+    assert [trace.name for trace in figure.data] == [
+        "seed 0", "seed 7", "mean, 95 % interval", "seed 7", "mean, 95 % interval",
+    ]  # fmt: skip
+    assert list(figure.data[1].y) == [0.0, 0.12]
+    assert list(figure.data[2].error_y.array) == pytest.approx([0.0, 0.05])
+    assert list(figure.data[4].error_y.array) == [0.0]
+    assert len([shape for shape in figure.layout.shapes if shape.y0 == shape.y1 == 0]) == 2
 
 
 def test_a_difference_is_filled_where_its_interval_leaves_out_zero():

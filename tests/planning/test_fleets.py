@@ -76,7 +76,7 @@ def test_rows_left_empty_in_a_table_editor_are_skipped():
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "not a CSV table"),
+        (b"", "the file is empty; save the fleet as UTF-8 CSV with columns client,vram_gib"),
         (b"client,vram\na,8\n", "columns are client, vram; want client,vram_gib"),
         (b"client,vram_gib,note\na,8,x\n", "columns are client, vram_gib, note"),
         (b"client,vram_gib\n", "no rows"),
@@ -87,7 +87,7 @@ def test_rows_left_empty_in_a_table_editor_are_skipped():
         (b"client,vram_gib\na,-8\n", "finite number above 0"),
         (b"client,vram_gib\na,0\n", "finite number above 0"),
         (b"client,vram_gib\na,\n", r"row 1 \(client 'a'\): vram_gib is ''"),
-        (b"client,vram_gib\na,8,9,10\nb,8\n", "columns|not a CSV table|vram_gib"),
+        (b"client,vram_gib\na,8,9,10\nb,8\n", "row 1 has 4 cells and the header 2"),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", "not UTF-8 text"),
         (b"vram_gib\n8\0\n", "a binary file"),
     ],

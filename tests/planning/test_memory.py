@@ -41,8 +41,8 @@ TABLE_II = [
             ("opt-125m", 128, method, None, 95.37),
             ("opt-125m", 256, method, None, 167.44),
             ("opt-1.3b", 128, method, None, 1189.03),
-            # Printed as 2315.90. FedIT is FedZO and one more copy of the parameters (242.14), which gives 2135.91
-            # here as in every other row: two digits are swapped in print.
+            # Printed as 2315.90, which is 2135.90 with two digits swapped back. The model gives 2135.89 with the
+            # preset's d = 1.300e9; from print alone, FedIT's cell less one copy of the parameters (242.14), 2135.91.
             ("opt-1.3b", 256, method, None, 2135.90),
         )
     ],

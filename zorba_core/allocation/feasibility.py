@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 
 if TYPE_CHECKING:
     from zorba_core.allocation.problem import AllocationProblem
 
 MAX_BLOCKS = 10_000
 MAX_CLIENTS = 10_000_000
+MAX_CELLS = 250_000_000  # M * N; a million clients of a model of 96 blocks are 96 million
 
 
 def whole_number(what: str, value: Any, least: int) -> int:
@@ -31,7 +32,9 @@ def whole_number(what: str, value: Any, least: int) -> int:
     except TypeError:
         raise InvalidInputError(f"{what} is {value!r}; it must be a whole number") from None
     if number < least:
-        raise InvalidInputError(f"{what} is {number}; it must be at least {least}")
+        raise InvalidInputError(f"{what} is {in_short(number)}; it must be at least {least}")
+    if number >= 2**62:
+        raise InvalidInputError(f"{what} is {in_short(number)}; it must be below 2^62")
     return number
 
 
@@ -48,10 +51,12 @@ def whole_numbers(what: str, values_N: ArrayLike) -> NDArray[np.int64]:
     if values.ndim != 1 or not 1 <= values.size <= MAX_CLIENTS:
         raise InvalidInputError(f"{what}s must be a list with one whole number per client (1 to {MAX_CLIENTS})")
     if values.dtype.kind in "iu":
+        if (values > np.int64(2**62)).any():
+            raise InvalidInputError(f"{what}s must be below 2^62")
         return values.astype(np.int64)
     if values.dtype.kind != "f":
         raise InvalidInputError(f"{what}s must be whole numbers, not {values.dtype}")
-    broken = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)))
+    broken = np.flatnonzero(~np.isfinite(values) | (values != np.floor(values)) | (abs(values) > 2**62))
     if broken.size:
         client = int(broken[0])
         raise InvalidInputError(
@@ -72,6 +77,8 @@ def check_feasible(problem: AllocationProblem) -> None:
     M, N, floor, total = problem.num_blocks, problem.num_clients, problem.min_popularity, problem.total
     if M > MAX_BLOCKS:
         raise InvalidInputError(f"num blocks is {M}; at most {MAX_BLOCKS} are supported")
+    if M * N > MAX_CELLS:
+        raise InvalidInputError(f"{M} blocks for {N} clients are {M * N} cells; at most {MAX_CELLS} are supported")
     if floor > N:
         raise InfeasibleError(
             f"min popularity {floor} asks for more clients than there are: {N} clients, {floor - N} too few"

@@ -71,7 +71,8 @@ class AllocationMetrics:
 
     @cached_property
     def mean_inverse_popularity(self) -> float:
-        """V = (1/M) sum_m 1/c_m: bias and variance of the aggregate, up to constants; infinite with an empty block."""
+        """V = (1/M) sum_m 1/c_m, infinite with an empty block. The squared distances from 1/N of the weights with which
+        clients enter the blocks' averages sum to M (V - 1/N)."""
         if self.popularity_M.min() == 0:
             return float("inf")
         return float((1.0 / self.popularity_M).mean())

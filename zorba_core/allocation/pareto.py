@@ -18,7 +18,7 @@ from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated,
 from zorba_core.allocation.problem import AllocationProblem, Objective, Solution
 from zorba_core.allocation.solve import SOLVERS, solve
 from zorba_core.allocation.solvers.balanced import balanced_metrics
-from zorba_core.errors import InfeasibleError, InvalidInputError
+from zorba_core.errors import InfeasibleError, InvalidInputError, in_short
 from zorba_core.planning.memory import (
     Workload,
     affordable_blocks,
@@ -34,6 +34,7 @@ TooSmall = Literal["clamp", "drop"]
 # A stream apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
 # capacity.
 _TAU_STREAM = 1
+MAX_BUDGETS = 100_000_000  # E * N: the sweep holds several float64 arrays of this size
 
 
 def sweep(
@@ -72,6 +73,7 @@ def sweep(
         raise InvalidInputError(f"unknown policy {too_small!r} for clients that are too small; choose clamp or drop")
     E, M = whole_number("number of epsilons", num_epsilons, 1), model.num_blocks
     capacity_N = _capacities(capacity_N_bytes)
+    _check_held(E, len(capacity_N))
     tau_rng = np.random.default_rng((_TAU_STREAM, whole_number("seed", seed, 0)))
     tau_EN = tau_rng.random((E, len(capacity_N)) if tau_mode == "client" else (E, 1))
     whole_EN = affordable_blocks(capacity_N, model, workload, tau_EN * capacity_N)
@@ -128,6 +130,7 @@ def sweep_totals(
     if isinstance(totals, int | np.integer):
         least, most = max(M, len(budget_N)), int(budget_N.sum())
         count = min(whole_number("number of totals", totals, 1), max(1, most - least + 1))
+        _check_held(count, 1)
         totals = np.linspace(least, most, count).round().astype(int).tolist()
     limit_E = whole_numbers("total", totals)
     points = _Points.empty(np.zeros(len(limit_E), np.int64))
@@ -220,6 +223,15 @@ def _front(
         knee=knee(ratio_E, value_E, on_front_E),
         **fields,
     )
+
+
+def _check_held(num_points: int, num_clients: int) -> None:
+    """Refuse a sweep that no memory holds, before it is begun."""
+    if num_points * num_clients > MAX_BUDGETS:
+        raise InvalidInputError(
+            f"{in_short(num_points)} points for {num_clients} clients are too many; "
+            f"give at most {MAX_BUDGETS // num_clients} points"
+        )
 
 
 def _capacities(capacity_N_bytes: ArrayLike) -> NDArray[np.float64]:

@@ -8,21 +8,34 @@ from __future__ import annotations
 import csv
 import io
 import json
+import lzma
+import math
 import os
+import struct
 import zipfile
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from zorba_core.allocation.feasibility import MAX_BLOCKS, MAX_CELLS
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.files import fingerprint, to_json, write_bytes
 
 FORMATS = ("npz", "json", "csv")
 MAX_FILE_BYTES = 256_000_000
-MAX_CELLS = 1_000_000_000
 _HEADER = ("client", "num_blocks", "blocks")
+_JSON_FIELDS = ("num_blocks", "blocks_per_client")
+_ANOTHER_COPY = "restore the file from a copy, or write it again"
+_MOST_SHOWN = 80  # characters of what a file holds
+# What zipfile and its unpackers raise for bytes that are no archive, or are one that they cannot read.
+_DAMAGED_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
+    OverflowError, struct.error, NotImplementedError, RuntimeError,
+)  # fmt: skip
 
 
 def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> bytes:
@@ -58,10 +71,10 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
 
     Raises:
         MissingDataError: no such file.
-        InvalidInputError: too large, or not what :func:`write_allocation` writes.
+        InvalidInputError: too large, damaged, or not what :func:`write_allocation` writes.
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise MissingDataError(f"allocation file {str(path)!r} does not exist")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InvalidInputError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
@@ -71,35 +84,125 @@ def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
         raise InvalidInputError(f"{path}: unknown format; want a name that ends in {', '.join(FORMATS)}")
     try:
         return reader(path)
-    except (InvalidInputError, ValueError, KeyError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
+    except InvalidInputError as error:
         raise InvalidInputError(f"{path}: not an allocation ({error})") from None
 
 
 def _read_npz(path: Path) -> Allocation:
-    with zipfile.ZipFile(path) as archive:
-        if archive.getinfo("A_MN.npy").file_size > MAX_CELLS:  # a small file can unpack to a huge one
-            raise ValueError("matrix too large")
-    with np.load(path, allow_pickle=False) as arrays:
-        return Allocation(arrays["A_MN"])
+    """The matrix of an archive, its size known before a byte of it is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if "A_MN.npy" not in archive.namelist():
+                raise InvalidInputError("the archive has no array A_MN")
+            packed = archive.getinfo("A_MN.npy")
+            if packed.file_size > MAX_CELLS:  # a small file can unpack to a huge one
+                raise InvalidInputError(f"its matrix unpacks to {packed.file_size} bytes, at most {MAX_CELLS} are read")
+            with archive.open(packed) as file:
+                content = io.BytesIO(file.read(packed.file_size))
+                if file.read(1):  # also checks the sum of what was read
+                    raise InvalidInputError("its matrix is longer than the archive says")
+    except InvalidInputError:
+        raise
+    except _DAMAGED_ARCHIVE:
+        raise InvalidInputError(f"the archive is damaged; {_ANOTHER_COPY}") from None
+    try:
+        version = np.lib.format.read_magic(content)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, _, dtype = read_header(content)
+    except (ValueError, KeyError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise InvalidInputError(f"the header of its matrix is damaged; {_ANOTHER_COPY}") from None
+    if dtype.kind not in "biuf" or len(shape) != 2:
+        raise InvalidInputError(
+            f"A_MN is an array of {dtype} with {len(shape)} axes; want (blocks, clients) of 0 and 1"
+        )
+    _check_size(*shape)
+    if content.getbuffer().nbytes - content.tell() != math.prod(shape) * dtype.itemsize:
+        raise InvalidInputError(f"the header of its matrix does not fit its size; {_ANOTHER_COPY}")
+    content.seek(0)
+    return Allocation(np.lib.format.read_array(content, allow_pickle=False))
 
 
 def _read_json(path: Path) -> Allocation:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(_text(path))
+    except (ValueError, RecursionError):  # also a number of too many digits
+        raise InvalidInputError(f"not JSON; {_ANOTHER_COPY}") from None
+    if not isinstance(content, dict):
+        raise InvalidInputError(f"a JSON {type(content).__name__}; want an object with {' and '.join(_JSON_FIELDS)}")
+    for name in _JSON_FIELDS:
+        if name not in content:
+            raise InvalidInputError(f"no field {name}; want {' and '.join(_JSON_FIELDS)}")
     return _from_ids(content["blocks_per_client"], content["num_blocks"])
 
 
 def _read_csv(path: Path) -> Allocation:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        lines = list(csv.reader(io.StringIO(_text(path), newline=""), strict=True))
+    except csv.Error:
+        raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {_ANOTHER_COPY}") from None
+    lines = [line for line in lines if line]
+    if not lines:
+        raise InvalidInputError(f"no rows; want columns {','.join(_HEADER)}")
+    header, rows = [name.strip() for name in lines[0]], lines[1:]
+    for name in _HEADER[1:]:
+        if header.count(name) != 1:
+            seen = in_short(", ".join(header), _MOST_SHOWN)[1:-1]
+            raise InvalidInputError(f"columns are {seen}; want {','.join(_HEADER)}, separated by commas")
     if not rows:
-        raise ValueError("no rows")
-    return _from_ids([[int(block) for block in row["blocks"].split()] for row in rows], int(rows[0]["num_blocks"]))
+        raise InvalidInputError("no rows; give each client one")
+    num_blocks, ids = [], []
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header):
+            raise InvalidInputError(f"row {number} has {len(row)} cells and the header {len(header)}")
+        cells = dict(zip(header, row, strict=True))
+        num_blocks.append(_whole(cells["num_blocks"], f"row {number}: num_blocks"))
+        ids.append([_whole(block, f"row {number}: a block") for block in cells["blocks"].split()])
+    if len(set(num_blocks)) > 1:
+        raise InvalidInputError(f"num_blocks is not the same in all rows: {name_some(sorted(set(num_blocks)))}")
+    return _from_ids(ids, num_blocks[0])
 
 
-def _from_ids(blocks_per_client: list[list[int]], num_blocks: int) -> Allocation:
-    if num_blocks < 1 or num_blocks * len(blocks_per_client) > MAX_CELLS:
-        raise ValueError(f"{num_blocks} blocks for {len(blocks_per_client)} clients")
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"not UTF-8 text; {_ANOTHER_COPY}") from None
+
+
+def _whole(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInputError(f"{what} is {text[:_MOST_SHOWN]!r}; it must be a whole number") from None
+
+
+def _from_ids(blocks_per_client: Any, num_blocks: Any) -> Allocation:
+    if not isinstance(blocks_per_client, list) or not all(isinstance(blocks, list) for blocks in blocks_per_client):
+        raise InvalidInputError("blocks_per_client must be a list with a list of block ids for each client")
+    if not _is_whole(num_blocks):
+        raise InvalidInputError("num_blocks must be a whole number")
+    for client, blocks in enumerate(blocks_per_client):
+        if not all(_is_whole(block) for block in blocks):
+            raise InvalidInputError(f"client {client}: block ids must be whole numbers")
+    _check_size(num_blocks, len(blocks_per_client))
     return Allocation.from_blocks(blocks_per_client, num_blocks)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_size(num_blocks: int, num_clients: int) -> None:
+    """Refuse a matrix that nobody can hold, before it is made."""
+    if not 1 <= num_blocks <= MAX_BLOCKS:
+        raise InvalidInputError(f"number of blocks is {in_short(num_blocks)}; it must be from 1 to {MAX_BLOCKS}")
+    if num_clients < 1:
+        raise InvalidInputError("no clients")
+    if num_blocks * num_clients > MAX_CELLS:
+        raise InvalidInputError(f"{num_blocks} blocks for {num_clients} clients; at most {MAX_CELLS} cells are read")
 
 
 def allocation_sha256(allocation: AllocationMetrics) -> str:

@@ -7,13 +7,18 @@ logs go to stderr. Exit status: 0 done, 1 the run failed, 2 the request is wrong
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
+from typing import NoReturn
 
+import click
 import typer
 
 from zorba_core import __version__
 from zorba_core.cli.options import add_command
-from zorba_core.errors import ZorbaError
+from zorba_core.errors import ZorbaError, one_line
+from zorba_core.files import WRONG_PATH
 
 # Where each command's function lies; it has the command's name.
 _COMMANDS = {
@@ -70,12 +75,42 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Entry point: an error raised on purpose becomes one line on stderr and its exit status."""
+    """Entry point: an error raised on purpose becomes one line on stderr and its exit status.
+
+    So does what no command foresees but the machine decides: a path that cannot be used (2), a disk that is full or
+    too little memory (1).
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files may hold what is no Unicode: \\udcff, as JSON has it
+            stream.reconfigure(errors="backslashreplace")
     try:
-        build_app()()
+        status = build_app()(standalone_mode=False)
     except ZorbaError as error:
-        typer.echo(f"zorba: {error}", err=True)
-        sys.exit(error.exit_status)
+        _leave(one_line(error), error.exit_status)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "zorba"
+        _leave(f"{one_line(error).removesuffix('.')}; {command} --help names the options", error.exit_code)
+    except click.ClickException as error:
+        _leave(one_line(error), error.exit_code)
+    except click.Abort:
+        _leave("stopped", 1)
     except BrokenPipeError:  # the reader of our output (head, less) left: not an error of ours
         sys.stderr.close()
         sys.exit(0)
+    except MemoryError:
+        _leave("there is not enough memory for this request; ask for less", 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        problem = (error.strerror or type(error).__name__).lower()
+        said = ZorbaError(f"{os.fsdecode(error.filename)!r} cannot be used: {problem}")
+        _leave(one_line(said), 2 if error.errno in WRONG_PATH else 1)
+    sys.exit(status or 0)
+
+
+def _leave(message: str, status: int) -> NoReturn:
+    typer.echo(f"zorba: {message}", err=True)
+    sys.exit(status)

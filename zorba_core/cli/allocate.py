@@ -14,6 +14,7 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import setting
+from zorba_core.files import check_target
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
 
 SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
@@ -52,10 +53,13 @@ def check_save(save: Path | None) -> None:
     """Refuse a file name before anything is computed.
 
     Raises:
-        InvalidInputError: an ending that is no allocation format.
+        InvalidInputError: an ending that is no allocation format, or a place where nothing can be written.
     """
-    if save is not None and save.suffix.lower() not in (".npz", ".json", ".csv"):
+    if save is None:
+        return
+    if save.suffix.lower() not in (".npz", ".json", ".csv"):
         raise InvalidInputError(f"cannot save to {str(save)!r}; use a name that ends in .npz, .json or .csv")
+    check_target(save)
 
 
 def solution_json(solution: Solution, request: Request) -> dict[str, Any]:

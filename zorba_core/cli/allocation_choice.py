@@ -18,9 +18,9 @@ from zorba_core.allocation import (
     solve,
 )
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.fields import check, declared, setting
-from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ class AllocationChoice:
     """Who activates what: a file, or what a solver makes of budgets."""
 
     clients: int | None = setting(
-        None, f"number of clients (default {DEFAULT_CLIENTS}).", symbol="N", at_least=1, said="--clients is {value}"
+        None,
+        f"number of clients (default {DEFAULT_CLIENTS}).",
+        symbol="N",
+        at_least=1,
+        at_most=MAX_CLIENTS,
+        said="--clients is {value}",
     )
     allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
     solver: str | None = setting(
@@ -95,6 +100,10 @@ class AllocationChoice:
                 )
             return budget_N, {"budgets": budget_N}
         if self.blocks_per_client is not None:
+            if not 1 <= self.blocks_per_client <= spec.num_blocks:
+                raise InvalidInputError(
+                    f"--blocks-per-client is {in_short(self.blocks_per_client)}; the model has {spec.num_blocks} blocks"
+                )
             budget_N = np.full(clients or DEFAULT_CLIENTS, self.blocks_per_client, np.int64)
             return budget_N, {"budgets": budget_N}
         workload, fleet = Workload(settings.batch_size, settings.seq_len, settings.dtype), self.fleet

@@ -10,7 +10,7 @@ import typer
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json
+from zorba_core.files import check_target, write_json
 from zorba_core.study.bench.settings import BenchSettings
 
 
@@ -41,6 +41,8 @@ def bench(
 
     if profile not in ("engine", "gpu"):
         raise InvalidInputError(f"--profile is {profile!r}; choose engine or gpu")
+    if out is not None:
+        check_target(out)
     on_gpu = profile == "gpu"
     given = {name: value for name, value in given.items() if value is not None}
     sizes = given.pop("model").split(",") if on_gpu and "model" in given else TARGET_MODELS

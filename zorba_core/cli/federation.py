@@ -20,7 +20,7 @@ from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.files import write_json
+from zorba_core.files import check_folder, write_json
 from zorba_core.runs import Run
 
 # What the server's clients take of a run's settings.
@@ -86,16 +86,18 @@ def up(
     else:
         parts = {"aggregation": aggregation, "privacy": privacy}
         config, server = _configs(task, settings, seats, {**serving, **parts})
+    for written in (output["runs_folder"], *([] if folder is None else [folder])):
+        check_folder(written)
     if app_only:
         if folder is None:
             raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
         path = write_app(write_request(folder, request_config(config, server), resume=resume, **output))
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
-    place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
-    nodes = _nodes_before(place) if resume is not None and not (blocks or vram_gib) else None
+    nodes = _nodes_before(folder) if folder is not None and resume is not None and not (blocks or vram_gib) else None
     if nodes is None or len(nodes) != config.num_clients:
         nodes = [{**node, "model": config.model} for node in _nodes(config.num_clients, blocks, vram_gib)]
+    place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
     write_json(place / _NODES, {"nodes": nodes})
     start = partial(simulate, workers=workers) if simulated else federate_on_loopback
     try:
@@ -182,7 +184,8 @@ def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
     from zorba_core.federation.flower.deployment import read_json
 
     kept = read_json(place / _NODES)
-    return None if kept is None else kept["nodes"]
+    nodes = kept.get("nodes") if isinstance(kept, dict) else None
+    return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
 
 
 def _how_to_go_on(place: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.files import check_target
 from zorba_core.study.ledger import DEFAULT_LEDGER, VERDICTS, Ledger, write_ledger
 
 DEFAULT_PAGE = Path("artifacts/report/index.html")
@@ -23,6 +24,8 @@ def report(
     makes it; runs of another engine version or config are named and left out."""
     from zorba_core.study.ledger.build import build_ledger
 
+    for target in (out, page) if html else (out,):
+        check_target(target)
     ledger = build_ledger(checkout)
     for line in ledger.provenance["left_out"]:
         typer.echo(f"left out: {line}", err=True)
@@ -33,16 +36,25 @@ def report(
         write_page(ledger, page, checkout)  # before the ledger: a page that fails leaves the old pair standing
         written.append(page)
     write_ledger(ledger, out)
-    result = {"claims": len(ledger.claims), "verdicts": ledger.count(), "written": written}
-    emit({**result, "left_out": ledger.provenance["left_out"]}, as_json, [*_lines(ledger), *map(str, written)])
+    result = {"claims": len(ledger.claims), "verdicts": ledger.count(), "findings": ledger.count_findings()}
+    emit(
+        {**result, "written": written, "left_out": ledger.provenance["left_out"]},
+        as_json,
+        [*_lines(ledger), *map(str, written)],
+    )
 
 
 def _lines(ledger: Ledger) -> list[str]:
-    counts = ledger.count()
-    contradicted = [f"  {claim.id:<44} {claim.claim}" for claim in ledger.claims if claim.verdict == "contradicted"]
+    rows, findings = ledger.count(), ledger.count_findings()
+    contradicted = [
+        f"  {claims[0].id:<44} {finding if claims[0].finding else claims[0].claim}"
+        + (f" ({len(claims)} rows)" if len(claims) > 1 else "")
+        for finding, claims in ledger.findings("contradicted").items()
+    ]
     return [
-        f"{len(ledger.claims)} claims",
-        *[f"  {counts[verdict]:>4} {verdict}" for verdict in VERDICTS],
+        f"{len(ledger.claims)} rows",
+        "  rows  findings",
+        *[f"  {rows[verdict]:>4} {findings[verdict]:>9}  {verdict}" for verdict in VERDICTS],
         "contradicted:",
         *contradicted,
     ]

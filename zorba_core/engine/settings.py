@@ -21,7 +21,12 @@ ESTIMATOR_NAMES = {
     "reference": "one client after another",
     "jvp": "exact derivatives",
 }
-MAX_SEEDS = 2**20
+MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
+# Beyond any use, and small enough that no product of them overflows.
+_MOST = {
+    "rounds": 10**8, "num_perturbations": MAX_SEEDS, "batch_size": 10**6, "seq_len": 10**6, "max_rows": 10**9,
+    "seed": 2**60, "eval_every": 10**9, "eval_rows": 10**9, "threads": 1024,
+}  # fmt: skip
 
 
 def _direction_kinds() -> Iterable[str]:
@@ -42,23 +47,26 @@ class TrainSettings:
     """
 
     method: str = setting("zorba", "{choices}.", choices=lambda: {m.name: m.what for m in METHODS.values()})
-    rounds: int = setting(150, "rounds.", symbol="T", at_least=1)
+    rounds: int = setting(150, "rounds.", symbol="T", at_least=1, at_most=10**8)
     lr: float = setting(1e-2, "Learning rate.", above=0)
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
     num_perturbations: int | None = setting(
         None,
         "directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
         symbol="Q",
+        at_most=MAX_SEEDS,
         option="perturbations",
     )
     num_seeds: int = setting(
         4096, "shared seeds that the directions are drawn from.", symbol="P", at_least=1, at_most=MAX_SEEDS
     )
-    batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1)
-    seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1)
+    batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1, at_most=10**6)
+    seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1, at_most=10**6)
     direction: str = setting("gaussian", "{choices}.", choices=_direction_kinds)
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=lambda: ESTIMATOR_NAMES)
-    max_rows: int | None = setting(None, "Of a cohort, through a block at once: bounds memory.", at_least=1)
+    max_rows: int | None = setting(
+        None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
+    )
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
     )
@@ -69,9 +77,15 @@ class TrainSettings:
         above=1,
         wrong="a client is compared with the median one, so give more than 1",
     )
-    seed: int = setting(0, "Of the fleet if one is drawn, the division of rows, batches and directions.", at_least=0)
-    eval_every: int = setting(10, "Rounds between evaluations.", at_least=1)  # the last round is always evaluated
-    eval_rows: int | None = setting(None, "Evaluate on that many fixed random rows; default: all.", at_least=1)
+    seed: int = setting(
+        0, "Of the fleet if one is drawn, the division of rows, batches and directions.", at_least=0, at_most=2**60
+    )
+    eval_every: int = setting(
+        10, "Rounds between evaluations.", at_least=1, at_most=10**9
+    )  # the last round is always evaluated
+    eval_rows: int | None = setting(
+        None, "Evaluate on that many fixed random rows; default: all.", at_least=1, at_most=10**9
+    )
     target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)
     stop_at_target: bool = setting(False, "End at the first evaluation that reaches it.")
     dtype: str = setting("float32", "{choices}.", choices=lambda: DTYPES)
@@ -80,7 +94,7 @@ class TrainSettings:
     )
     device: str = setting("cpu", "{choices}.", choices=lambda: ("cpu", "cuda"), wrong="choose cpu or cuda")
     # Two threads on a busy two-core machine were 40 times slower for a small model.
-    threads: int = setting(1, "CPU threads. More are slower for a small model.", at_least=1)
+    threads: int = setting(1, "CPU threads. More are slower for a small model.", at_least=1, at_most=1024)
 
     def __post_init__(self) -> None:
         facts = method_facts(self.method)

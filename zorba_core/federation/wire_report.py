@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zorba_core.errors import MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run
 
 WIRE = "wire.json"
@@ -31,11 +31,18 @@ def wire_report(run: Run) -> dict[str, Any]:
 
     Raises:
         MissingDataError: the run was not federated over Flower, or its wire was not metered to the end.
+        InvalidInputError: the file of what was metered is damaged.
     """
     path = run.path / WIRE
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         raise MissingDataError(f"{run.path}: it has no {WIRE}; only runs finished over Flower are metered")
-    metered = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return _report(run, json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError, RecursionError):
+        raise InvalidInputError(f"{path}: not what a federated run metered; the file is damaged") from None
+
+
+def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
     counted = {row["kind"]: row for row in run.summary["communication"]["by_message"]}
     rows = []
     for name, found in metered["by_message"].items():

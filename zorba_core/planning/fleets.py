@@ -5,10 +5,9 @@ Shapes: N clients. ``capacity_N_bytes`` float64.
 
 from __future__ import annotations
 
-import io
+import codecs
 import os
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,15 +15,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.planning.fleet_cells import SAVE_AS_CSV, cells_of, clients_of
+from zorba_core.planning.memory import GIB, MAX_CLIENTS, Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import ModelSpec
 
-MAX_CLIENTS = 1_000_000
 MAX_CSV_BYTES = 64_000_000
-COLUMNS = ("client", "vram_gib")
-
-_EXPORT_AS_CSV = "export the fleet as CSV with columns client,vram_gib"
+MAX_VRAM_GIB = 1e9  # of one client
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +37,12 @@ class Fleet:
             raise InvalidInputError(f"a fleet has 1 to {MAX_CLIENTS} clients, not {capacity.size}")
         if len(self.names) != capacity.size:
             raise InvalidInputError(f"{len(self.names)} client names for {capacity.size} capacities")
-        bad = np.flatnonzero(~np.isfinite(capacity) | (capacity <= 0))
+        bad = np.flatnonzero(~(capacity > 0) | ~(capacity <= MAX_VRAM_GIB * GIB))
         if bad.size:
             index = int(bad[0])
             raise InvalidInputError(
                 f"client {self.names[index]!r} (row {index + 1}): VRAM is {capacity[index] / GIB:g} GiB; "
-                "it must be a finite number above 0"
+                f"it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
             )
         capacity.setflags(write=False)
         object.__setattr__(self, "capacity_N_bytes", capacity)
@@ -164,23 +161,16 @@ def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
             source = file.read()
     if len(source) > MAX_CSV_BYTES:
         raise InvalidInputError(_too_large(where))
+    if source.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and len(source) % 2 == 0:
+        raise InvalidInputError(f"{where}: UTF-16 text and UTF-8 is expected; {SAVE_AS_CSV}")
     try:
         text = source.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidInputError(f"{where}: not UTF-8 text; {_EXPORT_AS_CSV}") from None
+        raise InvalidInputError(f"{where}: not UTF-8 text; {SAVE_AS_CSV}") from None
     if "\0" in text:
-        raise InvalidInputError(f"{where}: a binary file; {_EXPORT_AS_CSV}")
+        raise InvalidInputError(f"{where}: a binary file; {SAVE_AS_CSV}")
     try:
-        with warnings.catch_warnings():
-            # Rows longer than the header would lose their last cells under a mere warning.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True, index_col=False
-            )
-    except (pd.errors.ParserError, pd.errors.ParserWarning, pd.errors.EmptyDataError) as error:
-        raise InvalidInputError(f"{where}: not a CSV table ({str(error).strip()})") from None
-    try:
-        return fleet_from_frame(frame)
+        return _of_cells(*cells_of(text))
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}: {error}") from None
 
@@ -190,41 +180,20 @@ def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
     table editor leaves them, are skipped.
 
     Raises:
-        InvalidInputError: wrong columns, no rows, or a cell that is not a number above 0, naming row and value.
+        InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
+            row and value.
     """
-    columns = [str(column).strip().lower() for column in frame.columns]
-    unknown = [column for column in columns if column not in COLUMNS]
-    if "vram_gib" not in columns or unknown or len(set(columns)) != len(columns):
-        raise InvalidInputError(
-            f"columns are {', '.join(columns) or 'none'}; want client,vram_gib (client may be left out)"
-        )
-    table: Mapping[str, list] = {column: frame.iloc[:, index].tolist() for index, column in enumerate(columns)}
-    names, capacities = [], []
-    for row, cell in enumerate(table["vram_gib"], start=1):
-        client = table["client"][row - 1] if "client" in table else None
-        name = "" if _empty(client) else str(client).strip()
-        if _empty(cell) and not name:
-            continue
-        label = f"row {row}" + (f" (client {name!r})" if name else "")
-        try:
-            value = float(cell)
-        except (TypeError, ValueError):
-            raise InvalidInputError(f"{label}: vram_gib is {cell!r}; it must be a number of GiB, such as 24") from None
-        if not 0 < value < np.inf:
-            raise InvalidInputError(f"{label}: vram_gib is {cell!r}; it must be a finite number above 0")
-        names.append(name or f"client-{row - 1}")
-        capacities.append(value * GIB)
-    if not capacities:
-        raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
-    return Fleet(tuple(names), np.array(capacities))
+    return _of_cells([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
+
+
+def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
+    names, capacity_N_gib = clients_of(header, rows)
+    with np.errstate(over="ignore"):  # an infinite capacity is refused by name
+        return Fleet(names, np.array(capacity_N_gib) * GIB)
 
 
 def _too_large(where: str) -> str:
     return f"{where}: larger than {MAX_CSV_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
-
-
-def _empty(cell: object) -> bool:
-    return cell is None or cell == "" or (isinstance(cell, float) and np.isnan(cell)) or cell is pd.NA
 
 
 def _paper_range_bytes(model: ModelSpec, workload: Workload) -> tuple[float, float]:
@@ -239,7 +208,7 @@ def client_rng(num_clients: int, seed: int) -> np.random.Generator:
         InvalidInputError: a size or seed out of range.
     """
     if not 1 <= num_clients <= MAX_CLIENTS:
-        raise InvalidInputError(f"number of clients is {num_clients}; it must be between 1 and {MAX_CLIENTS}")
+        raise InvalidInputError(f"number of clients is {in_short(num_clients)}; it must be from 1 to {MAX_CLIENTS}")
     if seed < 0:
         raise InvalidInputError(f"seed is {seed}; it must be at least 0")
     return np.random.default_rng(seed)

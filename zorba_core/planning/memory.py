@@ -16,11 +16,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
+from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
 from zorba_core.fields import check, setting
-from zorba_core.planning.models import ModelSpec
+from zorba_core.planning.models import MAX_SIZE, ModelSpec
 
 GIB = 2**30
+MAX_CLIENTS = 1_000_000
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 METHODS = ("zorba", "fedzo", "decomfl", "fedit")
 
@@ -36,8 +37,12 @@ _WHOLE_BLOCK_SLACK = 1e-9
 class Workload:
     """What one forward pass processes: B sequences of L tokens in ``dtype``."""
 
-    batch_size: int = setting(8, "sequences a batch.", symbol="B", at_least=1, said="batch size is {value}")
-    seq_len: int = setting(128, "tokens a sequence.", symbol="L", at_least=1, said="sequence length is {value}")
+    batch_size: int = setting(
+        8, "sequences a batch.", symbol="B", at_least=1, at_most=MAX_SIZE, said="batch size is {value}"
+    )
+    seq_len: int = setting(
+        128, "tokens a sequence.", symbol="L", at_least=1, at_most=MAX_SIZE, said="sequence length is {value}"
+    )
     dtype: str = setting("float32", "{choices}.", choices=lambda: tuple(DTYPE_BYTES), said="unknown dtype {value}")
 
     def __post_init__(self) -> None:
@@ -78,8 +83,8 @@ def total_bytes(
     """
     if method not in METHODS:
         raise InvalidInputError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
-    if num_clients < 1:
-        raise InvalidInputError(f"number of clients is {num_clients}; it must be at least 1")
+    if not 1 <= num_clients <= MAX_CLIENTS:
+        raise InvalidInputError(f"number of clients is {in_short(num_clients)}; it must be from 1 to {MAX_CLIENTS}")
     most, least = model.num_blocks * num_clients, max(model.num_blocks, num_clients)
     if method == "zorba":
         if total_blocks is None:
@@ -114,7 +119,8 @@ def affordable_blocks(
                 f"client {where}: {what} is {values[bad].flat[0]:g} bytes; it must be a finite number of at least 0"
             )
     free = capacity - psi_model_bytes(model, workload) - reserve
-    return np.floor(free / psi_block_bytes(model, workload) + _WHOLE_BLOCK_SLACK).astype(np.int64)
+    blocks = np.floor(free / psi_block_bytes(model, workload) + _WHOLE_BLOCK_SLACK)
+    return np.clip(blocks, -(2.0**62), 2.0**62).astype(np.int64)
 
 
 def whole_block_budgets(

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 
 MAX_CONFIG_BYTES = 1_000_000
+MAX_SIZE = 1_000_000_000  # of anything that a config counts
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,13 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
     if key in PRESETS:
         return PRESETS[key]
     path = Path(name_or_path)
-    if path.is_dir():
+    if os.path.isdir(path):
         path = path / "config.json"
         if not path.is_file():
             raise MissingDataError(f"model folder {str(name_or_path)!r} has no config.json; give a Hugging Face folder")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InvalidInputError(
-            f"unknown model {str(name_or_path)!r}; choose one of {', '.join(PRESETS)}, "
+            f"unknown model {in_short(str(name_or_path), 200)}; choose one of {', '.join(PRESETS)}, "
             "or give the path of a Hugging Face folder or config.json"
         )
     name = path.parent.name if path.name == "config.json" else path.stem
@@ -99,8 +100,8 @@ def _read_config(path: Path) -> Mapping[str, Any]:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a model config (limit {MAX_CONFIG_BYTES})")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidInputError(f"{path}: not JSON ({error}); give a Hugging Face config.json") from None
+    except (ValueError, RecursionError):  # also a number of too many digits
+        raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
     return config
@@ -117,8 +118,10 @@ class _Fields:
             value = self.config.get(key)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"model {self.name!r}: {key} is {value!r}; want a positive integer")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SIZE:
+                raise InvalidInputError(
+                    f"model {self.name!r}: {key} is {in_short(value)}; want a positive integer, at most {MAX_SIZE}"
+                )
             return value
         if default is None:
             raise InvalidInputError(f"model {self.name!r}: config has no field {keys[0]}")

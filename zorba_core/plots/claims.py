@@ -30,18 +30,18 @@ def _layout(x: str, y: str, **changes) -> dict:
     }
 
 
-def predictor_figure(table: pd.DataFrame, measure: str, palette: Palette) -> go.Figure:
-    """Late loss of each allocation against one of its measures."""
+def predictor_figure(
+    table: pd.DataFrame, measure: str, palette: Palette, standard_error: float | None = None
+) -> go.Figure:
+    """Late loss of each allocation against one of its measures, by who made it (column ``made_by``), with the standard
+    error of a point where it is known."""
     ended = table[np.isfinite(table["loss"])]
+    bars = {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
     traces = [
-        go.Scatter(x=group[measure], y=group["loss"], mode="markers", name=name, text=group.index,
+        go.Scatter(x=group[measure], y=group["loss"], mode="markers", name=name, text=group.index, error_y=bars,
                    marker={"color": palette.series[i], "symbol": SYMBOLS[i], "size": 9},
                    hovertemplate="%{text}<extra></extra>")
-        for i, (name, group) in enumerate((
-            ("balanced", ended[ended.index.str.startswith(("full", "balanced"))]),
-            ("few generalists", ended[ended.index.str.contains("pile|generalists|eleven")]),
-            ("others", ended[~ended.index.str.contains("^full|^balanced|pile|generalists|eleven")]),
-        ))
+        for i, (name, group) in enumerate(ended.groupby("made_by", sort=False))
     ]  # fmt: skip
     return styled(
         traces,

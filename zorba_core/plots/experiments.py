@@ -25,12 +25,6 @@ MEASURE_NAMES: Mapping[str, str] = {
     "inverse_T": "1 / T",
     "inverse_min_c": "1 / scarcest popularity",
 }
-# Kinds of allocation by their names in the experiment, for colour and symbol.
-FAMILIES: Mapping[str, str] = {
-    "balanced": "^full|^balanced",
-    "few generalists": "pile|generalists|eleven|two-level|exact",
-    "others": "",
-}
 
 
 def matrices_figure(
@@ -114,12 +108,14 @@ def predictors_figure(
     y: str,
     notes: Mapping[str, str] | None = None,
     outcome: str = "loss",
+    standard_error: float | None = None,
     columns: int = 3,
     width: int = WIDTH,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """``outcome`` of each allocation against each measure, a panel each, log scale; allocations that diverged are left
-    out. ``notes`` are written above the panels."""
+    """``outcome`` of each allocation against each measure, a panel each, log scale, coloured by who made it
+    (column ``made_by``), with the standard error of a point where it is known; allocations that diverged are left out.
+    ``notes`` are written above the panels."""
     ended = table[np.isfinite(table[outcome])]
     rows = -(-len(measures) // columns)
     titles = [
@@ -129,14 +125,12 @@ def predictors_figure(
         rows, columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03,
         vertical_spacing=0.16 if rows > 1 else 0,
     )  # fmt: skip
-    left = ended.index.to_series()
-    for index, (family, pattern) in enumerate(FAMILIES.items()):
-        inside = left[left.str.contains(pattern)] if pattern else left
-        left = left.drop(inside.index)
+    for index, (family, inside) in enumerate(ended.groupby("made_by", sort=False)):
         for place, measure in enumerate(measures):
             figure.add_scatter(
-                x=ended.loc[inside.index, measure],
-                y=ended.loc[inside.index, outcome],
+                x=inside[measure],
+                y=inside[outcome],
+                error_y=_noise_bars(standard_error),
                 text=list(inside.index),
                 mode="markers",
                 name=family,
@@ -194,6 +188,10 @@ def correlations_figure(
     return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
 
 
+def _noise_bars(standard_error: float | None) -> dict:
+    return {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
+
+
 def _interval_bars(table: pd.DataFrame) -> dict:
     return {
         "type": "data",
@@ -229,10 +227,11 @@ def differences_figure(
 
 
 def law_figure(
-    table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss", width: int = 620,
-    palette: Palette = LIGHT,
+    table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss",
+    standard_error: float | None = None, named: Sequence[str] = (), width: int = 620, palette: Palette = LIGHT,
 ) -> go.Figure:  # fmt: skip
-    """What a law predicts for each allocation against what was found; on the line they agree."""
+    """What a law predicts for each allocation against what was found; on the line they agree. With the standard error
+    of a point where it is known, and the ``named`` allocations by name."""
     both = pd.DataFrame({"predicted": predicted, "found": table[outcome]})
     both = both[np.isfinite(both).all(axis=1)]
     ends = [both.to_numpy().min(), both.to_numpy().max()]
@@ -243,11 +242,14 @@ def law_figure(
     figure.add_scatter(
         x=both["predicted"],
         y=both["found"],
-        text=list(both.index),
-        mode="markers",
+        text=[arm if arm in named else "" for arm in both.index],
+        customdata=list(both.index),
+        mode="markers+text",
+        textposition="middle left",
         name="an allocation",
+        error_y=_noise_bars(standard_error),
         marker={"size": 10, "color": palette.front},
-        hovertemplate="%{text}: %{y:.4f}, predicted %{x:.4f}<extra></extra>",
+        hovertemplate="%{customdata}: %{y:.4f}, predicted %{x:.4f}<extra></extra>",
     )
     apply(figure, palette, height=430)
     figure.update_xaxes(title=x)

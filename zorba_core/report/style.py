@@ -2,9 +2,9 @@
 
 STYLE = """
 :root { --paper:#fff; --text:#1b2430; --muted:#5b6776; --line:#dfe4ea; --soft:#f4f6f9;
-  --good:#00664a; --shape:#005a8c; --bad:#a33c00; --none:#5b6776; }
+  --good:#00664a; --shape:#005a8c; --bad:#a33c00; --none:#5b6776; --weak:#6b5500; --own:#8a2f75; }
 @media (prefers-color-scheme: dark) { :root { --paper:#10151c; --text:#e6ebf1; --muted:#9aa7b6; --line:#28313c;
-  --soft:#171e27; --good:#2bc49a; --shape:#56b4e9; --bad:#ff9a3d; --none:#9aa7b6; } }
+  --soft:#171e27; --good:#2bc49a; --shape:#56b4e9; --bad:#ff9a3d; --none:#9aa7b6; --weak:#e0c24a; --own:#e09ac4; } }
 * { box-sizing:border-box; }
 body { margin:0; background:var(--paper); color:var(--text);
   font:16px/1.5 "Source Sans 3","Source Sans Pro",system-ui,-apple-system,"Segoe UI",sans-serif; }
@@ -16,7 +16,8 @@ nav a { margin-right:16px; } a { color:var(--shape); }
 .tiles { display:grid; grid-template-columns:repeat(4,1fr); gap:12px; margin:20px 0; }
 .tile { border:1px solid var(--line); border-left:5px solid currentColor; border-radius:6px; padding:10px 14px; }
 .tile b { display:block; font-size:1.8rem; line-height:1.2; } .tile span { color:var(--text); }
-.v0 { color:var(--good); } .v1 { color:var(--shape); } .v2 { color:var(--bad); } .v3 { color:var(--none); }
+.good { color:var(--good); } .shape { color:var(--shape); } .weak { color:var(--weak); } .bad { color:var(--bad); }
+.none { color:var(--none); } .own { color:var(--own); }
 .badge { font-size:.8rem; font-weight:600; white-space:nowrap; }
 .badge::before { content:attr(data-mark) " "; }
 .cards { display:grid; grid-template-columns:repeat(2,1fr); gap:12px; }

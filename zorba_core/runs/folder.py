@@ -25,8 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zorba_core.allocation import Allocation, allocation_from_file
-from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, one_line
 from zorba_core.planning.communication import run_communication
+from zorba_core.runs.fields import CONFIG_FIELDS, ENVIRONMENT_FIELDS, MOST, SUMMARY_FIELDS, Fields, check_fields
 
 CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
 METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
@@ -47,6 +48,7 @@ METRIC_COLUMNS = {
 }
 # Not in the first runs' tables: null there, or what it was.
 _LATER_COLUMNS = {"clients_reported": None, "clients_refused": None, "backward_passes": 0}
+_COUNTS = ("round", "forward_passes", "scalars_up", "scalars_down", "backward_passes")  # never null
 BACKWARD_WORK = 2  # a backward pass costs about two forward passes
 METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
@@ -54,6 +56,7 @@ _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
 _MAX_JSON_BYTES = 64_000_000
 _MAX_METRICS_BYTES = 256_000_000
 _MAX_METRIC_ROWS = 10_000_000
+_DAMAGED = "the file is damaged"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +89,22 @@ class Run:
             return self.summary.get("communication")
         reports = self.summary["reports"]
         sent = reports["reported"] + sum(reports["refused_by_client"].values())
-        return run_communication(
-            "zorba",
-            self.allocation.A_MN,
-            rounds=self.summary["rounds_done"],
-            reports=sent,
-            usable_reports=reports["reported"],
-            num_directions=self.config["num_perturbations"],
-            num_seeds=self.config["num_seeds"],
-        ).describe()
+        directions, seeds = self.config.get("num_perturbations"), self.config.get("num_seeds")
+        if directions is None or seeds is None:
+            return None
+        try:
+            counted = run_communication(
+                "zorba",
+                self.allocation.A_MN,
+                rounds=self.summary["rounds_done"],
+                reports=sent,
+                usable_reports=reports["reported"],
+                num_directions=directions,
+                num_seeds=seeds,
+            )
+        except InvalidInputError:  # numbers that contradict each other
+            return None
+        return counted.describe()
 
     @property
     def evaluations(self) -> pd.DataFrame:
@@ -136,7 +146,7 @@ def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
             run = read_run(path)
             runs.append(((path / CONFIG).stat().st_mtime, run))
         except (ZorbaError, OSError) as error:
-            problems.append(" ".join(str(error).split()))
+            problems.append(one_line(error))
     runs.sort(key=lambda dated: dated[0], reverse=True)
     return RunListing(tuple(run for _, run in runs), tuple(problems))
 
@@ -159,7 +169,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         environment=request.environment,
         metrics=_read_metrics(path / METRICS),
         allocation=request.allocation,
-        summary=_read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {},
+        summary=_read_object(path / SUMMARY, SUMMARY_FIELDS) if (path / SUMMARY).is_file() else {},
     )
 
 
@@ -170,29 +180,39 @@ def read_request(path: str | os.PathLike[str]) -> Request:
         MissingDataError, InvalidInputError: as :func:`read_run`.
     """
     path = Path(path)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise MissingDataError(f"run {str(path)!r} does not exist; give a folder such as {DEFAULT_FOLDER}/<name>")
     missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION) if not (path / name).is_file()]
     if missing:
         raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
-    return Request(
-        path=path,
-        config=_read_object(path / CONFIG),
-        environment=_read_object(path / ENVIRONMENT),
-        allocation=allocation_from_file(path / ALLOCATION),
-    )
+    for name in (METRICS, SUMMARY, TRAJECTORY):
+        if (path / name).is_dir():
+            raise InvalidInputError(f"{path / name}: a folder where a file belongs; the run is damaged")
+    config = _read_object(path / CONFIG, CONFIG_FIELDS)
+    environment = _read_object(path / ENVIRONMENT, ENVIRONMENT_FIELDS)
+    allocation = allocation_from_file(path / ALLOCATION)
+    for name, number in (("num_clients", allocation.num_clients), ("num_blocks", allocation.num_blocks)):
+        if config.get(name, number) != number:
+            raise InvalidInputError(
+                f"{path}: {name} is {config[name]} in {CONFIG} and {number} in {ALLOCATION}; one of them is damaged"
+            )
+    return Request(path, config, environment, allocation)
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
     size = path.stat().st_size
     if size > _MAX_JSON_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a run's file (limit {_MAX_JSON_BYTES})")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInputError(f"{path}: not JSON ({error}); the file is damaged") from None
+    except (ValueError, RecursionError):  # also a number of too many digits
+        raise InvalidInputError(f"{path}: not JSON; {_DAMAGED}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path}: holds a {type(content).__name__} where a JSON object belongs")
+    try:
+        check_fields(content, fields)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}; {_DAMAGED}") from None
     return content
 
 
@@ -201,7 +221,7 @@ def _read_metrics(path: Path) -> pd.DataFrame:
     if size > _MAX_METRICS_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for metrics (limit {_MAX_METRICS_BYTES})")
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
         if file.metadata.num_rows > _MAX_METRIC_ROWS:
             raise InvalidInputError(f"{path}: {file.metadata.num_rows} rows are too many (limit {_MAX_METRIC_ROWS})")
         absent = [name for name in METRIC_COLUMNS if name not in file.schema_arrow.names]
@@ -212,6 +232,20 @@ def _read_metrics(path: Path) -> pd.DataFrame:
         for name in absent:
             table = table.append_column(name, pa.array([_LATER_COLUMNS[name]] * len(table), METRIC_COLUMNS[name]))
         table = table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidInputError(f"{path}: not a metrics table ({str(error).splitlines()[0]})") from None
-    return table.to_pandas()
+    except InvalidInputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError):
+        raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
+    metrics = table.to_pandas()
+    for name in _COUNTS:
+        if not metrics[name].between(0, MOST).all():  # null is not
+            raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
+    if not (metrics["round"].diff().iloc[1:] > 0).all():
+        raise InvalidInputError(f"{path}: its rounds do not rise; {_DAMAGED}")
+    for name in ("clients_reported", "clients_refused"):
+        if not (metrics[name].isna() | metrics[name].between(0, MOST)).all():
+            raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
+    accuracy = metrics["eval_accuracy"]
+    if not (accuracy.isna() | accuracy.between(0, 1)).all():
+        raise InvalidInputError(f"{path}: eval_accuracy has a value outside 0 to 1; {_DAMAGED}")
+    return metrics

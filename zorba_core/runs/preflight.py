@@ -228,7 +228,7 @@ def _step_checks(
         Check(
             "stride", stride, MOST_STRIDE, stride <= MOST_STRIDE,
             f"a round moves the weights by {stride:.3g} times their own length",
-            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)",
+            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)" if stride else "",
         ),
         Check(
             "progress", progress, LEAST_PROGRESS_NATS, progress >= LEAST_PROGRESS_NATS,

@@ -12,10 +12,10 @@ it wrote at its last evaluation (:mod:`zorba_core.runs.checkpoint`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -26,6 +26,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import atomic_folder, check_model_folder
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
@@ -82,7 +83,7 @@ def resume(
             network, tokenizer = _open_base(request, settings, model)
             task = get_task(request.config["dataset"])
             rows, facts = divide_rows(
-                task, tokenizer, request.allocation.num_clients, request.config["alpha"], settings
+                task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings
             )  # fmt: skip
             _check_rows(request, facts)
             if method_facts(settings.method).first_order:
@@ -155,8 +156,10 @@ def replay(
         raise InvalidInputError(
             f"round {wanted} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
         )
-    if save is not None and Path(save).exists():
-        raise InvalidInputError(f"{save} exists already; give a folder that does not")
+    if save is not None:
+        if os.path.lexists(save):
+            raise InvalidInputError(f"{save} exists already; give a folder that does not")
+        check_model_folder(save)
     with use_threads(settings.threads):
         network, tokenizer = _open_base(request, settings, model)
         evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
@@ -165,8 +168,9 @@ def replay(
         else:
             replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
         if save is not None:
-            network.save(save)
-            tokenizer.save_pretrained(save)
+            with atomic_folder(save) as folder:
+                network.save(folder)
+                tokenizer.save_pretrained(folder)
     return Rebuilt(wanted, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
@@ -181,6 +185,12 @@ def settings_of(request: Request) -> TrainSettings:
         return TrainSettings(**{name: value for name, value in request.config.items() if name in known})
     except TypeError as error:
         raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
+
+
+def _alpha_of(request: Request) -> float:
+    """JSON has no infinity: equal shares are null."""
+    alpha = request.config["alpha"]
+    return math.inf if alpha is None else alpha
 
 
 def _from_checkpoint(

@@ -33,6 +33,7 @@ from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.files import check_folder
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec, model_spec, spec_from_config
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
@@ -100,6 +101,7 @@ def fine_tune(
     """
     settings = settings or TrainSettings()
     _check_clients(settings.method, allocation, num_clients)
+    check_folder(runs_folder)
     task = get_task(dataset)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))

@@ -129,7 +129,7 @@ def _read(path: Path, size: int) -> Trajectory:
                 notes.append(Note(**record))
             else:
                 raise ValueError(f"unknown kind {kind!r}")
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, binascii.Error) as error:
             raise InvalidInputError(f"{where} cannot be used: {error}") from None
         end, checksum = start + len(line), int(line[:8], 16)
         if kind == "evaluation":

@@ -94,7 +94,7 @@ class RunWriter(Callback):
         """Write the metrics so far."""
         table = pa.Table.from_pylist([asdict(record) for record in self._records], schema=runs.METRIC_SCHEMA)
         with atomic_path(self.path / runs.METRICS) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is over: write what is left of the metrics, then the summary."""

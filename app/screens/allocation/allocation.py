@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.screens.allocation import edit, proof, solvers, steps
 from app.shared import components, selection, state
+from app.shared.carried import carry_preference
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
 from app.shared.infeasible import explain
@@ -30,6 +31,7 @@ def page() -> None:
     if not isinstance(study, Study):
         explain(study, scenario)
         return
+    carry_preference()
     point = selection.current_point(study)
     _introduction(study, point)
     _views(study, point)
@@ -60,6 +62,8 @@ def _views(study: Study, point: int) -> None:
         label_visibility="collapsed",
         width="stretch",
     )
+    if chosen != "edit":
+        edit.carry(study, point)
     {"edit": edit.show, "solvers": solvers.show, "steps": steps.show, "proof": proof.show}[chosen](study, point)
     if chosen != "edit":
         components.reproduce(study.scenario, point, python_tail=_python(chosen, study, point))

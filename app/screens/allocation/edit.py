@@ -13,9 +13,10 @@ from app.screens.allocation.edits import Edits
 from app.screens.allocation.judgement import Judgement, judge
 from app.screens.allocation.matrix_editor import Column, matrix_editor, operations
 from app.screens.allocation.verdict import verdict
+from app.screens.train.words import NEW
 from app.shared import components, selection, state
 from app.shared.components import Download, Number, Picture
-from app.shared.links import keep, linked
+from app.shared.links import choice, keep, linked, linked_number
 from app.shared.scenario import Study, block_gib
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.plots import allocation_figure, client_order
@@ -33,6 +34,7 @@ def show(study: Study, point: int) -> None:
     judgement = _judged(study, point, start, edits)
     _headline(study, judgement, start)
     verdict(study, judgement, edits)
+    say_unheld(edits)
     _tools(study, point, edits)
     _matrix(study, start, edits)
     _files(study, start, judgement.allocation, point)
@@ -54,6 +56,37 @@ def current_edits(study: Study, point: int, start: Solution) -> Edits:
             edits = edits.flip(st.query_params.get("flips", ""))
         st.session_state[_EDITS] = (identity, edits)
     return st.session_state[_EDITS][1]
+
+
+def carry(study: Study, point: int) -> None:
+    """On a page or view without the matrix: its changes count there too, and stay in the address."""
+    start = state.solution(study.scenario, point)
+    kept = st.session_state.get(_EDITS)
+    if kept is None or kept[0] == (study.scenario, point) or selection.edited_allocation() is not None:
+        edits = current_edits(study, point, start)
+        if edits.is_changed:
+            _judged(study, point, start, edits)
+            if selection.edited_allocation() is None:
+                st.caption(":material/block: The matrix changed by hand cannot run: the point's own is used here.")
+        keep("flips", edits.as_link())
+        say_unheld(edits)
+    else:
+        keep("flips", None)
+
+
+def say_unheld(edits: Edits) -> None:
+    """Where a link does not hold the changes: what to send instead, and afterwards what it did not hold."""
+    if edits.is_changed and not edits.is_linked:
+        st.caption(
+            f":material/link_off: {edits.num_changed:,} changed cells are too many for a link: whoever opens it, and a "
+            "reload, gets the point's own matrix. Send *Allocation (JSON)* of the Allocation page instead."
+        )
+    elif edits.unheld and not edits.is_changed:
+        cells = "the cells" if edits.unheld == 1 else f"the {edits.unheld:,} cells"
+        st.warning(
+            f"The link does not hold {cells} that were changed by hand: this is the point's own matrix.",
+            icon=":material/link_off:",
+        )
 
 
 def change(edits: Edits) -> None:
@@ -101,8 +134,8 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
             Number(
                 "V, mean of 1/popularity",
                 _finite(now.mean_inverse_popularity, ".4f"),
-                r"$V = \frac{1}{M} \sum_m 1 / c_m$: bias and variance of the averaged update. Infinite while a block "
-                "has no client.",
+                r"$V = \frac{1}{M} \sum_m 1 / c_m$: how unequal clients' weights in the blocks' averages "
+                "are. Infinite while a block has no client.",
                 against(now.mean_inverse_popularity, before.mean_inverse_popularity, ".4f"),
             ),
             Number(
@@ -161,7 +194,13 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
             else "Nothing changed yet: this is the point's own matrix.",
             width="content",
         )
-        st.page_link("screens/train/train.py", label="Train it", icon=":material/model_training:", width="content")
+        st.page_link(
+            "screens/train/train.py",
+            label="Train it",
+            icon=":material/model_training:",
+            width="content",
+            query_params={"job": NEW},
+        )
         st.space("stretch")
         linked(
             st.selectbox,
@@ -177,7 +216,7 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
 def _matrix(study: Study, start: Solution, edits: Edits) -> None:
     capacity_N, most_N = study.fleet.capacity_N_gib, study.everything.problem.budget_N
     base_MN, A_MN = edits.base_MN, edits.A_MN
-    order_N = client_order(base_MN, capacity_N, st.session_state.get("order", "vram"), budget_N=start.problem.budget_N)
+    order_N = client_order(base_MN, capacity_N, choice("order", list(ORDERS)), budget_N=start.problem.budget_N)
     if len(order_N) > SHOWN:
         order_N = _close_up(study, Allocation(base_MN), order_N)
     parameters_gib, one_block_gib = block_gib(study.scenario)
@@ -211,7 +250,10 @@ def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarra
         alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
     )
     last = len(order_N) - SHOWN
-    first = st.slider(
+    if st.session_state.get("first_client", last + 2) > last + 1:  # of a larger fleet
+        st.session_state.pop("first_client", None)
+    first = linked_number(
+        st.slider,
         f"Clients to change, {SHOWN} at a time",
         1,
         last + 1,

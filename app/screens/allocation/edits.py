@@ -5,6 +5,9 @@ Shapes: M blocks, N clients. ``A_MN`` bool, rows are blocks.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,18 +17,21 @@ from numpy.typing import NDArray
 
 Cell = tuple[int, int]  # block, client
 MAX_PENDING = 10_000
-MAX_LINKED = 100  # cells that a link carries
+MAX_LINKED = 600  # characters of an address that changed cells may take
+_PACKED, _UNHELD = "~m", "~n"  # how what is no list of cells begins: a packed matrix, or how many cells are missing
 
 
 @dataclass(frozen=True, eq=False)
 class Edits:
     """Changes on top of ``base_MN``, each a set of cells to flip; ``applied`` is the last operation of the editor that
-    counts already, so that none counts twice."""
+    counts already, so that none counts twice. ``unheld``: cells that were changed where the link was made, and are not
+    in it."""
 
     base_MN: NDArray[np.bool_]
     done: tuple[tuple[Cell, ...], ...] = ()
     undone: tuple[tuple[Cell, ...], ...] = ()
     applied: int = 0
+    unheld: int = 0
 
     @property
     def A_MN(self) -> NDArray[np.bool_]:
@@ -57,13 +63,34 @@ class Edits:
         cells = tuple(map(tuple, np.argwhere(A_MN != self.A_MN).tolist()))
         return replace(self, done=(*self.done, cells), undone=()) if cells else self
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether a link holds the changes."""
+        return not (self.as_link() or "").startswith(_UNHELD)
+
     def as_link(self) -> str | None:
-        """The changed cells as ``block.client`` joined by ``_``, for a page's address; None for none or too many."""
-        cells = np.argwhere(self.base_MN ^ self.A_MN).tolist()
-        return "_".join(f"{block}.{client}" for block, client in cells) if 0 < len(cells) <= MAX_LINKED else None
+        """The changed cells for a page's address, None for none: as ``block.client`` joined by ``_``, or the matrix of
+        changes packed where that is shorter. Where both are too long only how many there are, so that whoever opens the
+        link is told."""
+        changed_MN = self.base_MN ^ self.A_MN
+        count = int(changed_MN.sum())
+        if not count:
+            return f"{_UNHELD}{self.unheld}" if self.unheld else None
+        packed = zlib.compress(np.packbits(changed_MN).tobytes(), 9)
+        texts = [_PACKED + base64.urlsafe_b64encode(packed).decode().rstrip("=")]
+        if count <= MAX_LINKED:
+            texts.append("_".join(f"{block}.{client}" for block, client in np.argwhere(changed_MN).tolist()))
+        shortest = min(texts, key=len)
+        return shortest if len(shortest) <= MAX_LINKED else f"{_UNHELD}{count}"
 
     def flip(self, text: str) -> Edits:
         """Flip the cells that a link names, as one change; what is no cell of this matrix is passed over."""
+        if text.startswith(_UNHELD):
+            count = text.removeprefix(_UNHELD)
+            return replace(self, unheld=int(count) if count.isdecimal() and len(count) < 10 else 1)
+        if text.startswith(_PACKED):
+            changed_MN = _unpacked(text.removeprefix(_PACKED), self.base_MN.shape)
+            return replace(self, unheld=1) if changed_MN is None else self.become(self.base_MN ^ changed_MN)
         A_MN = self.A_MN
         for part in text.split("_")[:MAX_LINKED]:
             block, _, client = part.partition(".")
@@ -96,3 +123,16 @@ class Edits:
                 continue
             edits = replace(edits, applied=number)
         return edits
+
+
+def _unpacked(text: str, shape: tuple[int, int]) -> NDArray[np.bool_] | None:
+    """The matrix of changes of a link; None where it is none of this shape."""
+    cells = shape[0] * shape[1]
+    try:
+        unpacker = zlib.decompressobj()
+        content = unpacker.decompress(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), cells // 8 + 2)
+    except (ValueError, zlib.error, binascii.Error):
+        return None
+    if not unpacker.eof or len(content) != (cells + 7) // 8:
+        return None
+    return np.unpackbits(np.frombuffer(content, np.uint8), count=cells).reshape(shape).astype(bool)

@@ -14,7 +14,7 @@ from app.screens.allocation.edits import Edits
 from app.screens.allocation.files import numbers
 from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
-from app.shared.links import linked
+from app.shared.links import choose, linked, linked_switch
 from app.shared.scenario import Scenario, Study
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.plots import client_order
@@ -91,8 +91,8 @@ def show(study: Study, point: int) -> None:
 def _table(yours: Allocation, found: dict[str, Solution]) -> None:
     columns = {YOURS: numbers(yours)}
     columns |= {NAMES[solver]: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()}
-    only_differences = st.toggle(
-        "Only what differs", True, key="only_differences", bind="query-params",
+    only_differences = linked_switch(
+        "Only what differs", True, key="only_differences",
         help="Leave out the rows in which every solver has the same number.",
     )  # fmt: skip
     rows = {}
@@ -140,12 +140,12 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
             format_func=NAMES.get,
             key="against",
         )
-        changed_only = st.toggle(
-            "Only clients that differ", False, key="changed_only", bind="query-params",
+        changed_only = linked_switch(
+            "Only clients that differ", False, key="changed_only",
             help="Leave out the clients that train the same blocks in both.",
         )  # fmt: skip
-        align = st.toggle(
-            "Match blocks", True, key="align", bind="query-params",
+        align = linked_switch(
+            "Match blocks", True, key="align",
             help="Λ, V and N_eff do not depend on the order of blocks, so two solvers may name the same allocation "
             "differently. Matching renames the other's blocks so that as few cells as possible differ.",
         )  # fmt: skip
@@ -191,4 +191,4 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
 
 def _adopt(edits: Edits) -> None:
     edit.change(edits)
-    st.session_state["view"] = "edit"
+    choose("view", "edit")

@@ -13,13 +13,14 @@ import streamlit as st
 from app.shared import components, selection, state
 from app.shared.components import Number
 from app.shared.guard import guarded
-from app.shared.links import keep
+from app.shared.links import choose, keep, linked_number, number
 from app.shared.scenario import Scenario, Study
 from zorba_core.allocation import GreedyReplay, replay_greedy
 from zorba_core.plots import client_order
 from zorba_core.plots.greedy import candidate_sets_figure, greedy_figure
 
-STEP, _PLAYING = "greedy_step", "greedy_playing"
+STEP, _PLAYING = "step", "greedy_playing"
+_MOST_STEPS = 99_999
 L, F, C = r"$\mathcal{L}$", r"$\mathcal{F}$", r"$\mathcal{C}$"
 SECONDS_A_STEP = 1.2
 
@@ -88,7 +89,8 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
         step = _go(step + 1)
     if last:
         _controls(step, last)
-    keep("step", str(step) if step else None)
+    else:
+        keep(STEP, None)
     st.markdown(f"##### {_title(step, last)}\n\n{sentence(replay, step, study.fleet.names)}")
     _numbers(replay, step)
     matrix, sets = st.columns([0.7, 0.3], gap="medium")
@@ -120,14 +122,11 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
 
 def _where(last: int) -> int:
     """The step in view: the slider's, else the link's."""
-    if STEP not in st.session_state:
-        named = st.query_params.get("step", "")
-        st.session_state[STEP] = int(named) if named.isdecimal() and len(named) < 6 else 0
-    return _go(min(max(int(st.session_state[STEP]), 0), last))
+    return _go(min(number(STEP, 0, _MOST_STEPS, 0), last))
 
 
 def _go(step: int) -> int:
-    st.session_state[STEP] = step
+    choose(STEP, step)
     return step
 
 
@@ -139,8 +138,8 @@ def _stop_at(step: int) -> None:
 
 def _play(on: bool, last: int) -> None:
     st.session_state[_PLAYING] = on
-    if on and st.session_state[STEP] >= last:
-        st.session_state[STEP] = 0
+    if on and number(STEP, 0, _MOST_STEPS, 0) >= last:
+        _go(0)
 
 
 def _controls(step: int, last: int) -> None:
@@ -170,7 +169,7 @@ def _controls(step: int, last: int) -> None:
             st.rerun()
         jump("Next", step + 1, "chevron_right")
         jump("Last", last, "last_page")
-        st.slider("Steps done", 0, last, key=STEP, width="stretch")
+        linked_number(st.slider, "Steps done", 0, last, 0, key=STEP, width="stretch")
 
 
 def _title(step: int, last: int) -> str:

@@ -13,7 +13,7 @@ from app.screens.fleet import own_clients as fleet_input
 from app.shared import components, state
 from app.shared.components import Download, Number
 from app.shared.glossary import glossary
-from app.shared.infeasible import explain, say_too_small
+from app.shared.infeasible import explain, say_too_small, say_unheld
 from app.shared.scenario import FLEET_KINDS, Scenario, block_gib
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.fleets import Fleet
@@ -34,6 +34,7 @@ def page() -> None:
     except ZorbaError as error:
         with introduction:
             if scenario.fleet_kind == "table" and not scenario.table:
+                say_unheld()
                 st.info(
                     "No clients yet: type them into the table, drop a CSV, or start with the example.",
                     icon=":material/table_rows:",

@@ -9,31 +9,44 @@ import streamlit as st
 
 from app.shared import components, state
 from app.shared.own_fleet import EXAMPLE_ROWS, edited_rows, rows_of, scenario_from_upload
-from app.shared.scenario_link import ROWS, scenario_to_link
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import Fleet
 
-_UPLOAD, _PASTED, _PROBLEM, _LOADED = "fleet_upload", "fleet_pasted", "fleet_problem", "fleet_loaded"
+_UPLOAD, _UPLOADS = "fleet_upload", "fleet_uploads"
+_PASTED, _PROBLEM, _LOADED = "fleet_pasted", "fleet_problem", "fleet_loaded"
 _TURN, _START = "fleet_editor_turn", "fleet_editor_start"
 _EXAMPLE_CSV = "client,vram_gib\nworkstation,24\nlaptop,8\nedge-box,6"
 
 
 def bring_your_own() -> None:
     """A place to drop or paste a fleet's CSV or a scenario's JSON, and what came of it."""
-    with st.expander("Bring your own: CSV or scenario JSON", icon=":material/upload:", expanded=_PROBLEM in _state()):
+    problem = _problem()
+    # Each file gets an uploader of its own: the browser's word about one file would otherwise stay beside the next.
+    key = f"{_UPLOAD}_{_state().get(_UPLOADS, 0)}"
+    with st.expander("Bring your own: CSV or scenario JSON", icon=":material/upload:", expanded=problem is not None):
         st.file_uploader(
             "Drop a fleet (CSV) or a scenario (JSON)",
-            type=["csv", "json", "txt"],
-            key=_UPLOAD,
+            key=key,
             on_change=_take_upload,
+            args=(key,),
             help="At most 5 MB. A CSV has the columns client,vram_gib; client may be left out.",
         )
         st.text_area("Or paste it here", key=_PASTED, placeholder=_EXAMPLE_CSV, height=110)
         st.button("Use what is pasted", on_click=_take_pasted, icon=":material/content_paste:")
-    if _PROBLEM in _state():
-        components.problem("That file cannot be used; the fleet is as it was", _state()[_PROBLEM])
+    if problem is not None:
+        components.problem(*problem)
     elif _LOADED in _state():
         st.success(_state().pop(_LOADED), icon=":material/check:")
+
+
+def _problem() -> tuple[str, str] | None:
+    """What is wrong with the file that came last, in title and sentence; until the scenario changes, or the reader
+    comes back from another page."""
+    scenario, *words = _state().get(_PROBLEM, (None,))
+    if scenario != state.current() or _PASTED not in _state():
+        _state().pop(_PROBLEM, None)
+        return None
+    return words[0], words[1]
 
 
 def make_own(fleet: Fleet) -> None:
@@ -69,8 +82,6 @@ def table_editor() -> None:
         alt="The fleet: one row per client with its name and its VRAM in GiB; edit cells, add or delete rows.",
     )
     st.caption("Double-click a cell to change it; the last, empty row adds a client.")
-    if rows and ROWS not in scenario_to_link(state.current()):
-        st.caption(":material/link_off: The table is too long for a link; share the scenario as JSON instead.")
     if not rows:
         st.button("Start with an example", on_click=_example, type="primary", icon=":material/table_rows:")
 
@@ -84,27 +95,28 @@ def _example() -> None:
     state.apply(replace(state.current(), fleet_kind="table", table=EXAMPLE_ROWS))
 
 
-def _take_upload() -> None:
-    upload = _state().get(_UPLOAD)
-    if upload is None:
-        _state().pop(_PROBLEM, None)
-    else:
-        _take(upload.getvalue())
+def _take_upload(key: str) -> None:
+    upload = _state().get(key)
+    if upload is not None:
+        _state()[_UPLOADS] = _state().get(_UPLOADS, 0) + 1
+        _take(upload.getvalue(), upload.name[:80])
 
 
 def _take_pasted() -> None:
-    _take(_state().get(_PASTED, "").encode())
+    _take(_state().get(_PASTED, "").encode(), "What was pasted")
 
 
-def _take(content: bytes) -> None:
+def _take(content: bytes, name: str) -> None:
     try:
         scenario = scenario_from_upload(content, state.current())
     except InvalidInputError as error:
-        _state()[_PROBLEM] = f"{str(error)[:1].upper()}{str(error)[1:]}."
+        title = f"{components.plain(name)} cannot be used; the fleet is as it was"
+        _state()[_PROBLEM] = (state.current(), title, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        _state().pop(_LOADED, None)
         return
     _state().pop(_PROBLEM, None)
     count = f"{len(scenario.table):,} clients" if scenario.fleet_kind == "table" else "The scenario"
-    _state()[_LOADED] = f"{count} read."
+    _state()[_LOADED] = f"{components.plain(name)}: {count[:1].lower()}{count[1:]} read."
     state.apply(scenario)
 
 

@@ -38,7 +38,9 @@ def kinds(claims: Sequence[Claim]) -> list[str]:
 
 def has(claim: Claim, text: str) -> bool:
     """Every word of ``text`` somewhere in the claim."""
-    told = " ".join((claim.id, claim.claim, claim.where, claim.note, claim.counter_example, claim.how)).casefold()
+    told = " ".join(
+        (claim.id, claim.claim, claim.where, claim.note, claim.counter_example, claim.how, claim.finding)
+    ).casefold()
     return all(word in told for word in text.casefold().split())
 
 
@@ -80,6 +82,7 @@ def as_table(claims: Sequence[Claim]) -> pd.DataFrame:
                 "ours": claim.ours,
                 "unit": claim.unit,
                 "verdict": claim.verdict,
+                "finding": claim.finding or claim.id,
                 "how": claim.how,
                 "evidence": "; ".join(claim.evidence),
                 "note": claim.note,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -14,7 +14,7 @@ from app.screens.paper.verdicts import LOOKS, verdict_bar
 from app.shared import components
 from app.shared.components import Download, Number
 from app.shared.folders import ROOT, as_code, ledger_file, runs_folder, short
-from app.shared.links import linked_many
+from app.shared.links import linked_many, linked_text
 from zorba_core.errors import MissingDataError, ZorbaError
 from zorba_core.files import to_json
 from zorba_core.study.ledger import Claim, Ledger, read_ledger
@@ -77,12 +77,25 @@ def _read(file: str, modified: int) -> Ledger:
 
 def _introduction(ledger: Ledger) -> None:
     counts = ledger.count()
+    contradicted = ledger.findings("contradicted")
+    one = counts["contradicted"] == 1
+    together = ""
+    if len(contradicted) < counts["contradicted"]:
+        together = (
+            f": **{len(contradicted)} distinct findings**, since several rows can rest on one "
+            f"({_largest(contradicted)})"
+        )
     st.markdown(
-        f"**{len(ledger.claims)} claims** of the ZorBA paper, each beside what was found here, with the command that "
-        f"repeats it. **{counts['contradicted']}** of them {'is' if counts['contradicted'] == 1 else 'are'} "
-        "contradicted, each by a counter-example you can check."
+        f"**{len(ledger.claims)} rows**, each a claim, cell or number of the ZorBA paper beside what was found here, "
+        f"with the command that repeats it. **{counts['contradicted']}** of them {'is' if one else 'are'} "
+        f"contradicted, each by a counter-example you can check{together}."
     )
     st.html(verdict_bar(counts, components.palette()))
+
+
+def _largest(findings: Mapping[str, Sequence[Claim]]) -> str:
+    finding, rows = max(findings.items(), key=lambda item: len(item[1]))
+    return f"{len(rows)} rows: {components.plain(finding)}"
 
 
 def _filtered(claims: Sequence[Claim]) -> list[Claim]:
@@ -100,9 +113,7 @@ def _filtered(claims: Sequence[Claim]) -> list[Claim]:
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         kind = linked_many(st.pills, "About", kinds(claims), [], key="about", selection_mode="multi", wrap=True)
-        text = st.text_input(
-            "Find", key="claim_text", bind="query-params", icon=":material/search:", max_chars=200, placeholder="words"
-        )
+        text = linked_text("Find", key="claim_text", icon=":material/search:", placeholder="words")
     return [
         claim
         for claim in claims
@@ -129,6 +140,8 @@ def _row(claim: Claim) -> None:
         if claim.counter_example:
             st.markdown("**Counter-example**")
             st.markdown(_sentence(claim.counter_example))
+        if claim.finding:
+            st.caption(f"One finding with other rows: {components.plain(claim.finding)}.")
         st.markdown("**Measured with**")
         st.code(claim.how, language="bash", wrap_lines=True)
         st.markdown("**Evidence**")

@@ -31,15 +31,32 @@ LOOKS: Mapping[str, Look] = {
         "/",
         "the ordering or trend holds, the number does not or cannot be compared",
     ),
+    "consistent": Look(
+        "Consistent", ":material/join_inner:", "primary", 5, "=", "it fits, once a number is read off the print itself"
+    ),
+    "not contradicted": Look(
+        "Not contradicted",
+        ":material/radio_button_unchecked:",
+        "yellow",
+        4,
+        "o",
+        "it holds, by so much that the check could hardly fail",
+    ),
     "contradicted": Look("Contradicted", ":material/cancel:", "red", 1, "x", "a counter-example is given"),
+    "undecided": Look(
+        "Undecided", ":material/balance:", "orange", 6, "#", "tested, and the interval allows both answers"
+    ),
     "cannot be tested here": Look(
         "Not testable here", ":material/help:", "gray", 6, ".", "needs hardware, data or runs that are not here"
+    ),
+    "beyond the paper": Look(
+        "Beyond the paper", ":material/add_circle:", "violet", 3, "\\", "found here; the paper claims nothing about it"
     ),
 }
 
 
 def verdict_bar(counts: Mapping[str, int], palette: Palette) -> str:
-    """HTML: one bar, a stretch for each verdict as long as its number of claims, and below it what the stretches are.
+    """HTML: one bar, a stretch for each verdict as long as its number of rows, and below it what the stretches are.
 
     Not a figure: its labels wrap on a phone, where a figure's would lie over each other.
     """
@@ -73,6 +90,11 @@ def _fill(look: Look, palette: Palette) -> str:
         "/": f"repeating-linear-gradient(45deg,{stripe} 0 2px,transparent 2px 9px),",
         "x": f"repeating-linear-gradient(45deg,{stripe} 0 2px,transparent 2px 9px),"
         f"repeating-linear-gradient(-45deg,{stripe} 0 2px,transparent 2px 9px),",
+        "\\": f"repeating-linear-gradient(-45deg,{stripe} 0 2px,transparent 2px 9px),",
+        "=": f"repeating-linear-gradient(0deg,{stripe} 0 2px,transparent 2px 7px),",
+        "#": f"repeating-linear-gradient(0deg,{stripe} 0 2px,transparent 2px 7px),"
+        f"repeating-linear-gradient(90deg,{stripe} 0 2px,transparent 2px 7px),",
+        "o": f"radial-gradient(circle,{stripe} 2px,transparent 3px) 0 0/9px 9px,",
         ".": f"repeating-linear-gradient(90deg,{stripe} 0 2px,transparent 2px 7px),",
     }[look.pattern]
     color = palette.series[look.series]

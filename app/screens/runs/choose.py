@@ -8,14 +8,14 @@ from datetime import date
 
 import streamlit as st
 
+from app.screens.runs.picks import Picks, as_link, from_link, holds
 from app.shared import components
-from app.shared.links import linked, linked_many
+from app.shared.links import carry, linked, linked_many, linked_text, remembered, take_asked
 from zorba_core.study.comparison import Record
 
 SHOWN_AT_FIRST = 3
 _CHOSEN = "chosen_runs"
 _LINK = "runs"
-_MOST_IN_A_LINK = 24
 # Filters that appear where runs differ in them: key, label, what to read.
 _FILTERS = (
     ("dataset", "Dataset", lambda record: str(record.config.get("dataset"))),
@@ -27,14 +27,7 @@ _FILTERS = (
 
 def filtered(records: Sequence[Record]) -> list[Record]:
     """The records that pass the filters."""
-    text = st.text_input(
-        "Find",
-        key="find",
-        bind="query-params",
-        placeholder="name, or a setting such as lr 0.01",
-        icon=":material/search:",
-        max_chars=200,
-    )
+    text = linked_text("Find", key="find", placeholder="name, or a setting such as lr 0.01", icon=":material/search:")
     kept = [record for record in records if _has(record, text)]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
@@ -51,8 +44,19 @@ def _since(records: Sequence[Record], kept: list[Record]) -> list[Record]:
     days = {date.fromtimestamp(record.began) for record in records if record.began is not None}
     if len(days) < 2:
         return kept
-    first = st.date_input("Since", min(days), min_value=min(days), max_value=max(days), key="since", width=150)
+    oldest, newest = min(days), max(days)
+    if not oldest <= st.session_state.get("since", date.min) <= newest:
+        st.session_state["since"] = max(oldest, min(remembered("since", oldest, _day), newest))
+    first = st.date_input("Since", min_value=oldest, max_value=newest, key="since", width=150)
+    carry("since", first, oldest)
     return [record for record in kept if record.began is None or date.fromtimestamp(record.began) >= first]
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text[:10])
+    except ValueError:
+        return None
 
 
 def _has(record: Record, text: str) -> bool:
@@ -64,20 +68,74 @@ def _has(record: Record, text: str) -> bool:
     return text.casefold().strip() in told or all(word in told for word in words)
 
 
-def chosen_of(records: Sequence[Record]) -> list[Record]:
-    """What is picked of ``records``: in the table, else as this session or the link has it, else the newest few.
+def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = None, source: str = "") -> list[Record]:
+    """What is picked of ``records``: in the table, else as this session or the link has it, else the newest few. What
+    is picked and not shown by the filters stays picked; what is not among ``everyone`` of this ``source`` any more is
+    named, and nothing else takes its place.
 
     Call before the table is drawn: it also marks the rows there.
     """
     names = [record.name for record in records]
+    there = {record.name for record in everyone or records}
+    before = st.session_state.get(_CHOSEN, {}).get(source)
+    picks = _picks(source, names)
+    if not names and not picks.names:
+        return []  # nothing to pick from yet
     event = st.session_state.get(table_key(names))
-    if event is None:
-        chosen = _remembered(names)
-        pick_by_name(names, chosen)
+    if event is not None and picks is before:
+        rows = [names[row] for row in event["selection"]["rows"] if row < len(names)]
+        if set(rows) != set(picks.names) & set(names):  # the reader picked anew
+            hidden = [name for name in picks.names if name in there and name not in names]
+            picks = Picks((*rows, *hidden))
     else:
-        chosen = [names[row] for row in event["selection"]["rows"] if row < len(names)]
-    _remember(chosen)
-    return [record for record in records if record.name in chosen]
+        pick_by_name(names, picks.names)
+    st.session_state.setdefault(_CHOSEN, {})[source] = picks
+    values = as_link(picks, names)
+    if tuple(st.query_params.get_all(_LINK)) != values:
+        st.query_params[_LINK] = list(values)
+    _say_what_the_link_lacks(picks, values)
+    _say_what_is_gone(source, [name for name in picks.names if name not in there])
+    return [record for record in records if record.name in picks.names]
+
+
+def _say_what_the_link_lacks(picks: Picks, values: tuple[str, ...]) -> None:
+    if picks.unheld:
+        runs = "runs" if picks.unheld == 1 else f"{picks.unheld} runs"
+        st.warning(
+            f"The link does not hold the {runs} that were picked where it was made: too many, or cut short. Pick runs "
+            "in the table.",
+            icon=":material/link_off:",
+        )
+    elif picks.every and picks.every != len(picks.names):
+        st.warning(
+            f"The link asks for all runs that pass the filters. There were {picks.every} where it was made, and there "
+            f"were {len(picks.names)} here when it was opened.",
+            icon=":material/link_off:",
+        )
+    elif not holds(values):
+        st.caption(
+            f":material/link_off: {len(picks.names)} picked runs are too many for a link: whoever opens it, and a "
+            "reload, gets none of them. Filter the table until it has only these, and pick all: a link holds that."
+        )
+
+
+def _say_what_is_gone(source: str, gone: Sequence[str]) -> None:
+    if not gone:
+        return
+    shown = ", ".join(components.plain(name[:80]) for name in gone[:3])
+    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    st.warning(
+        f"**{'This picked run is' if len(gone) == 1 else 'These picked runs are'} not here any more: {shown}{more}.** "
+        "No other run is drawn instead.",
+        icon=":material/folder_off:",
+    )
+    st.button("Go on without", key="forget_gone", on_click=_forget, args=(source, gone), type="tertiary")
+
+
+def _forget(source: str, gone: Collection[str]) -> None:
+    """A button's callback."""
+    picks = st.session_state[_CHOSEN][source]
+    st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in gone))
 
 
 def pick_by_name(names: Sequence[str], wanted: Collection[str]) -> None:
@@ -90,27 +148,13 @@ def table_key(names: Sequence[str]) -> str:
     return f"runs_table_{zlib.crc32(chr(10).join(names).encode()):x}"
 
 
-def _remembered(names: Sequence[str]) -> list[str]:
-    """What is chosen of ``names``: in this session, else by the link, else the newest few."""
-    if _CHOSEN not in st.session_state:
-        named = st.query_params.get_all(_LINK)[:_MOST_IN_A_LINK]
-        absent = [name for name in named if name not in names]
-        if absent:
-            shown = ", ".join(components.plain(name[:80]) for name in absent[:3])
-            st.caption(f":material/link_off: The link names runs that are not here: {shown}.")
-        if len(absent) < len(named):
-            return [name for name in named if name in names]
-        return list(names[:SHOWN_AT_FIRST])
-    return [name for name in st.session_state[_CHOSEN] if name in names]
-
-
-def _remember(names: list[str]) -> None:
-    st.session_state[_CHOSEN] = names
-    if names and len(names) <= _MOST_IN_A_LINK:
-        if st.query_params.get_all(_LINK) != names:
-            st.query_params[_LINK] = names
-    elif _LINK in st.query_params:
-        del st.query_params[_LINK]
+def _picks(source: str, names: Sequence[str]) -> Picks:
+    """What is picked of this source: in this session, else by the link, else the newest few."""
+    held = st.session_state.get(_CHOSEN, {})
+    named = tuple(st.query_params.get_all(_LINK))
+    if named and (take_asked(_LINK) or not held):
+        return from_link(named, names)
+    return held.get(source, Picks(tuple(names[:SHOWN_AT_FIRST])))
 
 
 def baseline_of(records: Sequence[Record]) -> Record | None:

@@ -39,13 +39,13 @@ def page() -> None:
     _problems(listing.problems)
     for note in listing.notes[:5]:
         st.caption(f":material/info: {components.plain(note)}.")
+    chosen = choose.chosen_of(kept, listing.records, source.command)
     if not listing.records:
         _nothing_yet(folder)
         return
     if not kept:
         st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
-    chosen = choose.chosen_of(kept)
     asked = toolbar.ask(kept)
     drawn = None
     if isinstance(asked, toolbar.OutcomesAsked):

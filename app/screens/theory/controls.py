@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.shared.links import keep, linked
+from app.shared.links import choose, linked, linked_number
 from app.shared.scenario import Study
 from zorba_core.study.theory import Bound, Constants, largest_lr_theorem_1, largest_lr_theorem_2, theorem_1, theorem_2
 
@@ -127,8 +127,8 @@ def show(study: Study, num_clients: int) -> Setting:
     model = study.scenario.model_spec
     st.button(
         f"Set d to {study.scenario.model.upper()}'s, about {_nearest(model.num_parameters)}",
-        on_click=st.session_state.update,
-        kwargs={"d": _nearest(model.num_parameters)},
+        on_click=choose,
+        args=("d", _nearest(model.num_parameters)),
         type="tertiary",
         key="model_d",
     )
@@ -140,7 +140,7 @@ def show(study: Study, num_clients: int) -> Setting:
         "Noise σ of mini-batches",
         DEVIATIONS,
         "1e0",
-        "sigma",
+        "noise",  # "sigma" is the fleet's, in the same address
         "Standard deviation of a client's gradient, Assumption 2.",
     )
     sigma_global = _choice(
@@ -148,11 +148,11 @@ def show(study: Study, num_clients: int) -> Setting:
         "Largest distance between a client's gradient and the global one.",
     )  # fmt: skip
     if theorem == "2":
-        kappa, num_perturbations = float(st.slider("Effective rank κ", 1, 200, 20, key="kappa", bind="query-params")), 1
+        kappa, num_perturbations = float(linked_number(st.slider, "Effective rank κ", 1, 200, 20, key="kappa")), 1
     else:
         kappa = 1.0
-        num_perturbations = st.slider(
-            "Directions Q", 1, 100, 1, key="q", bind="query-params", disabled=theorem == "1-proof",
+        num_perturbations = linked_number(
+            st.slider, "Directions Q", 1, 100, 1, key="q", disabled=theorem == "1-proof",
             help="Perturbations a round. The statement divides the variance by Q; the proof does not know Q.",
         )  # fmt: skip
     if theorem == "2":
@@ -165,14 +165,14 @@ def show(study: Study, num_clients: int) -> Setting:
         f"The theorem allows η up to {largest:.3g}.",
     )  # fmt: skip
     st.caption(f"η = {rate * largest:.3g}")
-    gap = st.slider(
+    gap = linked_number(
+        st.slider,
         "Start: f(w₁) − f(w*)",
         0.1,
         10.0,
         1.0,
-        0.1,
+        step=0.1,
         key="gap",
-        bind="query-params",
         help="What is left to lose.",
     )
     num_rounds = _choice("Rounds T", ROUNDS, "1e8", "rounds", "Where the numbers are read off.")
@@ -192,12 +192,7 @@ def show(study: Study, num_clients: int) -> Setting:
 
 def _choice(label: str, options: Sequence[str], default: str, key: str, help_text: str) -> float:
     """One of many sizes on a logarithmic scale, started from the link."""
-    named = st.query_params.get(key)
-    if st.session_state.get(key) not in options:
-        st.session_state[key] = named if named in options else default
-    value = st.select_slider(label, options, key=key, help=help_text, format_func=_size)
-    keep(key, None if value == default else value)
-    return float(value)
+    return float(linked(st.select_slider, label, options, default, key=key, help=help_text, format_func=_size))
 
 
 def _size(option: str) -> str:

@@ -26,7 +26,8 @@ MEASURES = {
     "V": (
         "mean_inverse_popularity", False, "%.4f", r"V = \frac{1}{M} \sum_m \frac{1}{c_m}",
         "the bias of a block towards the data of its few clients: Σ over blocks and clients of the squared distance of "
-        "their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total.",
+        "their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train better "
+        "for it is not shown.",
     ),
     "N_eff": (
         "effective_clients", True, "%.1f",
@@ -51,8 +52,8 @@ def show(study: Study, allocation: Allocation) -> None:
     rows = _allocations(study, allocation)
     st.markdown(
         "Λ is one number, and it looks at one block of each client. Two allocations with the same Λ can differ widely "
-        "in how noisy and how one-sided the averaged update is. The expected square of a block's estimate says what is "
-        "missing:"
+        "in how noisy and how one-sided the averaged update is. The expected square of a block's estimate in one round "
+        "says what is missing:"
     )
     st.latex(
         r"\mathbb{E}\,\|\hat{g}_m\|^2 \;\approx\; \frac{d_m}{Q} \sum_{m'} \Bigl[ "
@@ -75,7 +76,9 @@ def show(study: Study, allocation: Allocation) -> None:
     )
     components.let_it_be_drawn("hidden", tuple(ratios))
     st.caption(
-        "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere."
+        "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere. "
+        "All of these are derived for one round. Which of them decides how training ends is open: at an equal number "
+        "of blocks no run here tells (page *Paper*, claim *lambda/predicts*)."
     )
     components.downloads([], key="hidden_files", picture=Picture(lambda: drawn, "zorba-what-lambda-hides"))
     _table(found, rows)
@@ -140,6 +143,6 @@ def _lesson(found: dict[str, dict]) -> None:
     st.info(
         f"With at most as many blocks, *two-level* has {less:.0%} less Λ than *balanced*. It pays with {v:.2f} times "
         f"the V and {noise:.2f} times the coupled noise, and {count:.1f} clients count instead of {of:.1f}. By the "
-        "theorems it should learn better; train both and see.",
+        "theorems it should learn better, by the noise of one round worse; runs have not decided. Train both and see.",
         icon=":material/balance:",
     )

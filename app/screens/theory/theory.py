@@ -9,8 +9,10 @@ import math
 
 import streamlit as st
 
+from app.screens.allocation import edit
 from app.screens.theory import controls, hidden
 from app.shared import components, selection, state
+from app.shared.carried import carry_preference
 from app.shared.components import Download, Number, Picture
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
@@ -34,6 +36,8 @@ def page() -> None:
     if not isinstance(study, Study):
         explain(study, scenario)
         return
+    carry_preference()
+    edit.carry(study, selection.current_point(study))
     allocation, where_from = selection.current_allocation()
     st.markdown(
         "ZorBA's theorems bound the mean squared gradient of the first *T* rounds by two things: a **start** term that "
@@ -115,7 +119,10 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 name="zorba-bound-by-lambda",
                 alt=f"The bound rises with Λ, Lemma 4. At this allocation it is {setting.total(bias_lambda):.3g}.",
             )
-            st.caption("Lemma 4: less Λ is always better, whatever the constants. How much better is what they decide.")
+            st.caption(
+                "Lemma 4: less Λ always lowers the bound, whatever the constants; they decide how much. Whether "
+                "training follows the bound is not decided (page *Paper*, claim *lambda/predicts*)."
+            )
             components.downloads([], key="lambda_files", picture=Picture(lambda: by_lambda, "zorba-bound-by-lambda"))
         with tabs[2]:
             st.latex(_with_numbers(setting, bound, bias_lambda))

@@ -14,7 +14,7 @@ from app.shared import components
 from app.shared.components import Download, Picture
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
-from app.shared.links import keep, linked
+from app.shared.links import choice, choose, linked
 from zorba_core.allocation import coupled_noise
 from zorba_core.plots.toy import Panel, matrix_panels
 from zorba_core.plots.toy_map import toy_map
@@ -95,7 +95,7 @@ def _pictures(fact: Fact | None) -> None:
     for place, draw in answers:
         with place:
             draw()
-        components.let_it_be_drawn("toy", (claim, st.session_state[CLASS]))
+        components.let_it_be_drawn("toy", (claim, _class()))
 
 
 def _settle_class(fact: Fact | None) -> None:
@@ -109,10 +109,12 @@ def _settle_class(fact: Fact | None) -> None:
     if clicked != st.session_state.get(_SEEN):
         st.session_state[_SEEN] = clicked
         if clicked in classes:
-            st.session_state[CLASS] = clicked
-    if CLASS not in st.session_state:
-        named = st.query_params.get(CLASS)
-        st.session_state[CLASS] = named if named in classes else fact.shows[0] if fact else "d"
+            choose(CLASS, clicked)
+    choose(CLASS, choice(CLASS, list(classes), fact.shows[0] if fact else "d"))
+
+
+def _class() -> str:
+    return choice(CLASS, list(lettered_classes()))
 
 
 def _map(fact: Fact | None) -> None:
@@ -120,7 +122,7 @@ def _map(fact: Fact | None) -> None:
         lettered_classes(),
         shown=fact.shows if fact else (),
         arrows=fact.pairs if fact else (),
-        selected=st.session_state[CLASS],
+        selected=_class(),
         palette=components.palette(),
     )
     name = f"zorba-toy-{fact.key if fact else ALL}"
@@ -139,14 +141,15 @@ def _map(fact: Fact | None) -> None:
 
 def _one_class() -> None:
     classes = lettered_classes()
-    letter = st.selectbox(
+    letter = linked(
+        st.selectbox,
         "Class",
         list(classes),
+        "",  # always in the address: which class is shown first depends on the claim
         format_func=lambda x: f"{x}: {classes[x].total_blocks} blocks, Λ = {exact_lambda(classes[x].representative)}",
         key=CLASS,
         help="Or click a matrix on the map.",
     )
-    keep(CLASS, letter)
     found = classes[letter]
     matrix = found.representative
     components.figure(

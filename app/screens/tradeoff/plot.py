@@ -16,11 +16,10 @@ from app.shared import components, pins, selection, state
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
 from app.shared.scenario import Study
 from app.shared.scenario_fields import CHOICES, SOLVER_NAMES
-from app.shared.tradeoff import COSTS, MEASURES, View, baselines, bound, paper_scenarios
+from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View, baselines, bound, paper_scenarios
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import Axis, Mark, Points, tradeoff_figure
 
-EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
 _HOVER = (
     "<b>%{customdata[2]:.1%} of VRAM, Λ = %{customdata[3]:.4g}</b><br>"
     "activated blocks %{customdata[4]}<br>"

@@ -12,6 +12,7 @@ import streamlit as st
 
 from app.shared import components, files, selection
 from app.shared.components import Download, Picture
+from app.shared.links import linked_switch
 from app.shared.scenario import Study
 from app.shared.tradeoff import MEASURES, View
 from zorba_core.allocation import Solution
@@ -26,7 +27,7 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
     st.markdown("##### The front, point by point")
     st.dataframe(
         _table(view),
-        key=selection.TABLE,
+        **selection.table_arguments(point, rows),
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,
@@ -71,7 +72,7 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
         key="front_files",
         picture=Picture(lambda: drawn, "zorba-trade-off"),
     )
-    if st.toggle("All measures at once", key="parallel", help="A line for each point of the front."):
+    if linked_switch("All measures at once", False, key="parallel", help="A line for each point of the front."):
         _parallel(view, point)
 
 

@@ -49,9 +49,14 @@ def page() -> None:
         listing.preview(study, solution)
     listing.front_table(view, point, drawn)
     compare.section(study, point)
+    unheld = pins.write_address(scenario)
+    if unheld:
+        st.caption(
+            f":material/link_off: The address cannot hold {' and '.join(letter.upper() for letter in unheld)}: the "
+            "table of clients is too long. A link or a reload leaves this pin out."
+        )
     components.reproduce(scenario, point)
     glossary()
-    pins.write_address()
 
 
 def _introduction(study: Study) -> None:
@@ -133,8 +138,8 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
         Number(
             "V, mean of 1/popularity",
             f"{allocation.mean_inverse_popularity:.3f}",
-            r"$V = \frac{1}{M} \sum_m 1 / c_m$: bias and variance of the averaged update. Λ counts a client once, "
-            "however many scarce blocks it carries; V counts every block.",
+            r"$V = \frac{1}{M} \sum_m 1 / c_m$: how unequal clients' weights in the blocks' averages are. "
+            "Λ counts a client once, however many scarce blocks it carries; V counts every block.",
             f"at best {1 / num_clients:.3f}",
         ),
         Number(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.shared.links import linked_number
+from app.shared.links import linked_number, several
+from app.shared.scenario_fields import CHOICES
 from app.shared.tradeoff import MEASURES, View, value_of
 from zorba_core.allocation import Solution
 
@@ -90,5 +91,5 @@ def _method(view: View) -> None:
             f":material/verified: {proven} of {len(view.order_F)} points of this front are proven: no matrix within "
             "their limits has a smaller Λ."
         )
-    elif "exact" not in st.session_state.get("show", ()):
+    elif "exact" not in several("show", CHOICES["solver"], ()):
         st.caption("Could another method do better? Add **Exact** under *Also show* to see the proven optimum.")

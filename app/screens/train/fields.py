@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.screens.train import choices
 from app.shared import components
-from app.shared.links import keep, linked, linked_switch, remembered
+from app.shared.links import keep, linked, linked_number, linked_switch, remembered
 from zorba_core.data.tasks import Task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
@@ -16,6 +16,8 @@ from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
+_LINKED_FOLDER = 300  # characters of a path in an address
+_UNHELD = "~"  # stands there for a longer one
 # Where to begin: of the rates that the experiments try for each method, at its usual number of directions.
 _RATES = {"zorba": 1e-2, "decomfl": 2e-3, "fedzo": 2e-2, "fedit": 1e-1}
 
@@ -38,9 +40,7 @@ def model() -> choices.Model | None:
         st.caption(f":material/folder_off: {components.plain(problem)}")
     if source in by_source:
         return by_source[source]
-    path = st.text_input(
-        "Folder", key="train_folder", persist_state="session", placeholder="/models/opt-125m", max_chars=1000
-    )
+    path = _folder()
     if not path.strip():
         st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
         return None
@@ -49,6 +49,26 @@ def model() -> choices.Model | None:
     except (ZorbaError, OSError) as error:
         components.problem("This model cannot be used", f"{error}")
         return None
+
+
+def _folder() -> str:
+    """A folder of this machine as it was typed; the address keeps it while it is short enough."""
+    key, unheld = "train_folder", st.query_params.get("train_folder") == _UNHELD
+    if key not in st.session_state:
+        named = remembered(key, "", lambda text: text if text.isprintable() and len(text) <= _LINKED_FOLDER else None)
+        st.session_state[key] = "" if unheld else named
+    path = st.text_input("Folder", key=key, persist_state="session", placeholder="/models/opt-125m", max_chars=1000)
+    fits = path.isprintable() and len(path) <= _LINKED_FOLDER
+    keep(key, _UNHELD if not fits or (unheld and not path) else path or None)
+    if not fits:
+        st.caption(":material/link_off: This path is too long for a link: after a reload, type it again.")
+    elif path:
+        st.caption(":material/link: A link to this page names the folder. Who opens it needs the same folder there.")
+    elif unheld:
+        st.warning(
+            "The link does not hold the model's folder, its path was too long. Type it.", icon=":material/link_off:"
+        )
+    return path
 
 
 def dataset() -> Task:
@@ -172,29 +192,19 @@ def _number(
     name: str,
     high: float,
     *,
-    key: str,
     default: Any = None,
     low: float | None = None,
     help: str = "",
     **arguments: Any,
 ) -> Any:
-    """A setting of the run that the address keeps as ``key=value``, and the session while other pages show. Its least
-    value, usual value and help are those that the setting is declared with, unless this form has its own."""
+    """A setting of the run, kept in the address. Its least value, usual value and help are those that the setting is
+    declared with, unless this form has its own."""
     field = declared(TrainSettings)[name]
-    kind = field.kind
-    default, low = field.default if default is None else default, field.at_least if low is None else low
-
-    def parse(text: str) -> float | None:
-        try:
-            value = kind(text[:20])
-        except ValueError:
-            return None
-        return value if low <= value <= high else None
-
-    if key not in st.session_state:
-        st.session_state[key] = remembered(key, default, parse)
     widget = place.slider if name == "target" else place.number_input
-    arguments = {"key": key, "persist_state": "session", "help": f"{field.full_help()} {help}".rstrip(), **arguments}
-    value = kind(widget(label, kind(low), kind(high), **arguments))
-    keep(key, None if value == default else repr(value))
-    return value
+    bounds = (
+        field.at_least if low is None else low,
+        high,
+        field.default if default is None else default,
+    )
+    help = f"{field.full_help()} {help}".rstrip()
+    return linked_number(widget, label, *map(field.kind, bounds), help=help, **arguments)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
 
+from app.screens.allocation import edit
 from app.screens.runs.reading import folder_listing
 from app.screens.train import form, live, processes
 from app.screens.train.jobs import Job, list_jobs, state_of
-from app.screens.train.words import ERROR, STATES, ago
-from app.shared import components
+from app.screens.train.words import ERROR, NEW, STATES, ago
+from app.shared import components, selection, state
+from app.shared.carried import carry_preference
 from app.shared.folders import as_code, runs_folder
 from app.shared.links import keep
+from app.shared.scenario import Study
 
 SHOWN = 8
 
@@ -24,24 +28,32 @@ def page() -> None:
         "its own blocks. A run is a process of its own: it goes on when this page is closed, and is found here again."
     )
     folder = runs_folder()
-    jobs, problems = list_jobs(folder)
-    jobs = _newest_of_each_run(folder, jobs)
-    watched = _watched(folder, jobs)
+    all_jobs, problems = list_jobs(folder)
+    jobs = _newest_of_each_run(folder, all_jobs)
+    watched = _watched(folder, jobs, all_jobs)
     error = st.session_state.pop(ERROR, None)
     if error:
         components.problem("This was not done", f"{error[:1].upper()}{error[1:]}.")
     if watched is not None:
         live.panel(folder, watched)
     busy = any(state_of(folder, job).alive for job in jobs)
-    if jobs:
+    if watched is not None:
         with st.expander("A new run", icon=":material/add_circle:", expanded=not busy):
-            form.draw(folder)
+            _form(folder)
     else:
-        form.draw(folder)
+        _form(folder)
     _jobs(folder, jobs, watched)
     _elsewhere(folder, jobs)
     for line in problems[:5]:
         st.caption(f":material/folder_off: {components.plain(line)}")
+
+
+def _form(folder: Path) -> None:
+    carry_preference()
+    study = state.solved_or_error(state.current())
+    if isinstance(study, Study):
+        edit.carry(study, selection.current_point(study))
+    form.draw(folder)
 
 
 def _newest_of_each_run(folder: Path, jobs: tuple[Job, ...]) -> list[Job]:
@@ -58,13 +70,22 @@ def _newest_of_each_run(folder: Path, jobs: tuple[Job, ...]) -> list[Job]:
     return newest
 
 
-def _watched(folder: Path, jobs: list[Job]) -> Job | None:
-    """The job that the address names, else the newest one."""
-    by_id = {job.id: job for job in jobs}
+def _watched(folder: Path, jobs: list[Job], all_jobs: Sequence[Job]) -> Job | None:
+    """The job that the address names, or what became of its run since; without a name the newest one. None where the
+    form was asked for, and where the named job is gone: another run would be mistaken for it."""
     named = st.query_params.get("job")
-    if named in by_id:
-        return by_id[named]
-    keep("job", None)
+    if named == NEW:
+        return None
+    if named is not None:
+        runs = {job.id: state_of(folder, job).run or job.id for job in all_jobs}
+        if named in runs:
+            return next(job for job in jobs if runs[job.id] == runs[named])
+        st.warning(
+            f"The link names the run {as_code(named[:80])}, which is not in the list of this machine any more. The "
+            "Runs page has every run whose folder is still there.",
+            icon=":material/link_off:",
+        )
+        return None
     going = [job for job in jobs if state_of(folder, job).alive]
     return (going or jobs or [None])[0]
 
@@ -73,8 +94,14 @@ def _watch(job: Job) -> None:
     keep("job", job.id)
 
 
+def _forget(folder: Path, job: Job) -> None:
+    processes.forget(folder, job)
+    if st.query_params.get("job") == job.id:
+        keep("job", None)
+
+
 def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
-    if len(jobs) < 2:
+    if len(jobs) < 2 and (watched is not None or not jobs):
         return
     st.markdown("##### Started here")
     for job in jobs[:SHOWN]:
@@ -90,7 +117,7 @@ def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
                 st.button(
                     "Remove",
                     key=f"forget_{job.id}",
-                    on_click=processes.forget,
+                    on_click=_forget,
                     args=(folder, job),
                     icon=":material/playlist_remove:",
                     help="From this list only. The run's folder stays as it is.",

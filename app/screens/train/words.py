@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 ERROR = "train_error"  # in the session: why the last click did nothing
+NEW = "new"  # as the job of an address: none is looked at, the form is
 
 # state: word, colour, icon
 STATES = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments import analysis, store
+from zorba_core.study.experiments import analysis, lambda_study, store
 from zorba_core.study.experiments.lambda_law import recipes_20
 from zorba_core.study.experiments.measures import allocation_measures
 from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
@@ -52,11 +53,12 @@ def test_rounds_and_passes_to_a_target_are_read_off_the_curve():
 
 
 def test_a_law_of_v_and_e_is_found_again_and_lambda_does_not_rank_by_it():
-    table = analysis.allocation_table(results_of(lambda m, seed, lr: 0.5 + 0.1 * m["V"] + 0.02 * m["E"] + seed))
+    results = results_of(lambda m, seed, lr: 0.5 + 0.1 * m["V"] + 0.02 * m["E"] + seed)
+    table = analysis.allocation_table(results)
     law = analysis.noise_law(table)
     assert law.slope_F == pytest.approx([0.1, 0.02])
     assert law.r2_left_out == pytest.approx(1)
-    ranked = analysis.predictors(table)
+    ranked = lambda_study.predictors(lambda_study.compared(results))
     assert ranked.loc["V", "value"] > ranked.loc["lambda", "value"]
 
 
@@ -70,11 +72,12 @@ def test_seeds_that_some_arms_lack_do_not_shift_the_others():
 
 
 def test_an_arm_that_diverged_ranks_last_and_stays_out_of_the_law():
-    table = analysis.allocation_table(results_of(lambda m, seed, lr: m["V"], failed=[("hub-pile", 1)]))
+    results = results_of(lambda m, seed, lr: m["V"], failed=[("hub-pile", 1)])
+    table = analysis.allocation_table(results)
     assert table.loc["hub-pile", "loss"] == math.inf
     assert table.loc["hub-pile", "diverged"] == 1
     assert analysis.noise_law(table).slope_F == pytest.approx([1, 0])
-    assert math.isfinite(analysis.predictors(table).loc["V", "value"])
+    assert math.isfinite(lambda_study.predictors(lambda_study.compared(results)).loc["V", "value"])
 
 
 def test_a_tuned_rate_is_chosen_on_the_other_seeds():
@@ -113,6 +116,22 @@ def test_too_few_runs_are_said_with_the_command_that_makes_them():
     with pytest.raises(MissingDataError, match="zorba experiment lambda"):
         analysis.allocation_table(results, lr=0.5)
     with pytest.raises(InvalidInputError, match="too few to correlate"):
-        analysis.predictors(analysis.allocation_table(results).head(3))
+        lambda_study.predictors(lambda_study.compared(results).only(["full", "balanced-4", "twos"]))
     with pytest.raises(MissingDataError, match="no runs"):
         analysis.arm_effects(pd.DataFrame(columns=["arm", "seed", "status", "late_loss"]), "late_loss")
+
+
+def test_a_paired_curve_leaves_out_what_seeds_share():
+    """Seeds differ by 10, arms by 0.25: bands of the arms overlap, their differences by seed do not."""
+    results = results_of(lambda m, seed, lr: 10 * seed + (0.25 if m["T"] == 240 else 0.0))
+    paired = analysis.paired_curves(results.runs, results.curves, "balanced-4", arms=["full", "never run"])
+    assert paired["arm"].tolist() == ["full"] * 3
+    assert paired["round"].tolist() == [0, 10, 20]
+    assert paired[["mean", "low", "high"]].to_numpy() == pytest.approx(np.full((3, 3), 0.25))
+    assert paired["by_seed"].iloc[0] == pytest.approx({0: 0.25, 1: 0.25})
+
+
+def test_a_seed_that_an_arm_lacks_is_no_pair():
+    results = results_of(lambda m, seed, lr: m["V"], seeds=(0, 1, 2), skip=[("full", 1)], failed=[("full", 2)])
+    assert set(analysis.paired_curves(results.runs, results.curves, "twos", arms=["full"])["count"]) == {1}
+    assert "full" not in analysis.losses_by_seed(results.runs).index

@@ -81,3 +81,18 @@ def test_a_damaged_ledger_is_refused_in_one_line(tmp_path, content, named):
     with pytest.raises(InvalidInputError, match=named) as caught:
         read_ledger(path)
     assert "\n" not in str(caught.value)
+
+
+def test_rows_of_one_finding_are_one_finding():
+    wrong = {"verdict": "contradicted", "counter_example": "c"}
+    rows = [replace(ROW, id=f"cell/{i}", finding="one protocol", **wrong) for i in range(12)]
+    ledger = Ledger({}, (*rows, replace(ROW, id="alone", **wrong)))
+    assert ledger.count()["contradicted"] == 13
+    assert ledger.count_findings()["contradicted"] == 2
+    assert [len(rows) for rows in ledger.findings("contradicted").values()] == [12, 1]
+
+
+def test_a_ledger_without_findings_is_still_read(tmp_path):
+    old = {name: value for name, value in asdict(ROW).items() if name != "finding"}
+    (tmp_path / "ledger.json").write_text(json.dumps({"claims": [old]}))
+    assert read_ledger(tmp_path / "ledger.json").claims == (ROW,)

@@ -22,8 +22,8 @@ from transformers.utils.logging import disable_progress_bar
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
-from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json, write_text
+from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.files import check_model_folder, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
@@ -58,7 +58,11 @@ def make_base(
     threads = THREADS[profile] if threads is None else threads
     if threads < 1:
         raise InvalidInputError(f"threads must be at least 1, got {threads}")
-    out = Path(out).expanduser()
+    for name, value, most in (("threads", threads, 1024), ("seed", seed, 2**60)):
+        if not 0 <= value <= most:
+            raise InvalidInputError(f"{name} is {in_short(value)}; it must be from 0 to {most}")
+    out = Path(os.path.abspath(Path(out).expanduser()))
+    check_model_folder(out.parent if out.is_file() else out)
     if out.exists() and not out.is_dir():
         raise InvalidInputError(f"{out} is a file: name a folder")
     if out.is_dir() and any(out.iterdir()) and not force:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from zorba_core.allocation.feasibility import MAX_CELLS
 from zorba_core.engine.settings import PRECISIONS, TrainSettings
 from zorba_core.fields import check, declared, setting
 
@@ -19,16 +20,16 @@ class BenchSettings:
     """
 
     model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
-    num_clients: int = setting(50, "number of clients.", symbol="N", at_least=1, option="clients")
+    num_clients: int = setting(50, "number of clients.", symbol="N", at_least=1, at_most=100_000, option="clients")
     batch_size: int = setting(8, "rows a client.", symbol="B", at_least=1)
     seq_len: int = setting(32, "tokens a row.", symbol="L", at_least=1)
     num_perturbations: int = setting(10, "directions a round.", symbol="Q", at_least=1, option="perturbations")
     total_blocks: int = setting(
-        200, "activated blocks of the routed allocations.", symbol="T", at_least=1, option="total"
+        200, "activated blocks of the routed allocations.", symbol="T", at_least=1, at_most=MAX_CELLS, option="total"
     )
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.")
     direction: str = setting("rademacher", "{choices}.", choices=declared(TrainSettings)["direction"].choices)
-    repeats: int = setting(5, "Turns that are timed; medians are compared.", at_least=1)
+    repeats: int = setting(5, "Turns that are timed; medians are compared.", at_least=1, at_most=10_000)
     growth: bool = setting(True, "Also time how the cost grows with N, Q, M and d.")
     seed: int = setting(0, "Of rows and budgets.")
     threads: int = setting(1, "CPU threads.", at_least=1)

@@ -12,20 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
 from zorba_core.study.experiments.statistics import (
     Law,
     first_reached,
     linear_law,
     mean_interval,
-    partial_rank_correlation,
-    rank_correlation,
 )
 from zorba_core.study.experiments.store import Results
 
 MEASURES = ("lambda", "V", "E", "D", "inverse_N_eff", "inverse_T", "inverse_min_c")
-_FEWEST = 4  # allocations that a correlation needs
 
 
 def with_crossings(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
@@ -67,6 +64,27 @@ def arm_effects(runs: pd.DataFrame, column: str) -> pd.Series:
     return pd.Series(effects, name=column, dtype=float).rename_axis("arm")
 
 
+def runs_under(results: Results, *, num_clients: int = 20, lr: float | None = 2e-2, alpha: float = 1.0) -> pd.DataFrame:
+    """The runs under one condition, with their crossings; arguments and errors as :func:`allocation_table`."""
+    runs = with_crossings(results)
+    runs = runs[(runs["num_clients"] == num_clients) & (runs["alpha"] == alpha)]
+    runs = runs[runs["lr"] == lr] if lr is not None else _at_tuned_rates(runs)
+    if runs.empty:
+        raise MissingDataError(
+            f"no runs of {results.experiment} with {num_clients} clients, alpha {alpha:g} and rate {lr}; "
+            f"make them with: zorba experiment {results.experiment} --profile {results.profile}"
+        )
+    return runs
+
+
+def losses_by_seed(runs: pd.DataFrame, column: str = "late_loss") -> pd.DataFrame:
+    """``column`` of ``runs``, a row for each arm and a column for each seed; infinite where a run diverged. Arms that
+    lack a seed are left out: a resample of seeds would have nothing to draw."""
+    values = runs[column].where(runs["status"] == "finished", math.inf)
+    pivot = runs.assign(**{column: values}).pivot_table(index="arm", columns="seed", values=column, aggfunc="first")
+    return pivot.reindex(runs["arm"].unique()).dropna()
+
+
 def allocation_table(
     results: Results, *, num_clients: int = 20, lr: float | None = 2e-2, alpha: float = 1.0
 ) -> pd.DataFrame:
@@ -77,14 +95,7 @@ def allocation_table(
     Raises:
         MissingDataError: no such runs.
     """
-    runs = with_crossings(results)
-    runs = runs[(runs["num_clients"] == num_clients) & (runs["alpha"] == alpha)]
-    runs = runs[runs["lr"] == lr] if lr is not None else _at_tuned_rates(runs)
-    if runs.empty:
-        raise MissingDataError(
-            f"no runs of {results.experiment} with {num_clients} clients, alpha {alpha:g} and rate {lr}; "
-            f"make them with: zorba experiment {results.experiment} --profile {results.profile}"
-        )
+    runs = runs_under(results, num_clients=num_clients, lr=lr, alpha=alpha)
     by_arm = runs.groupby("arm", sort=False)
     table = by_arm[["lambda", "V", "E", "D", "N_eff", "T", "min_c"]].first()
     table["inverse_N_eff"], table["inverse_T"] = 1 / table["N_eff"], 1 / table["T"]
@@ -108,27 +119,6 @@ def _at_tuned_rates(runs: pd.DataFrame) -> pd.DataFrame:
             best = by_rate.drop(index=seed).mean().idxmin()
             chosen += arm.index[(arm["seed"] == seed) & (arm["lr"] == best)].tolist()
     return runs.loc[chosen]
-
-
-def predictors(table: pd.DataFrame, outcome: str = "loss", measures: Sequence[str] = MEASURES) -> pd.DataFrame:
-    """How well each measure ranks the allocations: Spearman's rho with its interval and p-value, the partial rho with
-    the total held fixed. Index: measure; ``inverse_*`` so that by every measure's own theory the sign is plus.
-
-    Raises:
-        InvalidInputError: too few allocations.
-    """
-    usable = table[table[outcome].notna()]
-    if len(usable) < _FEWEST:
-        raise InvalidInputError(f"{len(usable)} allocations are too few to correlate; at least {_FEWEST} are needed")
-    rows = {}
-    for measure in measures:
-        if usable[measure].nunique() == 1:  # as T among allocations of one total
-            continue
-        found = rank_correlation(usable[measure], usable[outcome])
-        fixed = usable["T"].nunique() > 1 and measure != "inverse_T"
-        partial = partial_rank_correlation(usable[measure], usable[outcome], usable["T"]) if fixed else math.nan
-        rows[measure] = {**found._asdict(), "partial": partial}
-    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def noise_law(table: pd.DataFrame, features: Sequence[str] = ("V", "E")) -> Law:
@@ -206,3 +196,24 @@ def mean_curves(runs: pd.DataFrame, curves: pd.DataFrame, column: str = "loss", 
             rows.append({"arm": arm, "round": at, "cost": float(points[cost].mean()), "mean": mean.value,
                          "low": mean.low, "high": mean.high, "count": mean.count})  # fmt: skip
     return pd.DataFrame(rows, columns=["arm", "round", "cost", "mean", "low", "high", "count"])
+
+
+def paired_curves(
+    runs: pd.DataFrame, curves: pd.DataFrame, usual: str, column: str = "loss", *, arms: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Differences of ``column`` from the arm ``usual``, seed by seed, at each round that both were evaluated at: seeds
+    share their rows and directions, so most of what differs between seeds cancels. Columns arm, round, mean, low, high,
+    count (95 % interval over seeds) and ``by_seed``, the differences themselves by seed."""
+    ended = runs[runs["status"] == "finished"]
+    joined = curves.merge(ended[["sha256", "arm", "seed"]], on="sha256")
+    by_arm = joined.pivot_table(index=["round", "seed"], columns="arm", values=column, aggfunc="first")
+    rows = []
+    for arm in arms if arms is not None else [arm for arm in ended["arm"].unique() if arm != usual]:
+        if not {arm, usual} <= set(by_arm.columns):
+            continue
+        for at, difference in (by_arm[arm] - by_arm[usual]).dropna().groupby("round"):
+            mean = mean_interval(difference)
+            by_seed = dict(zip(difference.index.get_level_values("seed"), difference.tolist(), strict=True))
+            rows.append({"arm": arm, "round": at, "mean": mean.value, "low": mean.low, "high": mean.high,
+                         "count": mean.count, "by_seed": by_seed})  # fmt: skip
+    return pd.DataFrame(rows, columns=["arm", "round", "mean", "low", "high", "count", "by_seed"])

@@ -43,6 +43,7 @@ class Law(NamedTuple):
     standard_error_F: NDArray[np.float64]
     r2: float
     r2_left_out: float  # of predictions each made without the allocation it is about
+    leverage_K: NDArray[np.float64]  # weight of each allocation in its own fitted value: 0 none, 1 the law passes there
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Mean:
@@ -88,11 +89,10 @@ def rank_correlation(
     """
     x_K, y_K = _pairs(x_K, y_K)
     rng = np.random.default_rng(seed)
-    value = float(_spearman(x_K, y_K))
+    value = float(spearman(x_K, y_K))
     at_SK = rng.integers(len(x_K), size=(resamples, len(x_K)))
-    with np.errstate(invalid="ignore"):
-        boot_S = _spearman(x_K[at_SK], y_K[at_SK])  # NaN where a resample is one allocation many times
-    permuted_S = _spearman(x_K, rng.permuted(np.tile(y_K, (resamples, 1)), axis=1))
+    boot_S = spearman(x_K[at_SK], y_K[at_SK])  # NaN where a resample is one allocation many times
+    permuted_S = spearman(x_K, rng.permuted(np.tile(y_K, (resamples, 1)), axis=1))
     low, high = np.nanquantile(boot_S, (0.025, 0.975))
     p_value = (1 + int((np.abs(permuted_S) >= abs(value) - 1e-12).sum())) / (resamples + 1)
     return Correlation(value, float(low), float(high), p_value, len(x_K))
@@ -106,11 +106,10 @@ def partial_rank_correlation(x_K: ArrayLike, y_K: ArrayLike, given_K: ArrayLike)
     """
     x_K, y_K = _pairs(x_K, y_K)
     x_K, given_K = _pairs(x_K, given_K)
-    xy, xg, yg = (float(_spearman(*pair)) for pair in ((x_K, y_K), (x_K, given_K), (y_K, given_K)))
-    left = (1 - xg**2) * (1 - yg**2)
-    if left <= 1e-12:
+    found = float(partial_spearman(x_K, y_K, given_K))
+    if np.isnan(found):
         raise InvalidInputError("what is held fixed explains one of the two wholly; nothing is left to correlate")
-    return float((xy - xg * yg) / np.sqrt(left))
+    return found
 
 
 def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:
@@ -144,6 +143,7 @@ def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:
         np.sqrt(noise * np.diag(inverse))[1:],
         1 - float(residual_K @ residual_K) / spread,
         1 - float(unseen_K @ unseen_K) / unseen_spread,
+        leverage_K,
     )
 
 
@@ -160,11 +160,21 @@ def first_reached(rounds: Sequence[float], values: Sequence[float], target: floa
     return float(rounds[at - 1] + share * (rounds[at] - rounds[at - 1]))
 
 
-def _spearman(x: NDArray, y: NDArray) -> NDArray:
-    """Along the last axis; the axes before it broadcast."""
+def spearman(x: NDArray, y: NDArray) -> NDArray:
+    """Rank correlation along the last axis; the axes before it broadcast. NaN where one of the two does not vary."""
     a, b = stats.rankdata(x, axis=-1), stats.rankdata(y, axis=-1)
     a, b = a - a.mean(axis=-1, keepdims=True), b - b.mean(axis=-1, keepdims=True)
-    return (a * b).sum(axis=-1) / np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+    with np.errstate(invalid="ignore"):
+        return (a * b).sum(axis=-1) / np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+
+
+def partial_spearman(x: NDArray, y: NDArray, given: NDArray) -> NDArray:
+    """As :func:`spearman`, with the ranks' linear dependence on ``given`` taken out of both. NaN where ``given``
+    explains one of them wholly."""
+    xy, xg, yg = spearman(x, y), spearman(x, given), spearman(y, given)
+    left = (1 - xg**2) * (1 - yg**2)
+    with np.errstate(invalid="ignore"):
+        return np.where(left > 1e-12, (xy - xg * yg) / np.sqrt(np.where(left > 1e-12, left, 1.0)), np.nan)
 
 
 def _pairs(x_K: ArrayLike, y_K: ArrayLike) -> tuple[NDArray, NDArray]:

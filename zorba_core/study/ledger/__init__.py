@@ -2,6 +2,7 @@
 
 from zorba_core.study.ledger.claims import (
     DEFAULT_LEDGER,
+    MEANINGS,
     VERDICTS,
     Claim,
     Ledger,
@@ -9,4 +10,4 @@ from zorba_core.study.ledger.claims import (
     write_ledger,
 )
 
-__all__ = ["DEFAULT_LEDGER", "VERDICTS", "Claim", "Ledger", "read_ledger", "write_ledger"]
+__all__ = ["DEFAULT_LEDGER", "MEANINGS", "VERDICTS", "Claim", "Ledger", "read_ledger", "write_ledger"]

@@ -15,7 +15,18 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import write_json
 
 DEFAULT_LEDGER = Path("artifacts/ledger.json")
-VERDICTS = ("reproduced", "reproduced in shape", "contradicted", "cannot be tested here")
+# What each verdict says, in the order of every list and picture.
+MEANINGS = {
+    "reproduced": "the number or statement comes out",
+    "reproduced in shape": "the same order or shape, on another model",
+    "consistent": "it fits, once a number is read off the print itself",
+    "not contradicted": "it holds, by so much that the check could hardly fail",
+    "contradicted": "with a counter-example",
+    "undecided": "tested, and the interval allows both answers",
+    "cannot be tested here": "and what it would take",
+    "beyond the paper": "found here; the paper claims nothing about it",
+}
+VERDICTS = tuple(MEANINGS)
 
 _MAX_BYTES = 16_000_000
 _REQUIRED = ("id", "claim", "where", "how")
@@ -23,7 +34,7 @@ _REQUIRED = ("id", "claim", "where", "how")
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of the paper and what was found.
+    """One claim of the paper and what was found, or something found that the paper does not speak of.
 
     ``printed`` and ``ours`` are numbers, texts or None; ``unit`` says what a number counts. ``evidence`` names what the
     finding rests on: files of the checkout, functions, or commands.
@@ -44,6 +55,7 @@ class Claim:
     evidence: tuple[str, ...]
     note: str = ""
     counter_example: str = ""
+    finding: str = ""  # what the row shows, if other rows show the same; else the row is a finding of its own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "evidence", tuple(self.evidence))
@@ -84,6 +96,18 @@ class Ledger:
         found = Counter(claim.verdict for claim in self.claims)
         return {verdict: found[verdict] for verdict in VERDICTS}
 
+    def findings(self, verdict: str) -> dict[str, tuple[Claim, ...]]:
+        """The rows of a verdict by what they show, in their order: several rows may rest on one finding."""
+        grouped: dict[str, list[Claim]] = {}
+        for claim in self.claims:
+            if claim.verdict == verdict:
+                grouped.setdefault(claim.finding or claim.id, []).append(claim)
+        return {finding: tuple(rows) for finding, rows in grouped.items()}
+
+    def count_findings(self) -> dict[str, int]:
+        """Distinct findings by verdict, in the order of VERDICTS."""
+        return {verdict: len(self.findings(verdict)) for verdict in VERDICTS}
+
 
 def write_ledger(ledger: Ledger, path: str | os.PathLike[str] = DEFAULT_LEDGER) -> None:
     """Write atomically, as JSON that :func:`read_ledger` reads back."""
@@ -123,7 +147,7 @@ def _claim(row: Any, where: str) -> Claim:
     if missing or unknown:
         what = f"has no {missing[0]}" if missing else f"has an unknown field {unknown[0]}"
         raise InvalidInputError(f"{where} {what}; make the ledger again with: zorba report")
-    texts = ("id", "claim", "where", "unit", "verdict", "how", "note", "counter_example")
+    texts = ("id", "claim", "where", "unit", "verdict", "how", "note", "counter_example", "finding")
     wrong = [name for name in texts if not isinstance(row.get(name, ""), str)]
     wrong += [name for name in ("printed", "ours") if not isinstance(row[name], int | float | str | None)]
     evidence = row["evidence"]

@@ -7,6 +7,7 @@ import numpy as np
 from zorba_core.planning.communication import run_communication
 from zorba_core.planning.methods import METHODS
 from zorba_core.study.ledger.claims import Claim
+from zorba_core.study.ledger.findings import COMMUNICATION, MODELS_SENT
 from zorba_core.study.ledger.printed import METHOD_TITLES, NUM_CLIENTS
 from zorba_core.study.printed_communication import NUM_SEEDS, PRINTED, PrintedCell, matching, matching_any_kinds
 
@@ -61,6 +62,7 @@ def _cells(fits: dict[str, bool]) -> list[Claim]:
                     evidence=_EVIDENCE,
                     note=f"for the {cell.rounds} rounds of Table I; the rounds themselves are rows table-1/...",
                     counter_example="" if agrees else counter,
+                    finding=MODELS_SENT if agrees else COMMUNICATION,
                 )
             )
     return claims
@@ -86,6 +88,7 @@ def _comparable() -> Claim:
         counter_example=f"ten directions a round send ten times what one does: {min(counted):.1f} to "
         f"{max(counted):.1f} times DeComFL's numbers over Table I's rounds. And averages depend on the block: with "
         f"balanced blocks a ZorBA client needs {needed:.0f} times DeComFL's numbers a round",
+        finding=COMMUNICATION,
     )
 
 

@@ -43,24 +43,25 @@ class Quadratic:
         return float(0.5 * (self.curvature_D * np.square(w_D - self.optimum_ND.mean(axis=0))).sum())
 
 
-def average_gradient(
+def squared_gradients(
     problem: Quadratic, A_MN: NDArray[np.bool_], lr: float, num_rounds: int, num_directions: int, seed: int
-) -> float:
-    """(1/T) sum_t ||grad f(w_t)||^2 of ZorBA from w = 0; directions on the sphere of radius sqrt(d), mu -> 0."""
+) -> NDArray[np.float64]:
+    """||grad f(w_t)||^2 of each round of ZorBA from w = 0, shape (T,): its mean is the left side of Theorems 1 and 2.
+    Directions on the sphere of radius sqrt(d), mu -> 0."""
     rng = np.random.default_rng(seed)
     (num_blocks, num_clients), size = A_MN.shape, problem.curvature_D.size
     weight_DN = np.repeat(A_MN / A_MN.sum(axis=1, keepdims=True), size // num_blocks, axis=0)
     active_ND = np.repeat(A_MN, size // num_blocks, axis=0).T
-    w_D, total = np.zeros(size), 0.0
+    w_D, squares = np.zeros(size), []
     for _ in range(num_rounds):
-        total += float(np.square(problem.gradient(w_D)).sum())
+        squares.append(float(np.square(problem.gradient(w_D)).sum()))
         noise_ND = problem.noise / np.sqrt(size) * rng.normal(size=(num_clients, size))
         gradient_ND = (problem.curvature_D * (w_D - problem.optimum_ND) + noise_ND) * active_ND
         v_QD = rng.normal(size=(num_directions, size))
         v_QD *= np.sqrt(size) / np.linalg.norm(v_QD, axis=1, keepdims=True)
         rho_NQ = gradient_ND @ v_QD.T
         w_D = w_D - lr * (weight_DN * (rho_NQ @ v_QD / num_directions).T).sum(axis=1)
-    return total / num_rounds
+    return np.array(squares)
 
 
 def estimate_ratio(num_parameters: int, num_directions: int, length: float, draws: int, seed: int) -> float:

@@ -12,128 +12,20 @@ from zorba_core.allocation.measures import bias_lambda, least_popularity, popula
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec
+from zorba_core.study.ledger import bound_rows
 from zorba_core.study.ledger.claims import Claim
-from zorba_core.study.ledger.quadratic import Quadratic, average_gradient, estimate_ratio
-from zorba_core.study.theory import Constants, largest_lr_theorem_1, largest_lr_theorem_2, theorem_1, theorem_2
+from zorba_core.study.ledger.findings import THEOREM_3, UNIT_SPHERE
+from zorba_core.study.ledger.quadratic import estimate_ratio
+from zorba_core.study.theory import Constants, largest_lr_theorem_2, theorem_2
 
 _HOW = "zorba report (zorba_core.study.ledger.theory_rows)"
-_THEORY = ("zorba_core.study.theory", "tests/study/test_theory.py")
 
 
 def rows() -> list[Claim]:
     return [
-        *_theorem_1(), _theorem_2(), _theorem_3(), _theorem_3_full_size(), *_theorem_4(), _lemma_2(), _lemma_4(),
+        *bound_rows.rows(), _theorem_3(), _theorem_3_full_size(), *_theorem_4(), _lemma_2(), _lemma_4(),
         _lemma_5(), _proposition_1(),
     ]  # fmt: skip
-
-
-def _quadratic(seed: int = 0) -> tuple[Quadratic, np.ndarray]:
-    """24 parameters in 4 blocks, 6 clients of whom each activates half of the blocks."""
-    rng = np.random.default_rng(seed)
-    problem = Quadratic(np.linspace(0.1, 1.0, 24), rng.normal(size=(6, 24)), noise=0.5)
-    A_MN = solve(AllocationProblem(np.full(6, 2), 4)).allocation.A_MN
-    return problem, np.asarray(A_MN)
-
-
-def _measured_against_bound(version: str, theorem: int, num_directions: int = 5) -> tuple[float, float]:
-    """(average squared gradient measured, bound), at half of the largest rate that the proof allows."""
-    problem, A_MN = _quadratic()
-    size, clients = problem.curvature_D.size, A_MN.shape[1]
-    rates = (
-        largest_lr_theorem_1(clients, size, problem.smoothness, "proof"),
-        largest_lr_theorem_2(clients, size, problem.smoothness, problem.effective_rank, "proof"),
-    )
-    lr, rounds = rates[theorem - 1] / 2, 400
-    constants = Constants(
-        lr=lr, num_clients=clients, num_parameters=size, smoothness=problem.smoothness, mu=0.0, sigma=problem.noise,
-        sigma_global=problem.dissimilarity, num_perturbations=num_directions, effective_rank=problem.effective_rank,
-    )  # fmt: skip
-    bound = theorem_1(constants, version) if theorem == 1 else theorem_2(constants)
-    measured = np.mean([average_gradient(problem, A_MN, lr, rounds, num_directions, seed) for seed in range(20)])
-    return float(measured), bound.average_gradient(bias_lambda(A_MN), problem.gap(np.zeros(size)), rounds)
-
-
-def _theorem_1() -> list[Claim]:
-    d, N, L = 1000, 50, 1.0
-    constants = Constants(
-        lr=largest_lr_theorem_1(N, d, L), num_clients=N, num_parameters=d, smoothness=L, mu=1e-4, sigma=1.0,
-        sigma_global=1.0, num_perturbations=1,
-    )  # fmt: skip
-    omega = theorem_1(constants).denominator(N)
-    measured, bound = _measured_against_bound("proof", 1)
-    printed_gap = "(1/(Omega T)) sum_t (f(w1) - f(w*)) = (f(w1) - f(w*)) / Omega, whatever T"
-    return [
-        Claim(
-            id="theorem-1/bound",
-            claim="the average squared gradient is bounded by a gap that falls with T and a bias proportional to "
-            "Theta Lambda / Omega",
-            where="Theorem 1",
-            printed=None,
-            ours=f"{measured:.3g} measured, bound {bound:.3g}",
-            unit="average squared gradient of a quadratic, mean of 20 runs of 400 rounds",
-            verdict="reproduced" if measured <= bound else "contradicted",
-            how=_HOW,
-            evidence=("zorba_core.study.ledger.quadratic", *_THEORY),
-            note="in the form that its proof ends with (rate 1/(3LdN^2), variance factor d), on quadratics, where "
-            f"every constant is known. {bound / measured:.0f} times what happens: too loose to order allocations by",
-            counter_example="" if measured <= bound else f"measured {measured:.3g} above the bound {bound:.3g}",
-        ),
-        Claim(
-            id="theorem-1/rate",
-            claim="eta <= 1/(2LdN^2) is small enough for Theorem 1",
-            where="Theorem 1, statement",
-            printed="1/(2LdN^2)",
-            ours="1/(3LdN^2)",
-            unit="largest learning rate",
-            verdict="contradicted" if omega < 0 else "reproduced",
-            how=_HOW,
-            evidence=_THEORY,
-            note="the proof's own condition is 1/(3LdN^2); and its variance factor is d where the statement has "
-            "(d+Q-1)/Q. At Q = 2 or more the stated rate and factor go together",
-            counter_example=f"Q = 1, d = {d}, N = {N}, Lambda = N (each block with one client): Omega = {omega:.2g}, "
-            "and the bound is negative",
-        ),
-        Claim(
-            id="theorem-1/gap",
-            claim="the optimality gap diminishes as the number of rounds T increases",
-            where="Theorem 1, equation (3), and the text after it",
-            printed=printed_gap,
-            ours="(f(w1) - f(w*)) / (Omega T), as the proof ends",
-            unit="",
-            verdict="contradicted",
-            how=_HOW,
-            evidence=("zorba_core.study.theory.Bound.average_gradient",),
-            note="a misprint: the statement sums over t what the proof has telescoped already; the text is right about "
-            "the proof's form",
-            counter_example="with the printed sum the first term is the same for T = 1 and T = 10^6",
-        ),
-    ]
-
-
-def _theorem_2() -> Claim:
-    d, N, kappa = 1_000_000, 50, 20.0
-    constants = Constants(
-        lr=largest_lr_theorem_2(N, d, 1.0, kappa), num_clients=N, num_parameters=d, smoothness=1.0, mu=0.0, sigma=1.0,
-        sigma_global=1.0, effective_rank=kappa,
-    )  # fmt: skip
-    positive = theorem_2(constants).denominator(N) > 0
-    measured, bound = _measured_against_bound("statement", 2)
-    holds = positive and measured <= bound
-    return Claim(
-        id="theorem-2",
-        claim="with a rate that does not shrink with d the average squared gradient is bounded by a gap and a bias "
-        "proportional to Theta Lambda / Phi",
-        where="Theorem 2",
-        printed=None,
-        ours=f"{measured:.3g} measured, bound {bound:.3g}; Phi > 0 at the stated rate for every Lambda",
-        unit="average squared gradient of a quadratic, mean of 20 runs of 400 rounds",
-        verdict="reproduced" if holds else "contradicted",
-        how=_HOW,
-        evidence=("zorba_core.study.ledger.quadratic", *_THEORY),
-        note=f"on quadratics with kappa known; the bound is {bound / measured:.0f} times what happens. The term of mu "
-        "grows with (d+3)^3, so the bound itself is not free of d unless mu is zero",
-        counter_example="" if holds else f"measured {measured:.3g}, bound {bound:.3g}",
-    )
 
 
 def _theorem_3() -> Claim:
@@ -161,6 +53,7 @@ def _theorem_3() -> Claim:
         if holds
         else f"popularities {' '.join(map(str, sorted(best.allocation.popularity_M.tolist(), reverse=True)))} give "
         f"{best.value:.4f}, every lexicographic optimum (3 3 3) {lexicographic:.4f}",
+        finding=THEOREM_3,
     )
 
 
@@ -202,6 +95,7 @@ def _theorem_3_full_size() -> Claim:
         "largest least popularity"
         if lower
         else "",
+        finding=THEOREM_3,
     )
 
 
@@ -268,6 +162,7 @@ def _lemma_2() -> Claim:
         note=f"on the sphere of radius sqrt(d) it is {sphere:.2f}, as the lemma says; Lemma 3 needs that radius too. "
         "Unit vectors shrink the estimate by d, which makes the paper's eta d times too small",
         counter_example=f"unit vectors give {unit:.4f}, which is (d+Q-1)/(Q d^2) = {stated / d**2:.4f}",
+        finding=UNIT_SPHERE,
     )
 
 

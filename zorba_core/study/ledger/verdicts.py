@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
+from zorba_core.study.experiments.equivalence import MARGIN_NATS, Equivalence, Likeness
 from zorba_core.study.experiments.statistics import Mean, count_to_decide, mean_interval
 from zorba_core.study.experiments.store import results_folder
 
 FEWEST_SEEDS = 3
 PROFILE = "standard"
-UNTESTED = "cannot be tested here"
+UNTESTED = "cannot be tested here"  # nothing to decide from: no runs, or too few
+UNDECIDED = "undecided"  # runs enough, and their interval allows both answers
 
 
 def evidence_of(name: str) -> tuple[str, ...]:
@@ -23,21 +25,45 @@ def command_of(name: str) -> str:
 
 def paired(runs: pd.DataFrame, first: str, second: str, column: str) -> Mean | None:
     """Mean of first - second over the seeds and datasets that both have finished; None when there is none."""
+    difference = paired_differences(runs, first, second, column)
+    return mean_interval(difference) if len(difference) else None
+
+
+def paired_differences(runs: pd.DataFrame, first: str, second: str, column: str) -> pd.Series:
+    """first - second of each dataset and seed that both arms have finished."""
     pivot = runs[runs["status"] == "finished"].pivot_table(
         index=["dataset", "seed"], columns="arm", values=column, aggfunc="first"
     )
     if not {first, second} <= set(pivot.columns):
-        return None
-    difference = (pivot[first] - pivot[second]).dropna()
-    return mean_interval(difference) if len(difference) else None
+        return pd.Series(dtype=float)
+    return (pivot[first] - pivot[second]).dropna()
 
 
 def judge(found: Mean | None, *, expect_negative: bool) -> tuple[str, str]:
     """A verdict only with three pairs or more, and only where the interval leaves out zero."""
-    if found is None or found.count < FEWEST_SEEDS or found.low <= 0 <= found.high:
+    if found is None or found.count < FEWEST_SEEDS:
         return UNTESTED, ""
+    if found.low <= 0 <= found.high:
+        return UNDECIDED, ""
     agrees = (found.value < 0) == expect_negative
     return ("reproduced in shape", "") if agrees else ("contradicted", "the interval has the other sign")
+
+
+def judge_slower(found: Mean | None, margin: float = MARGIN_NATS) -> str:
+    """Verdict on "the first is slower": reproduced where the interval shows it, contradicted where it excludes a
+    slowdown as large as the margin."""
+    if found is None or found.count < FEWEST_SEEDS:
+        return UNTESTED
+    if found.low > 0:
+        return "reproduced in shape"
+    return "contradicted" if found.high < margin else UNDECIDED
+
+
+def judge_alike(found: Equivalence | None) -> str:
+    """Verdict on "they are alike": an interval that contains zero is not enough, it must lie within the margin."""
+    if found is None or found.count < FEWEST_SEEDS:
+        return UNTESTED
+    return {Likeness.ALIKE: "reproduced in shape", Likeness.APART: "contradicted"}.get(found.likeness, UNDECIDED)
 
 
 def interval_text(found: Mean) -> str:
@@ -48,7 +74,7 @@ def interval_text(found: Mean) -> str:
 
 def what_it_takes(found: Mean | None, verdict: str) -> str:
     """For a comparison of seeds that is not decided: how many would decide it, were the difference as found."""
-    if verdict != UNTESTED:
+    if verdict not in (UNTESTED, UNDECIDED):
         return ""
     needed = None if found is None else count_to_decide(found)
     if needed is None:

@@ -12,7 +12,7 @@ import functools
 import itertools
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -174,30 +174,57 @@ def _observation_4() -> Fact:
         "With equal totals, a more imbalanced allocation can have the lower Λ (cases 8 and 9).",
         ("holds, as an example" if higher else "holds") if lower else "contradicted",
         f"In {len(lower)} pairs of classes with equal totals the more uneven one has the lower Λ (arrows point to it); "
-        f"in {len(higher)} others it has the higher, so it is no rule.",
+        f"in {len(higher)} others it has the higher, so it is no rule. {UNEVEN}",
         tuple(sorted({x for pair in lower for x in pair})),
         tuple((high, low) for low, high in lower),
     )
 
 
+UNEVEN = (
+    "More uneven means: the larger numbers take more of the total at every step (majorisation), in blocks' "
+    "popularities or in clients' blocks, and in neither the other way round."
+)
+
+
 def uneven_pairs() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Pairs (lower Lambda, higher Lambda) of equal totals where the lower one is the more uneven, and where it is the
-    more even; uneven by majorisation, in popularities or in blocks per client, and in neither the other way round."""
+    """Pairs (lower Lambda, higher Lambda) of classes with equal totals where the lower one is the more uneven, and
+    where it is the more even. ``UNEVEN`` says what that means; the toy page and the ledger both count these."""
+    return _pairs_by_unevenness(_more_uneven)
+
+
+def uneven_pairs_by_variance() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The same by another reading: the more uneven class has the larger variance of popularities. It counts other
+    pairs, so that the count hangs on the reading while the example does not."""
+    return _pairs_by_unevenness(lambda a, b: int(np.sign(_square_sum(a) - _square_sum(b))))
+
+
+def _square_sum(allocation: Allocation) -> int:
+    """Orders the variances of the popularities, in whole numbers, where the totals are equal."""
+    return int(np.square(allocation.popularity_M).sum())
+
+
+def _pairs_by_unevenness(
+    compare: Callable[[Allocation, Allocation], int],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """``compare`` is 1 where the first is the more uneven, -1 where the second is, 0 where neither."""
     classes, value = lettered_classes(), _values()
     uneven_is_lower, uneven_is_higher = [], []
     for low, high in itertools.permutations(classes, 2):
         a, b = classes[low].representative, classes[high].representative
         if a.total_blocks != b.total_blocks or value[low] >= value[high]:
             continue
-        verdicts = {
-            _compare(a.popularity_M.tolist(), b.popularity_M.tolist()),
-            _compare(a.blocks_held_N.tolist(), b.blocks_held_N.tolist()),
-        } - {"equal"}
-        if verdicts == {"more uneven"}:
-            uneven_is_lower.append((low, high))
-        elif verdicts == {"more even"}:
-            uneven_is_higher.append((low, high))
+        sign = compare(a, b)
+        if sign:
+            (uneven_is_lower if sign > 0 else uneven_is_higher).append((low, high))
     return uneven_is_lower, uneven_is_higher
+
+
+def _more_uneven(a: Allocation, b: Allocation) -> int:
+    verdicts = {
+        _compare(a.popularity_M.tolist(), b.popularity_M.tolist()),
+        _compare(a.blocks_held_N.tolist(), b.blocks_held_N.tolist()),
+    } - {"equal"}
+    return (verdicts == {"more uneven"}) - (verdicts == {"more even"})
 
 
 def _lemma_5() -> Fact:

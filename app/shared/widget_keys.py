@@ -1,0 +1,72 @@
+"""Widgets that show a value kept elsewhere: in the scenario, among the remembered choices, as the selected point.
+
+A value written into ``st.session_state`` under a widget's key does not always reach the browser: when the run is
+interrupted (a click in the menu while the page is still drawn), the server keeps the value, the browser draws the
+widget with its own default, the smallest value, and reports that at the next click as if the reader had chosen it.
+
+Nothing is therefore written there. A widget is drawn with the kept value as its default, and gets a new key as soon as
+the kept value is another than the one that it last showed. A report under an earlier key comes from a picture that is
+out of date; it is ignored. The kept value changes only by what the reader does to the widget in view.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+_SHOWN = "shown_values"  # name: (how often the key changed, the value that the widget shows)
+
+
+def widget_key(name: str, kept: Any) -> str:
+    """The key under which the widget ``name`` shows ``kept``. Call it right before the widget is drawn."""
+    shown = st.session_state.setdefault(_SHOWN, {})
+    kept = _comparable(kept)
+    turn, value = shown.get(name, (0, kept))
+    shown[name] = (turn if value == kept else turn + 1, kept)
+    return current_key(name)
+
+
+def current_key(name: str) -> str:
+    """The key that the widget ``name`` was last drawn with."""
+    turn, _ = st.session_state.get(_SHOWN, {}).get(name, (0, None))
+    return f"{name}_{turn}" if turn else name
+
+
+def is_shown(name: str) -> bool:
+    """Whether the widget ``name`` has been drawn in this session."""
+    return name in st.session_state.get(_SHOWN, {})
+
+
+def shown_value(name: str) -> Any:
+    """The value that the widget ``name`` was last known to show."""
+    return st.session_state[_SHOWN][name][1]
+
+
+def is_report(name: str, key: str) -> bool:
+    """Whether what is reported under ``key`` is about the widget in view; its value then counts as shown."""
+    if key != current_key(name):
+        return False
+    report(name, st.session_state[key])
+    return True
+
+
+def report(name: str, value: Any) -> None:
+    """The reader has changed the widget ``name`` in view to ``value``."""
+    turn, _ = st.session_state[_SHOWN][name]
+    st.session_state[_SHOWN][name] = (turn, _comparable(value))
+
+
+def starting_at(widget: Callable[..., Any], kept: Any, options: Sequence[Any] = ()) -> dict[str, Any]:
+    """The argument that makes ``kept`` the default of ``widget``, which lists ``options`` or none."""
+    names = inspect.signature(widget).parameters
+    if "index" in names:
+        return {"index": list(options).index(kept)}
+    return {"value" if "value" in names else "default": kept}
+
+
+def _comparable(value: Any) -> Any:
+    """Several choices come in the order of the clicks; that order says nothing."""
+    return frozenset(value) if isinstance(value, list | tuple) else value

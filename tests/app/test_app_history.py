@@ -1,0 +1,128 @@
+"""The browser's history, early clicks and fast keys, in a real browser."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
+
+from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E402
+
+PATIENCE_MS = 60_000
+WEIGHT = ".st-key-weight input[type=range]"
+CLIENTS = "[data-testid=stSidebar] input[aria-label='Clients N']"
+BLOCKS = "[data-testid=stMetricValue]"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("runs")) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as launched:
+        yield launched
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1440, "height": 1500})
+    yield context.new_page()
+    context.close()
+
+
+def query(page) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def go_to(page, name: str, ready: str) -> None:
+    page.get_by_role("link", name=name, exact=True).first.click(no_wait_after=True)
+    path = "/" if name == "Trade-off" else f"/{name.lower()}"
+    page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
+    settled(page, ready)
+
+
+def number(page, label: str) -> str:
+    return page.locator(f"[data-testid=stSidebar] input[aria-label='{label}']").input_value()
+
+
+def is_the_scenario(page, clients: str, batch: str, length: str) -> bool:
+    return [number(page, label) for label in ("Clients N", "Batch B", "Length L")] == [clients, batch, length]
+
+
+@pytest.mark.parametrize("wait_ms", [0, 200, 500, 1000])
+@pytest.mark.parametrize("link", ["/", "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"])
+def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, link, wait_ms):
+    page.goto(address + link, wait_until="commit", timeout=PATIENCE_MS)
+    page.locator("[data-testid=stSidebarNavLink]").first.wait_for(timeout=PATIENCE_MS)
+    page.wait_for_timeout(wait_ms)
+    go_to(page, "Fleet", CLIENTS)
+    go_to(page, "Paper", CLIENTS)  # reports what the browser drew before
+    go_to(page, "Trade-off", FRONT_POINT)
+    assert is_the_scenario(page, *(("50", "8", "128") if link == "/" else ("12", "4", "64")))
+    assert query(page) == {key: values[0] for key, values in parse_qs(urlsplit(link).query).items()}
+
+
+def test_thirty_fast_presses_end_where_the_slider_is(page, address):
+    page.goto(f"{address}/?clients=20&vectors=200&weight=80", timeout=PATIENCE_MS)
+    settled(page, FRONT_POINT)
+    wanted = page.locator(BLOCKS).nth(2).inner_text()
+    page.goto(f"{address}/?clients=20&vectors=200", timeout=PATIENCE_MS)
+    settled(page, FRONT_POINT)
+    page.locator(WEIGHT).focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowRight", delay=20)
+    page.wait_for_function("() => location.search.includes('weight=80')", timeout=PATIENCE_MS)
+    settled(page, FRONT_POINT)
+    page.wait_for_function(
+        "wanted => document.querySelectorAll('[data-testid=stMetricValue]')[2]?.innerText.trim() === wanted",
+        arg=wanted.strip(),
+        timeout=20_000,
+    )
+    assert page.locator(WEIGHT).input_value() == "80"
+    assert query(page) == {"clients": "20", "vectors": "200", "weight": "80"}
+
+
+def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
+    page.goto(f"{address}/?clients=12&vectors=60", timeout=PATIENCE_MS)
+    settled(page, FRONT_POINT)
+    entries = page.evaluate("history.length")
+    page.locator(WEIGHT).focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => location.search.includes('weight=60')", timeout=PATIENCE_MS)
+    settled(page, FRONT_POINT)
+    blocks = page.locator(BLOCKS).nth(2).inner_text()
+    assert page.evaluate("history.length") == entries
+    go_to(page, "Fleet", "[class*=st-key-affordable_plot] .main-svg")
+    page.locator(CLIENTS).fill("20")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => location.search.includes('clients=20')", timeout=PATIENCE_MS)
+    settled(page, "[class*=st-key-affordable_plot] .main-svg")
+    go_to(page, "Theory", CLIENTS)
+    assert number(page, "Clients N") == "20"
+    assert page.evaluate("history.length") == entries + 2
+    page.go_back()
+    page.wait_for_url(lambda url: urlsplit(url).path == "/fleet", timeout=PATIENCE_MS)
+    settled(page, "[class*=st-key-affordable_plot] .main-svg")
+    assert (number(page, "Clients N"), query(page)["clients"]) == ("20", "20")
+    page.go_back()
+    page.wait_for_url(lambda url: urlsplit(url).path == "/", timeout=PATIENCE_MS)
+    settled(page, FRONT_POINT)
+    page.wait_for_function(
+        "wanted => document.querySelectorAll('[data-testid=stMetricValue]')[2]?.innerText.trim() === wanted",
+        arg=blocks.strip(),
+        timeout=20_000,
+    )
+    assert query(page) == {"clients": "12", "vectors": "60", "weight": "60"}
+    assert (number(page, "Clients N"), page.locator(WEIGHT).input_value()) == ("12", "60")
+    page.go_forward()
+    page.wait_for_url(lambda url: urlsplit(url).path == "/fleet", timeout=PATIENCE_MS)
+    settled(page, "[class*=st-key-affordable_plot] .main-svg")
+    page.wait_for_function("() => location.search.includes('clients=20')", timeout=PATIENCE_MS)
+    assert number(page, "Clients N") == "20"

@@ -1,0 +1,164 @@
+"""The Runs page and its address: what a link restores, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.screens.runs.picks import Picks, as_link, from_link
+from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def app(root, runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(runs))
+    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+
+
+def opened(app):
+    """The page as somebody sees it who opens a copy of the address."""
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    for key, value in app.query_params.items():
+        fresh.query_params[key] = value
+    return see(fresh)
+
+
+def names_in(app) -> list[str]:
+    return list(app.dataframe[0].value["run"])
+
+
+def test_a_link_restores_thirty_picked_runs(app, runs):
+    for seed in range(31):
+        write_run(runs, [0.5, 0.6], seed=seed)
+    see(app)
+    pick(app, *range(30))
+    assert "link_off" not in texts(app)
+    fresh = opened(app)
+    assert picked(fresh) == names_in(app)[:30]
+
+
+def test_a_link_restores_that_nothing_is_picked(app, runs):
+    three_seeds(runs)
+    see(app)
+    pick(app)
+    assert picked(opened(app)) == []
+
+
+def test_picks_beyond_a_link_are_said_before_and_after_it_is_opened(app, runs, monkeypatch):
+    monkeypatch.setattr("app.screens.runs.picks._MOST_CHARACTERS", 60)
+    three_seeds(runs)
+    see(app)
+    pick(app, 0, 1, 2, 3)
+    assert "4 picked runs are too many for a link" in texts(app)
+    fresh = opened(app)
+    assert picked(fresh) == []
+    assert "The link does not hold the 4 runs that were picked where it was made" in texts(fresh)
+    assert "does not hold the 4 runs" in texts(opened(fresh))  # a reload says so, too
+    pick(fresh, 2)
+    assert "link does not hold" not in texts(fresh)
+
+
+def test_the_header_check_box_is_held_however_many_runs_there_are(app, runs, monkeypatch):
+    monkeypatch.setattr("app.screens.runs.picks._MOST_CHARACTERS", 60)
+    three_seeds(runs)
+    see(app)
+    pick(app, *range(6))
+    assert "too many for a link" not in texts(app)
+    assert picked(opened(app)) == names_in(app)
+    write_run(runs, [0.5, 0.6], seed=9)
+    fresh = opened(app)
+    assert len(picked(fresh)) == 7
+    assert "There were 6 where it was made, and there were 7 here" in texts(fresh)
+
+
+def test_a_deleted_run_is_named_and_no_other_is_drawn_instead(app, runs):
+    three_seeds(runs)
+    see(app)
+    pick(app, 1, 4)
+    first, second = picked(app)
+    shutil.rmtree(runs / first)
+    app.run()
+    assert f"This picked run is not here any more: {first}." in texts(app).replace("\\", "")
+    assert picked(app) == [second]
+    shutil.rmtree(runs / second)
+    for page in (app.run(), opened(app)):
+        assert picked(page) == []
+        assert f"These picked runs are not here any more: {first}, {second}." in texts(page).replace("\\", "")
+    app.button(key="forget_gone").click().run()
+    assert "not here any more" not in texts(app)
+    assert picked(app) == []
+
+
+def test_all_runs_deleted_are_named_too(app, runs):
+    path = write_run(runs, [0.5, 0.6])
+    see(app)
+    shutil.rmtree(path)
+    app.run()
+    assert "No runs yet" in texts(app)
+    assert f"not here any more: {path.name}" in texts(app).replace("\\", "")
+
+
+def test_a_deleted_baseline_is_said(app, runs):
+    three_seeds(runs)
+    see(app)
+    gone = names_in(app)[5]
+    app.selectbox(key="baseline").select(gone).run()
+    shutil.rmtree(runs / gone)
+    said = f"Baseline: `{gone}` is not offered here; instead: none pinned."
+    fresh = opened(app)  # by a copy of the address
+    app.run()
+    assert [[toast.value for toast in page.toast] for page in (app, fresh)] == [[said], [said]]
+
+
+def test_picks_that_a_filter_hides_are_there_again_without_it(app, runs):
+    for lr in (0.01, 0.02):
+        write_run(runs, [0.5, 0.6], lr=lr, dataset="sst2" if lr == 0.01 else "toy-reviews")
+    see(app)
+    pick(app, 0, 1)
+    both = picked(app)
+    app.multiselect(key="only_dataset").set_value(["sst2"]).run()
+    assert len(picked(app)) == 1
+    app.multiselect(key="only_dataset").set_value([]).run()
+    assert picked(app) == both
+
+
+def test_a_link_from_another_page_counts_more_than_what_was_picked_before(app, runs):
+    three_seeds(runs)
+    see(app)
+    pick(app, 1, 4)
+    wanted = names_in(app)[3]
+    app.switch_page("screens/paper/paper.py").run()
+    app.query_params.clear()
+    app.query_params["runs"] = wanted  # as "Open in Runs" and the ledger's evidence do
+    app.query_params["cost"] = "bytes"
+    see(app)
+    assert picked(app) == [wanted]
+    assert app.selectbox(key="cost").value == "bytes"
+    app.query_params.clear()
+    app.switch_page("screens/paper/paper.py").run()
+    app.query_params.clear()
+    see(app)  # by the menu: as it was
+    assert picked(app) == [wanted]
+
+
+@pytest.mark.parametrize("text", ["~z", "~z%%%", "~zeNp", "~nfoo", "~n" + "9" * 5000, "~a", "~a-1"])
+def test_a_garbled_list_of_runs_counts_as_one_that_the_link_does_not_hold(text):
+    assert from_link([text], ["a", "b"]) == Picks((), unheld=1)
+
+
+def test_names_come_back_from_their_packed_form():
+    names = tuple(f"toy-reviews-opt-mini-{hash_:08x}" for hash_ in range(40))
+    (text,) = as_link(Picks(names), [*names, "another"])
+    assert len(text) < 1_000
+    assert from_link([text], []) == Picks(names)

@@ -1,0 +1,149 @@
+"""A damaged run folder: the others are listed, it is named in one line, and nobody writes into it."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tests.damage import call, check_refused, damaged, tree
+from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+from zorba_core.runs import read_run
+from zorba_core.runs.fields import CONFIG_FIELDS, SUMMARY_FIELDS, Maybe
+from zorba_core.runs.session import fine_tune
+from zorba_core.study.comparison import folder_records
+
+FILES = ("allocation.npz", "config.json", "environment.json", "metrics.parquet", "summary.json", "trajectory.log")
+
+
+def damage_one(random_: random.Random, folder: Path) -> str:
+    """Damage one file of a run, or take it away; returns its name."""
+    name = random_.choice([name for name in FILES if (folder / name).is_file()])
+    path = folder / name
+    if random_.random() < 0.05:
+        path.unlink()
+        if random_.random() < 0.5:
+            path.mkdir()
+    else:
+        path.write_bytes(damaged(random_, name, path.read_bytes()))
+    return name
+
+
+def check_listing(whole: Path, folder: Path, seed: int) -> None:
+    random_ = random.Random(seed)
+    shutil.copytree(whole, folder / "healthy")
+    shutil.copytree(whole, folder / "damaged")
+    damage_one(random_, folder / "damaged")
+    before = tree(folder)
+    left = call("runs", str(folder), "--json")
+    assert left.status == 0, left.err
+    result = json.loads(left.out)
+    names = {row["run"] for row in result["runs"]}
+    assert "healthy" in names
+    assert len(result["problems"]) == len(left.lines) == 2 - len(names), left.err
+    assert all("damaged" in line for line in left.lines)
+    assert call("runs", str(folder)).status == 0
+    assert call("runs", str(folder), "--only", "healthy").status == 0
+    records = folder_records(folder).records  # as the Runs page has them
+    assert {record.name for record in records} == names
+    for record in records:
+        assert record.outcome
+        assert record.settings
+        assert record.small_curve
+    assert tree(folder) == before
+
+
+def check_going_on(whole: Path, folder: Path, seed: int) -> None:
+    random_ = random.Random(seed)
+    shutil.copytree(whole, folder / "run")
+    finished = random_.random() < 0.3
+    if not finished:
+        (folder / "run" / "summary.json").unlink()
+    name = damage_one(random_, folder / "run") if finished or random_.random() else ""
+    before = tree(folder)
+    replayed = call("replay", str(folder / "run"), "--json", "--save", str(folder / "model"))
+    if replayed.status:
+        check_refused(replayed)
+        assert tree(folder) == before, name
+    else:
+        shutil.rmtree(folder / "model")
+    resumed = call("resume", str(folder / "run"), "--json")
+    if resumed.status:
+        check_refused(resumed)
+        assert tree(folder) == before, name
+    else:
+        assert json.loads(resumed.out)["rounds_done"] == 9
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_one_damaged_run_hides_no_other(whole, tmp_path, seed):
+    check_listing(whole.path, tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_damaged_run_is_resumed_and_replayed_or_refused_as_it_is(whole, tmp_path, seed):
+    check_going_on(whole.path, tmp_path, seed)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "says"),
+    [
+        ("summary.json", "vram_gib", [1, 2], "vram_gib is [1, 2]; it must be an object"),
+        ("summary.json", "rounds_to_target", [], "rounds_to_target is []; it must be a whole number of at least 0"),
+        ("summary.json", "reports", {"reported": "x"}, "no field reports.refused_by_client"),
+        ("summary.json", "seconds", 10**400, "seconds is a number of more than 38 digits"),
+        ("config.json", "num_clients", 4, "num_clients is 4 in config.json and 3 in allocation.npz"),
+        ("config.json", "rounds", "9", "rounds is '9'; it must be a whole number"),
+        ("environment.json", "data", [], "data is []; it must be an object"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_by_list_resume_and_replay(whole, tmp_path, name, field, value, says):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / name).write_text(json.dumps(json.loads((run / name).read_text()) | {field: value}))
+    listed = call("runs", str(tmp_path), "--json")
+    assert listed.status == 0
+    assert json.loads(listed.out)["runs"] == []
+    assert says in json.loads(listed.out)["problems"][0]
+    assert says in listed.err
+    before = tree(tmp_path)
+    for command in ("resume", "replay"):
+        refused = call(command, str(run))
+        if name != "summary.json":
+            assert says in refused.err
+            assert refused.status == 2
+    assert tree(tmp_path) == before
+
+
+def test_the_table_of_fields_knows_every_setting_and_all_that_a_run_writes(whole):
+    kinds = {"int": int, "float": float, "bool": bool, "str": str, "DirectionKind": str, "Inactive": str}
+    for field in fields(TrainSettings):
+        optional = str(field.type).endswith("| None")
+        kind = kinds[str(field.type).removesuffix(" | None")]
+        expected = Maybe(kind) if optional else kind
+        assert CONFIG_FIELDS.some_of[field.name] == expected, field.name
+    assert set(whole.config) <= set(CONFIG_FIELDS.some_of)
+    assert set(whole.summary) <= set(SUMMARY_FIELDS.some_of)
+
+
+def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_opt_folder, tmp_path):
+    run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, alpha=math.inf, runs_folder=tmp_path)
+    assert run.config["alpha"] is None
+    (run.path / "summary.json").unlink()
+    assert call("resume", str(run.path)).status == 0
+    assert read_run(run.path).summary["weights_sha256"] == run.summary["weights_sha256"]
+
+
+def test_a_damaged_page_of_the_metrics_is_noticed(whole, tmp_path):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    content = bytearray((run / "metrics.parquet").read_bytes())
+    content[len(content) // 4] ^= 1
+    (run / "metrics.parquet").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=r"metrics\.parquet.*damaged"):
+        read_run(run)

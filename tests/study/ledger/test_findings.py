@@ -1,0 +1,98 @@
+"""Findings are counted beside rows, and a row for something that the paper does not claim is no contradiction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zorba_core.report.page import render
+from zorba_core.study.ledger import DEFAULT_LEDGER, bound_rows, communication_rows, front_rows, read_ledger
+
+
+@pytest.fixture(scope="module")
+def ledger(root):
+    return read_ledger(root / DEFAULT_LEDGER)
+
+
+def test_the_communication_cells_are_one_finding():
+    wrong = [claim for claim in communication_rows.rows() if claim.verdict == "contradicted"]
+    assert sum(claim.id.startswith("table-2/") for claim in wrong) == 12
+    assert len({claim.finding for claim in wrong}) == 1
+
+
+def test_the_committed_ledger_has_fewer_findings_than_contradicted_rows(ledger):
+    found = ledger.findings("contradicted")
+    assert sum(map(len, found.values())) == ledger.count()["contradicted"]
+    assert len(found) == ledger.count_findings()["contradicted"] < ledger.count()["contradicted"]
+    assert max(map(len, found.values())) >= 12
+
+
+def test_nothing_that_the_paper_does_not_claim_is_contradicted(ledger):
+    beyond = [claim for claim in ledger.claims if claim.where.startswith("not in the paper")]
+    assert len(beyond) >= 4
+    assert {claim.verdict for claim in beyond} == {"beyond the paper"}
+
+
+def test_the_page_says_both_counts(ledger):
+    page = render(ledger, [])
+    counts, findings = ledger.count(), ledger.count_findings()
+    assert f"{counts['contradicted']} contradicted rows are {findings['contradicted']} findings" in page
+
+
+def test_readme_says_both_counts(ledger, root):
+    text = (root / "README.md").read_text(encoding="utf-8")
+    counts, findings = ledger.count(), ledger.count_findings()
+    assert f"{counts['contradicted']} rows are contradicted" in text
+    assert f"{findings['contradicted']} distinct findings" in text
+
+
+def test_readme_has_the_ledgers_numbers_for_methods_and_scenarios(ledger, root):
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    by_id = {claim.id: claim for claim in ledger.claims}
+    for name in ("faster/decomfl", "faster/decomfl-equal-passes", "faster/decomfl-equal-work"):
+        value, interval = by_id[name].ours.split(" on ")[0].split(" times ")
+        assert f"{value} times" in text, name
+        assert interval.strip("()") in text, name
+    assert "-0.0064 to +0.0152" in by_id["fig-4b/sc1-sc2"].ours
+    assert "-0.0064 to 0.0152" in text
+    assert "-0.0130 to +0.0008" in by_id["fig-4b/sc3"].ours
+    assert "-0.0130 to +0.0008" in text
+    assert "on SST-2" in text
+
+
+def test_a_bound_that_a_run_without_any_step_keeps_is_not_reproduced():
+    problem, _ = bound_rows._quadratic()
+    still = float(np.square(problem.gradient(np.zeros(24))).sum())
+    for version, theorem in (("proof", 1), ("statement", 2)):
+        found = bound_rows._measured_against_bound(version, theorem)
+        assert found.first == pytest.approx(still)
+        assert found.last < found.average < found.first < found.bound
+        assert found.verdict == "not contradicted"
+    assert bound_rows._Against(2.7, 2.3, 2.5, 2.6).verdict == "reproduced"
+    assert bound_rows._Against(2.7, 2.3, 2.5, 2.4).verdict == "contradicted"
+
+
+def test_the_gap_to_the_optimum_is_told_in_two_steps_that_notebook_readme_and_ledger_share(ledger, root):
+    claim = next(claim for claim in ledger.claims if claim.id == "fig-4a/optimum")
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    notebook = (root / "notebooks" / "03_pareto_front.ipynb").read_text(encoding="utf-8")
+    for number in ("0.472", "0.364", "0.179"):
+        assert number in claim.ours
+        assert number in readme
+        assert number in notebook
+
+
+def test_the_front_of_one_fleet_is_the_methods_own_best():
+    """The shortcut (the method runs only on vectors with the largest gamma*) loses nothing."""
+    from zorba_core.allocation import sweep
+    from zorba_core.planning.fleets import uniform_fleet
+    from zorba_core.planning.memory import Workload
+    from zorba_core.planning.models import model_spec
+
+    model, workload = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
+    capacity = uniform_fleet(model, workload, 50, seed=1).capacity_N_bytes
+    whole = sweep(capacity, model, workload, 60, "lexicographic", "vector", 1)
+    short = sweep(capacity, model, workload, 60, "balanced", "vector", 1)
+    for ratio in (0.5, 0.7, 0.9):
+        expected = whole.bias_lambda_E[whole.vram_ratio_E <= ratio].min()
+        assert front_rows.best_of_method(short, ratio)[0] == pytest.approx(expected, rel=0.02)

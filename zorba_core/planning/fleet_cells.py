@@ -1,0 +1,116 @@
+"""A fleet's table as people have it: text of a CSV, or cells of an editor. What is wrong is said in one sentence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+
+import pandas as pd
+
+from zorba_core.errors import InvalidInputError, in_short, name_some
+
+COLUMNS = ("client", "vram_gib")
+SAVE_AS_CSV = "save the fleet as UTF-8 CSV with columns client,vram_gib separated by commas"
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_DECIMAL_COMMA = re.compile(r"\d+,\d+")
+
+
+def cells_of(text: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a CSV, each row as long as the header.
+
+    Raises:
+        InvalidInputError: empty, another separator than a comma, an open quote, or a row of another length.
+    """
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True) if line]
+    except csv.Error:
+        raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {SAVE_AS_CSV}") from None
+    if not lines:
+        raise InvalidInputError(f"the file is empty; {SAVE_AS_CSV}")
+    header, rows = lines[0], lines[1:]
+    first = ",".join(header)
+    if first.lower().startswith("sep="):
+        raise InvalidInputError(f"its first line is {in_short(first)}, which is Excel's; remove it and {SAVE_AS_CSV}")
+    for separator, name in _OTHER_SEPARATORS.items():
+        if len(header) == 1 and separator in first:
+            raise InvalidInputError(f"its columns are separated by {name} and commas are expected; {SAVE_AS_CSV}")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(header):
+            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+            comma = "; write numbers with a decimal point, such as 8.5" if len(row) > len(header) else ""
+            raise InvalidInputError(
+                f"row {number} has {cells} and the header {len(header)}: {in_short(','.join(row))}{comma}"
+            )
+    return header, rows
+
+
+def clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], list[float]]:
+    """Names and VRAM in GiB. Rows left wholly empty are skipped.
+
+    Raises:
+        InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
+            row and value.
+    """
+    columns = [column.strip().lower() for column in header]
+    if "vram_gib" not in columns or set(columns) - set(COLUMNS) or len(set(columns)) != len(columns):
+        raise InvalidInputError(
+            f"columns are {_shown(header)}; want client,vram_gib (client may be left out){_hint(columns)}"
+        )
+    vram = columns.index("vram_gib")
+    client = columns.index("client") if "client" in columns else None
+    capacities: list[float] = []
+    row_of: dict[str, int] = {}
+    for row, cells in enumerate(rows, start=1):
+        cell = cells[vram]
+        name = "" if client is None or _empty(cells[client]) else str(cells[client]).strip()
+        if _empty(cell) and not name:
+            continue
+        label = f"row {row}" + (f" (client {in_short(name)})" if name else "")
+        value = _gib(label, cell)
+        name = name or f"client-{row - 1}"
+        if name in row_of:
+            raise InvalidInputError(
+                f"row {row}: column client is {in_short(name)}, as in row {row_of[name]}; give each client "
+                "its own name, or leave the column out"
+            )
+        row_of[name] = row
+        capacities.append(value)
+    if not capacities:
+        raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
+    return tuple(row_of), capacities
+
+
+def _gib(label: str, cell: object) -> float:
+    try:
+        value = float(cell)  # type: ignore[arg-type]
+    except OverflowError:  # a whole number of hundreds of digits
+        value = math.inf
+    except (TypeError, ValueError):
+        comma = isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell.strip())
+        example = cell.strip().replace(",", ".") if comma else "24"
+        such = f"with a decimal point, {example}" if comma else "such as 24"
+        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a number of GiB, {such}") from None
+    if not 0 < value < math.inf:
+        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a finite number above 0")
+    return value
+
+
+def _shown(header: Sequence[str]) -> str:
+    named = [in_short(column.strip())[1:-1] or "(no name)" for column in header]
+    return name_some(named, 8) or "none"
+
+
+def _hint(columns: list[str]) -> str:
+    """What else to do about columns that programs and people write."""
+    if "count" in columns:
+        return "; a row is one client: repeat it instead of a count"
+    if any("[mib]" in column for column in columns):  # nvidia-smi --query-gpu=name,memory.total --format=csv
+        return "; divide MiB by 1024 and leave the other columns out"
+    return ""
+
+
+def _empty(cell: object) -> bool:
+    return cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell)) or cell is pd.NA

@@ -1,0 +1,75 @@
+"""Methods over rounds or forward passes: every seed as it ran, and no mean over the seeds that happen to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from zorba_core.plots.claims import HEIGHT, WIDTH
+from zorba_core.plots.theme import DASHES, SYMBOLS, Palette, styled
+
+
+def seeds_by_method(
+    curves: pd.DataFrame,
+    palette: Palette,
+    *,
+    titles: Mapping[str, str],
+    x: str,
+    y: str,
+    targets: Mapping[str, float],
+    log_x: bool = False,
+) -> go.Figure:
+    """Thin: each seed. Thick: the mean of an arm, only as far as all of its seeds ran. A star: a run that stopped
+    because it had reached the higher target, so that no mean goes on with the slower seeds alone.
+
+    ``curves`` has the columns arm, seed, cost, value, stopped (see ``seed_curves``).
+    """
+    traces = []
+    for i, (arm, title) in enumerate(titles.items()):
+        mine = curves[curves["arm"] == arm].sort_values("cost")
+        if mine.empty:
+            continue
+        colour, dash = palette.series[i % len(palette.series)], DASHES[i % len(DASHES)]
+        thin = []
+        for _, seed in mine.groupby("seed"):
+            thin += [*zip(seed["cost"], seed["value"], strict=True), (None, None)]  # None ends a seed's line
+        traces.append(go.Scatter(
+            x=[point[0] for point in thin], y=[point[1] for point in thin], mode="lines", opacity=0.3,
+            line={"color": colour, "width": 1}, showlegend=False, hoverinfo="skip", legendgroup=arm,
+        ))  # fmt: skip
+        seeds = mine["seed"].nunique()
+        together = mine.groupby("cost")["value"].agg(["mean", "count"])
+        together = together[together["count"] == seeds]
+        traces.append(go.Scatter(
+            x=together.index, y=together["mean"], name=title, mode="lines+markers", legendgroup=arm,
+            line={"color": colour, "dash": dash, "width": 2.5}, marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 6},
+        ))  # fmt: skip
+        ends = mine[mine["stopped"]].groupby("seed").tail(1)
+        if len(ends):
+            traces.append(go.Scatter(
+                x=ends["cost"], y=ends["value"], mode="markers", showlegend=False, legendgroup=arm,
+                marker={"symbol": "star", "size": 10, "color": colour},
+                hovertemplate=f"{title}: stopped at the target<extra></extra>",
+            ))  # fmt: skip
+    shapes = [
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value,
+         "line": {"color": palette.muted, "dash": "dot", "width": 1}}
+        for value in targets.values()
+    ]  # fmt: skip
+    notes = [
+        {"xref": "paper", "x": 1, "y": value, "text": name, "showarrow": False, "xanchor": "right", "yanchor": "bottom",
+         "font": {"size": 11, "color": palette.muted}}
+        for name, value in targets.items()
+    ]  # fmt: skip
+    layout = {
+        "width": WIDTH,
+        "xaxis": {"title": {"text": x}, **({"type": "log"} if log_x else {"rangemode": "tozero"})},
+        "yaxis": {"title": {"text": y}},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
+        "shapes": shapes,
+        "annotations": notes,
+    }
+    return styled(traces, palette, height=HEIGHT, layout=layout)

@@ -1,0 +1,16 @@
+"""Rows of the ledger that stand on one and the same finding. A summary that counts rows counts Table II's twelve
+communication cells as twelve discoveries; they are one."""
+
+VRAM_FITS = "Table II's VRAM follows from the paper's own memory model"
+VRAM_FROM_TOTALS = "ZorBA's VRAM cells fit whole numbers of activated blocks that are read off the cells"
+VRAM_MISPRINT = "2315.90 in Table II has two digits swapped"
+SAVINGS = "The savings of the abstract are the arithmetic of Table II's cells"
+CAPACITIES = "The stated capacities cannot hold what ZorBA's cells of Table II take"
+CAPACITIES_HOLD = "The stated capacities can hold what ZorBA's cells of Table II take, for the smaller totals"
+THEOREM_3 = "Theorem 3: maximising the least popularity first does not minimise Lambda"
+BOUNDS_TRIVIAL = "The bounds of Theorems 1 and 2 lie far above anything that can happen"
+UNIT_SPHERE = "Directions of unit length make the stated learning rate d times too small"
+SCENARIOS = "SC1 to SC3 are no points of the method's own front"
+MODELS_SENT = "Sending models costs what Table II says"
+COMMUNICATION = "Table II's scalar counts do not follow from the protocol of the text"
+TABLE_1 = "Table I's round counts need the paper's models and a GPU"
