@@ -87,6 +87,10 @@ class Registry(Mapping[str, Part], Generic[Part]):
             raise InvalidInputError(f"unknown {self.what} {name!r}; choose one of {', '.join(self)}")
         return self[name]
 
+    def meanings(self) -> dict[str, str]:
+        """What each part is, in its own line of help, by name: the choices of an option."""
+        return {name: part.help for name, part in self.items()}
+
     def __getitem__(self, name: str) -> Part:
         self._read_own()
         if name not in self._parts:  # ours are read while modules load, when packages cannot be imported yet

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict
+
 from app.shared.scenario import PROOF_SECONDS, Scenario
 from app.shared.scenario_json import scenario_to_json
+from zorba_core.cli.options import option_words
 from zorba_core.planning.gpu_catalogue import MIXES
 
 # Each kind of fleet: the functions it needs, and the call. What has no call comes from a file.
@@ -52,7 +56,7 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
     lines = ["import zorba_core as zorba"]
     if scenario.by_total:
         lines.append("from zorba_core.allocation import sweep_totals")
-    lines.append(f"from zorba_core.{module} import {function}")
+    lines.append(f"from zorba_core.planning.{module} import {function}")
     if leaves_out:
         lines.append("from zorba_core.planning.memory import affordable_blocks")
     lines += [
@@ -86,14 +90,16 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
 def as_command(scenario: Scenario, point: int | None = None) -> str:
     """The `zorba` command that prints the page's front; ``allocation_id`` of its points is ``point`` here."""
     direct = scenario.fleet_kind == "uniform" and not scenario.leave_out_small
-    fleet = f"--clients {scenario.num_clients}" if direct else "--fleet fleet.csv"
-    by = "--by total" if scenario.by_total else f"--tau {scenario.reductions}"
+    fleet = {"clients": scenario.num_clients} if direct else {"fleet": "fleet.csv"}
+    by = {"by": "total"} if scenario.by_total else {"tau": scenario.reductions}
     points = scenario.num_totals if scenario.by_total else scenario.num_reductions
-    lines = [
-        f"zorba pareto --model {scenario.model} {fleet} --seed {scenario.seed} \\",
-        f"    --batch-size {scenario.batch_size} --seq-len {scenario.seq_len} --dtype {scenario.dtype} \\",
-        f"    --epsilons {points} --solver {scenario.solver} {by} --json",
-    ]
+    parts = (
+        {"model": scenario.model, **fleet, "seed": scenario.seed},
+        asdict(scenario.workload),
+        {"epsilons": points, "solver": scenario.solver, **by, "as_json": True},
+    )
+    words = (shlex.join(option_words("pareto", part)) for part in parts)
+    lines = ["zorba pareto " + " \\\n    ".join(words)]
     notes = []
     if not direct:
         notes.append("# fleet.csv is the download of the Fleet page: the clients that take part")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ from zorba_core.allocation import (
 from zorba_core.allocation.pareto import TauMode
 from zorba_core.data.fleet_tables import fleet_from_frame
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
+from zorba_core.fields import like, setting
 from zorba_core.planning.fleets import (
     Fleet,
     lognormal_fleet,
@@ -46,7 +48,7 @@ from zorba_core.planning.memory import (
     psi_model_bytes,
     whole_block_budgets,
 )
-from zorba_core.planning.models import ModelSpec, model_spec
+from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
 
 FLEET_KINDS = {
     "uniform": "Uniform, as in the paper",
@@ -68,31 +70,50 @@ MAX_TOTALS, PROOF_SECONDS = 200, 1.5
 _BOUND_TOTALS = 60
 
 
+_EPSILONS = (
+    "How many VRAM reductions ε are tried. Each gives one point of the plot. (At most 200 for a limit on the total, 16 "
+    "for *exact*.)"
+)
+_TAU_MODES = ("vector", "client", "total")
+_FRACTION = "0: one block, 1: all blocks."
+_SPREAD = "Standard deviation, as a share of the range from one block to all blocks."
+_SIGMA = "Standard deviation of the logarithm of the VRAM: larger is more uneven."
+_CARD = "The part of each card's memory that its owner lets you use; the rest is for the system and for other programs."
+
+
+def _number(
+    default: float, low: float, high: float, key: str, label: str, help: str = "", step: float = 1, **more: Any
+) -> Any:
+    return setting(default, help, label=label, at_least=low, at_most=high, key=key, step=step, **more)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Every choice that decides the trade-off, and nothing else. Fields that a fleet kind does not use are ignored."""
 
-    fleet_kind: str = "uniform"
-    model: str = "opt-125m"
-    batch_size: int = 8
-    seq_len: int = 128
-    dtype: str = "float32"
-    num_clients: int = 50
-    seed: int = 0
-    num_epsilons: int = 1000
-    tau_mode: str = "vector"  # how VRAM is saved: a reduction for all, one for each client, or a limit on the total
-    solver: str = "balanced"
-    leave_out_small: bool = False
-    mean_fraction: float = 0.5
-    spread: float = 0.2
-    median_fraction: float = 0.25
-    sigma: float = 0.6
-    small_gib: float = 1.0
-    medium_gib: float = 1.5
-    large_gib: float = 2.0
-    medium_fraction: float = 0.3
-    large_fraction: float = 0.3
-    card_share: float = 0.9
+    fleet_kind: str = setting("uniform", "", label="Fleet", choices=lambda: FLEET_KINDS, key="fleet")
+    model: str = setting("opt-125m", "", label="Model", choices=lambda: PRESETS, key="model")
+    batch_size: int = like(Workload, "batch_size", label="Batch B", at_most=4096, key="batch")
+    seq_len: int = like(Workload, "seq_len", label="Length L", at_most=65536, step=16, key="seq")
+    dtype: str = like(Workload, "dtype", label="Number format", key="dtype")
+    num_clients: int = _number(50, 1, 2_000, "clients", "Clients N", "How many clients take part.")
+    seed: int = _number(0, 0, 2**31 - 1, "seed", "Seed", "The same seed draws the same fleet and the same reductions.")
+    num_epsilons: int = _number(1000, 1, 5_000, "vectors", "Points E", _EPSILONS, 100)
+    tau_mode: str = setting("vector", "", label="VRAM is saved by", choices=lambda: _TAU_MODES, key="tau")
+    solver: str = setting(
+        "balanced", "Who finds the allocation.", label="Solver", choices=lambda: SOLVERS, key="solver"
+    )
+    leave_out_small: bool = setting(False, "", label="Leave out the too small", key="leave_out")
+    mean_fraction: float = _number(0.5, 0.0, 1.0, "mean", "Mean", _FRACTION, 0.05)
+    spread: float = _number(0.2, 0.01, 2.0, "spread", "Spread", _SPREAD, 0.05)
+    median_fraction: float = _number(0.25, 0.0, 1.0, "median", "Median", _FRACTION, 0.05)
+    sigma: float = _number(0.6, 0.05, 3.0, "sigma", "Sigma", _SIGMA, 0.05)
+    small_gib: float = _number(1.0, 0.1, 1024.0, "small", "Small (GiB)", step=0.5)
+    medium_gib: float = _number(1.5, 0.1, 1024.0, "medium", "Medium (GiB)", step=0.5)
+    large_gib: float = _number(2.0, 0.1, 1024.0, "large", "Large (GiB)", step=0.5)
+    medium_fraction: float = _number(0.3, 0.0, 1.0, "medium_share", "Share of medium GPUs", step=0.05, percent=True)
+    large_fraction: float = _number(0.3, 0.0, 1.0, "share", "Share of large GPUs", step=0.05, percent=True)
+    card_share: float = _number(0.9, 0.05, 1.0, "card", "Share of each card", _CARD, 0.05, percent=True)
     table: tuple[tuple[object, object], ...] = ()  # rows (client, vram_gib), as typed
 
     @property

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.shared.scenario import FLEET_KINDS, Scenario
-from zorba_core.allocation import SOLVERS
+from app.shared.scenario import Scenario
 from zorba_core.errors import InvalidInputError
+from zorba_core.fields import declared
 from zorba_core.planning.gpu_catalogue import MIXES
-from zorba_core.planning.memory import DTYPE_BYTES
-from zorba_core.planning.models import PRESETS
 
 MAX_ROWS = 20_000
 
@@ -25,53 +23,16 @@ class Limits:
     step: float = 1
 
 
-# Field of the scenario: its name in links, and the key of its widget.
-KEYS: Mapping[str, str] = {
-    "fleet_kind": "fleet",
-    "num_clients": "clients",
-    "seed": "seed",
-    "mean_fraction": "mean",
-    "spread": "spread",
-    "median_fraction": "median",
-    "sigma": "sigma",
-    "small_gib": "small",
-    "medium_gib": "medium",
-    "large_gib": "large",
-    "medium_fraction": "medium_share",
-    "large_fraction": "share",
-    "card_share": "card",
-    "leave_out_small": "leave_out",
-    "model": "model",
-    "batch_size": "batch",
-    "seq_len": "seq",
-    "dtype": "dtype",
-    "solver": "solver",
-    "num_epsilons": "vectors",
-    "tau_mode": "tau",
-}
-CHOICES: Mapping[str, Collection[str]] = {
-    "fleet_kind": tuple(FLEET_KINDS),
-    "model": tuple(PRESETS),
-    "dtype": tuple(DTYPE_BYTES),
-    "solver": SOLVERS,
-    "tau_mode": ("vector", "client", "total"),
+_FIELDS = declared(Scenario)
+# By the field of the scenario: its name in links and the key of its widget; the names it may have; its bounds.
+KEYS: Mapping[str, str] = {name: field.key for name, field in _FIELDS.items()}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    name: tuple(field.choices()) for name, field in _FIELDS.items() if field.choices is not None
 }
 LIMITS: Mapping[str, Limits] = {
-    "num_clients": Limits(1, 2_000),
-    "seed": Limits(0, 2**31 - 1),
-    "batch_size": Limits(1, 4096),
-    "seq_len": Limits(1, 65536, 16),
-    "num_epsilons": Limits(1, 5_000, 100),
-    "mean_fraction": Limits(0.0, 1.0, 0.05),
-    "spread": Limits(0.01, 2.0, 0.05),
-    "median_fraction": Limits(0.0, 1.0, 0.05),
-    "sigma": Limits(0.05, 3.0, 0.05),
-    "small_gib": Limits(0.1, 1024.0, 0.5),
-    "medium_gib": Limits(0.1, 1024.0, 0.5),
-    "large_gib": Limits(0.1, 1024.0, 0.5),
-    "medium_fraction": Limits(0.0, 1.0, 0.05),
-    "large_fraction": Limits(0.0, 1.0, 0.05),
-    "card_share": Limits(0.05, 1.0, 0.05),
+    name: Limits(field.at_least, field.at_most, field.step)
+    for name, field in _FIELDS.items()
+    if field.at_most is not None
 }
 TAU_LABELS = {
     "vector": "one reduction τ for all",
@@ -79,7 +40,7 @@ TAU_LABELS = {
     "total": "a limit on the total only",
 }
 # Shown and linked as whole percents.
-PERCENT = frozenset({"medium_fraction", "large_fraction", "card_share"})
+PERCENT = frozenset(name for name, field in _FIELDS.items() if field.percent)
 _COMMON = ("fleet_kind", "seed", "leave_out_small", "model", "batch_size", "seq_len", "dtype")
 _SEARCH = ("solver", "num_epsilons", "tau_mode")
 _OF_KIND: Mapping[str, tuple[str, ...]] = {
@@ -91,7 +52,6 @@ _OF_KIND: Mapping[str, tuple[str, ...]] = {
     **{mix: ("num_clients", "card_share") for mix in MIXES},
     "table": (),
 }
-_DEFAULT = Scenario()
 
 
 def used_fields(scenario: Scenario) -> tuple[str, ...]:
@@ -100,11 +60,11 @@ def used_fields(scenario: Scenario) -> tuple[str, ...]:
 
 
 def is_whole(name: str) -> bool:
-    return isinstance(getattr(_DEFAULT, name), int)
+    return _FIELDS[name].kind is int
 
 
 def default(name: str) -> Any:
-    return getattr(_DEFAULT, name)
+    return _FIELDS[name].default
 
 
 def checked(name: str, value: Any) -> Any:
@@ -113,23 +73,12 @@ def checked(name: str, value: Any) -> Any:
     Raises:
         InvalidInputError: not of the field's kind, or out of its range.
     """
-    if name in CHOICES:
-        if not isinstance(value, str) or value not in CHOICES[name]:
-            raise InvalidInputError(f"{name} is {_short(value)}; choose one of {', '.join(CHOICES[name])}")
-        return value
-    if name == "leave_out_small":
-        if not isinstance(value, bool):
-            raise InvalidInputError(f"{name} is {_short(value)}; it must be true or false")
-        return value
     if name == "table":
         return _rows(value)
-    limits = LIMITS[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-        raise InvalidInputError(f"{name} is {_short(value)}; it must be a number")
-    if not limits.low <= value <= limits.high or (is_whole(name) and value != int(value)):
-        kind = "whole number" if is_whole(name) else "number"
-        raise InvalidInputError(f"{name} is {value:g}; it must be a {kind} from {limits.low:g} to {limits.high:g}")
-    return int(value) if is_whole(name) else float(value)
+    if is_whole(name) and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    _FIELDS[name].check(value)
+    return _FIELDS[name].kind(value)
 
 
 def _rows(value: Any) -> tuple[tuple[object, object], ...]:

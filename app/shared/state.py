@@ -24,6 +24,7 @@ from app.shared.studies import solution, solved, solved_or_error
 from app.shared.widget_keys import is_report, starting_at, widget_key
 from zorba_core.allocation import SOLVERS, find_measure
 from zorba_core.errors import ZorbaError
+from zorba_core.fields import declared
 from zorba_core.planning.gpu_catalogue import MIXES
 from zorba_core.planning.memory import DTYPE_BYTES
 from zorba_core.planning.models import PRESETS
@@ -42,20 +43,7 @@ __all__ = [
 ]
 
 _SCENARIO, _IGNORED, _LONG_TABLE = "scenario", "ignored_parameters", "table_too_long_for_a_link"
-_HELP = {
-    "num_clients": "How many clients take part.",
-    "seed": "The same seed draws the same fleet and the same reductions.",
-    "batch_size": "B: sequences per step.",
-    "seq_len": "L: tokens per sequence.",
-    "num_epsilons": "How many VRAM reductions ε are tried. Each gives one point of the plot. (At most 200 for a "
-    "limit on the total, 16 for *exact*.)",
-    "mean_fraction": "0: one block, 1: all blocks.",
-    "spread": "Standard deviation, as a share of the range from one block to all blocks.",
-    "median_fraction": "0: one block, 1: all blocks.",
-    "sigma": "Standard deviation of the logarithm of the VRAM: larger is more uneven.",
-    "card_share": "The part of each card's memory that its owner lets you use; the rest is for the system and for "
-    "other programs.",
-}
+_HELP = {name: field.full_help() or None for name, field in declared(Scenario).items()}
 
 
 def current() -> Scenario:

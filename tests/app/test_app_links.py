@@ -13,10 +13,11 @@ import pytest
 from app.shared.own_fleet import edited_rows, scenario_from_upload
 from app.shared.reproduce import as_command, as_json, as_python
 from app.shared.scenario import FLEET_KINDS, Scenario, study
-from app.shared.scenario_fields import MAX_ROWS
+from app.shared.scenario_fields import KEYS, LIMITS, MAX_ROWS, checked
 from app.shared.scenario_json import scenario_from_json
 from app.shared.scenario_link import scenario_from_link, scenario_to_link
 from zorba_core.errors import InvalidInputError
+from zorba_core.fields import declared
 
 TABLE = (("workstation", 1.9), ("laptop, old", 1.25), ("édge", 0.8), (None, 1.0))
 OTHER = {
@@ -56,6 +57,36 @@ def test_a_link_and_a_json_restore_every_kind_of_scenario(kind):
 def test_a_plain_scenario_needs_no_parameters():
     assert scenario_to_link(Scenario()) == {}
     assert scenario_from_link({"utm_source": "mail"}) == (Scenario(), [])
+
+
+# Links that people keep: a short name never changes.
+SHORT_NAMES = {
+    "fleet_kind": "fleet", "num_clients": "clients", "seed": "seed", "mean_fraction": "mean", "spread": "spread",
+    "median_fraction": "median", "sigma": "sigma", "small_gib": "small", "medium_gib": "medium", "large_gib":
+    "large", "medium_fraction": "medium_share", "large_fraction": "share", "card_share": "card", "leave_out_small":
+    "leave_out", "model": "model", "batch_size": "batch", "seq_len": "seq", "dtype": "dtype", "solver": "solver",
+    "num_epsilons": "vectors", "tau_mode": "tau",
+}  # fmt: skip
+
+
+def test_short_names_in_links_stay_and_each_field_has_a_label():
+    assert KEYS == SHORT_NAMES
+    assert all(field.label for field in declared(Scenario).values())
+
+
+def test_bounds_of_a_control_are_those_that_links_are_checked_by():
+    for name, limits in LIMITS.items():
+        assert checked(name, limits.low) == limits.low
+        assert checked(name, limits.high) == limits.high
+        for outside in (limits.low - 1, limits.high + 1):
+            with pytest.raises(InvalidInputError, match="it must be at"):
+                checked(name, outside)
+
+
+def test_a_whole_number_written_as_a_decimal_is_read_as_one():
+    assert checked("num_clients", 50.0) == 50
+    assert isinstance(checked("num_clients", 50.0), int)
+    assert isinstance(checked("small_gib", 2), float)
 
 
 def test_a_long_table_stays_out_of_the_link():

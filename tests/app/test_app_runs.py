@@ -184,6 +184,14 @@ def test_the_command_that_repeats_a_run_has_only_options_that_the_command_knows(
     assert "--save-model" in words
 
 
+def test_the_command_that_repeats_a_federated_run_leaves_out_what_belongs_to_its_server(runs):
+    write_run(runs, [0.5, 0.6], num_perturbations=3, federation={"solver": "balanced", "patience": 2})
+    (record,) = folder_records(runs).records
+    words = shlex.split(repeat_command(record))
+    assert "--federation" not in words
+    assert words[words.index("--perturbations") + 1] == "3"
+
+
 def test_a_run_of_another_engine_version_says_what_still_holds(app, runs):
     path = write_run(runs, [0.5, 0.6])
     environment = json.loads((path / "environment.json").read_text()) | {"engine_version": 1}

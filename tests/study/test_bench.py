@@ -6,7 +6,9 @@ import torch
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
-from zorba_core.study.bench import BenchSettings, allocations, client_batches, run_bench, run_targets
+from zorba_core.study.bench.common import BenchSettings, allocations, client_batches
+from zorba_core.study.bench.engine import run_bench
+from zorba_core.study.bench.targets import run_targets
 
 
 def test_a_bench_compares_what_it_timed(tiny_opt_folder):

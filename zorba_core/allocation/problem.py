@@ -18,6 +18,7 @@ from zorba_core.allocation import measures as metrics
 from zorba_core.allocation.feasibility import check_feasible, whole_number, whole_numbers
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.errors import InvalidInputError, name_some
+from zorba_core.fields import declared, setting
 
 TotalMode = Literal["le", "eq"]
 Objective = Literal["lambda", "v"]
@@ -33,17 +34,17 @@ class AllocationProblem:
     """
 
     budget_N: NDArray[np.int64]  # lambda_n: most blocks of each client, 1..M
-    num_blocks: int  # M
-    total: int | None = None  # T: activated blocks over all clients; None leaves them to the budgets
-    total_mode: TotalMode = "le"  # "le": at most T, "eq": exactly T
-    min_popularity: int = 1  # c_min: clients that every block needs
-    max_blocks_per_client: int | None = None  # k_max: a cap on every client on top of its budget
+    num_blocks: int = setting(..., "number of blocks.", symbol="M", at_least=1)
+    total: int | None = setting(None, "activated blocks over all clients.", symbol="T", at_least=1)
+    total_mode: TotalMode = setting("le", "le: at most T; eq: exactly T.")
+    min_popularity: int = setting(1, "Clients that every block needs.", at_least=1)
+    max_blocks_per_client: int | None = setting(None, "Cap on every client, on top of its budget.", at_least=1)
 
     def __post_init__(self) -> None:
-        for field, least in (("num_blocks", 1), ("min_popularity", 1), ("total", 1), ("max_blocks_per_client", 1)):
-            value = getattr(self, field)
-            if value is not None:
-                object.__setattr__(self, field, whole_number(field.replace("_", " "), value, least))
+        for name, field in declared(type(self)).items():
+            value = getattr(self, name)
+            if field.at_least is not None and value is not None:
+                object.__setattr__(self, name, whole_number(name.replace("_", " "), value, field.at_least))
         if self.total_mode not in ("le", "eq"):
             raise InvalidInputError(f"total mode is {self.total_mode!r}; choose le (at most) or eq (exactly)")
         if self.total_mode == "eq" and self.total is None:

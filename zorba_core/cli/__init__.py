@@ -1,4 +1,4 @@
-"""The ``zorba`` command. One module per command family; each has ``register(app)`` and imports torch only when it runs.
+"""The ``zorba`` command. A command is a function whose options follow from its parameters; torch loads when it runs.
 
 Every command that computes takes ``--json`` and then prints one JSON object on stdout and nothing else; progress and
 logs go to stderr. Exit status: 0 done, 1 the run failed, 2 the request is wrong or infeasible.
@@ -16,25 +16,30 @@ import click
 import typer
 
 from zorba_core import __version__
+from zorba_core.cli.options import add_command
 from zorba_core.errors import ZorbaError, one_line
 from zorba_core.files import WRONG_PATH
 
-_COMMAND_MODULES = (
-    "allocate",
-    "vram",
-    "pareto",
-    "scenario",
-    "train",
-    "resume",
-    "tune",
-    "runs",
-    "doctor",
-    "make_base",
-    "bench",
-    "experiment",
-    "report",
-    "federation",
-)
+# Where each command's function lies; it has the command's name.
+_COMMANDS = {
+    "allocate": "allocate",
+    "vram": "vram",
+    "pareto": "pareto",
+    "scenario": "scenario",
+    "train": "train",
+    "resume": "resume",
+    "replay": "resume",
+    "tune": "tune",
+    "runs": "runs",
+    "doctor": "doctor",
+    "make-base": "make_base",
+    "bench": "bench",
+    "experiment": "experiment",
+    "report": "report",
+    "federation up": "federation",
+    "federation wire": "federation",
+}
+_GROUPS = {"federation": "Real clients: the same protocol between processes, over Flower."}
 
 
 def _show_version(value: bool) -> None:
@@ -59,8 +64,13 @@ def build_app() -> typer.Typer:
     ) -> None:
         """Options that stand before the command."""
 
-    for name in _COMMAND_MODULES:
-        importlib.import_module(f"{__name__}.{name}").register(app)
+    groups = {name: typer.Typer(no_args_is_help=True, help=help) for name, help in _GROUPS.items()}
+    for command, module in _COMMANDS.items():
+        group, _, name = command.rpartition(" ")
+        function = getattr(importlib.import_module(f"{__name__}.{module}"), name.replace("-", "_"))
+        add_command(groups[group] if group else app, name, function)
+    for name, group in groups.items():
+        app.add_typer(group, name=name)
     return app
 
 

@@ -3,56 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from zorba_core.allocation import MEASURES, AllocationProblem, Solution, solve, write_allocation
-from zorba_core.cli.fleet_options import Request, read_request
+from zorba_core.allocation import MEASURES, SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.cli.fleet_options import FleetOptions, Request
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError
+from zorba_core.fields import setting
 from zorba_core.files import check_target
-from zorba_core.planning.memory import GIB, psi_client_bytes
+from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
 
+SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
 _MOST_ROWS = 60
 
 
-def register(app: typer.Typer) -> None:
-    app.command("allocate")(allocate)
+@dataclass(frozen=True)
+class SolveOptions:
+    """How :func:`zorba_core.allocation.solve` goes about it; it checks them."""
+
+    solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
+    objective: str = setting("lambda", "lambda or v: what to minimise and bound.")
+    time_limit: float = setting(10.0, "Seconds for the exact solver; then the best found and its bound.")
+    block_order: str = setting("as-solved", "as-solved, or least-work: ids that let clients start late.")
 
 
 def allocate(
-    budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3."),
-    blocks: int | None = typer.Option(None, help="M: number of blocks (with --budgets)."),
-    model: str | None = typer.Option(None, help="Model whose VRAM gives the budgets: a preset or a Hugging Face path."),
-    clients: int | None = typer.Option(None, help="N: draw a uniform fleet of this size, as in the paper."),
-    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib."),
-    seed: int = typer.Option(0, help="Seed of the fleet and of the solver's random choices."),
-    batch_size: int = typer.Option(8, help="B: sequences a batch."),
-    seq_len: int = typer.Option(128, help="L: tokens a sequence."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
-    solver: str = solver_option(),
-    total: int | None = typer.Option(None, help="T: activated blocks over all clients."),
-    total_mode: str = typer.Option("le", help="le: at most T; eq: exactly T."),
-    min_popularity: int = typer.Option(1, help="Clients that every block needs."),
-    max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
-    objective: str = typer.Option("lambda", help="lambda or v: what to minimise and bound."),
-    time_limit: float = typer.Option(10.0, help="Seconds of a search (exact); then the best found and its bound."),
-    block_order: str = typer.Option("as-solved", help="as-solved, or least-work: ids that let clients start late."),
-    save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
+    fleet: FleetOptions = options_of(FleetOptions),
+    workload: Workload = options_of(Workload),
+    limits: dict[str, Any] = options_of(AllocationProblem, without=("num_blocks",), make=dict),
+    how: SolveOptions = options_of(SolveOptions),
+    save: Path | None = SAVE_OPTION,
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Choose each client's blocks within its budget, and say how good the choice is."""
     check_save(save)
-    request = read_request(budgets, blocks, model, clients, fleet, seed, batch_size, seq_len, dtype)
-    problem = AllocationProblem(
-        request.budget_N, request.num_blocks, total, total_mode, min_popularity, max_blocks_per_client
-    )
-    solution = solve(
-        problem, solver=solver, seed=seed, objective=objective, time_limit=time_limit, block_order=block_order
-    )
+    request = fleet.request(workload)
+    problem = AllocationProblem(request.budget_N, request.num_blocks, **limits)
+    solution = solve(problem, seed=fleet.seed, **asdict(how))
     if save is not None:
         write_allocation(save, solution.allocation)
     emit(solution_json(solution, request), as_json, solution_lines(solution, request))

@@ -3,15 +3,23 @@ a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zorba_core.allocation import Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
+from zorba_core.allocation import (
+    SOLVERS,
+    Allocation,
+    AllocationMetrics,
+    AllocationProblem,
+    allocation_from_file,
+    solve,
+)
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
-from zorba_core.cli.solver_option import DEFAULT_SOLVER
 from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.fields import check, declared, setting
 from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
 
@@ -19,48 +27,90 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
     from zorba_core.planning.models import ModelSpec
 
+DEFAULT_SOLVER = "balanced"
 DEFAULT_CLIENTS = 20
 
 
-def chosen_allocation(
-    spec: ModelSpec,
-    settings: TrainSettings,
-    *,
-    clients: int | None,
-    allocation: Path | None,
-    solver: str | None,
-    total: int | None,
-    blocks_per_client: int | None,
-    budgets: str | None,
-    fleet: Path | None,
-) -> tuple[AllocationMetrics, dict[str, Any]]:
-    """The matrix, and where it comes from, for the run's config.
+@dataclass(frozen=True)
+class AllocationChoice:
+    """Who activates what: a file, or what a solver makes of budgets."""
 
-    Raises:
-        InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
-    """
-    chooses = {
-        "--allocation": allocation, "--solver": solver, "--total": total, "--blocks-per-client": blocks_per_client,
-        "--budgets": budgets, "--fleet": fleet,
-    }  # fmt: skip
-    given = [option for option, value in chooses.items() if value is not None]
-    if clients is not None and not 1 <= clients <= MAX_CLIENTS:
-        raise InvalidInputError(f"--clients is {in_short(clients)}; it must be from 1 to {MAX_CLIENTS}")
-    if not method_facts(settings.method).allocates:
-        if given:
-            raise InvalidInputError(
-                f"{given[0]} is for --method zorba; {settings.method} activates every block of every client: "
-                "leave it out, and give --clients"
-            )
-        return Allocation(np.ones((spec.num_blocks, clients or DEFAULT_CLIENTS), dtype=bool)), {}
-    if allocation is not None:
+    clients: int | None = setting(
+        None,
+        f"number of clients (default {DEFAULT_CLIENTS}).",
+        symbol="N",
+        at_least=1,
+        at_most=MAX_CLIENTS,
+        said="--clients is {value}",
+    )
+    allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
+    solver: str | None = setting(
+        None, f"{{choices}}; default {DEFAULT_SOLVER}.", choices=SOLVERS.meanings, said="unknown solver {value}"
+    )
+    total: int | None = setting(None, "Most activated blocks over all clients.")
+    blocks_per_client: int | None = setting(None, "Give every client this many blocks instead of a fleet.")
+    budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3, instead of a fleet.")
+    fleet: Path | None = setting(None, "CSV with columns client,vram_gib; default: drawn as in the paper.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def allocation_for(self, spec: ModelSpec, settings: TrainSettings) -> tuple[AllocationMetrics, dict[str, Any]]:
+        """The matrix, and where it comes from, for the run's config.
+
+        Raises:
+            InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
+        """
+        given = self._given(*(name for name in declared(AllocationChoice) if name != "clients"))
+        if not method_facts(settings.method).allocates:
+            if given:
+                raise InvalidInputError(
+                    f"{given[0]} is for --method zorba; {settings.method} activates every block of every client: "
+                    "leave it out, and give --clients"
+                )
+            return Allocation(np.ones((spec.num_blocks, self.clients or DEFAULT_CLIENTS), dtype=bool)), {}
+        if self.allocation is not None:
+            if len(given) > 1:
+                raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
+            return _from_file(self.allocation, spec, self.clients), {"file": self.allocation.name}
+        budget_N, origin = self._client_budgets(spec, settings)
+        problem = AllocationProblem(budget_N, spec.num_blocks, self.total)
+        solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
+        return solution.allocation, {"solver": solution.solver, "total": self.total, **origin}
+
+    def _given(self, *names: str) -> list[str]:
+        """The options among these that were given."""
+        return [declared(AllocationChoice)[name].flag for name in names if getattr(self, name) is not None]
+
+    def _client_budgets(self, spec: ModelSpec, settings: TrainSettings) -> tuple[np.ndarray, dict[str, Any]]:
+        """Blocks that each client may activate, and where they come from, for the run's config.
+
+        Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
+        """
+        given, clients = self._given("blocks_per_client", "budgets", "fleet"), self.clients
         if len(given) > 1:
-            raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
-        return _from_file(allocation, spec, clients), {"file": allocation.name}
-    budget_N, origin = client_budgets(spec, settings, clients, blocks_per_client, budgets, fleet)
-    problem = AllocationProblem(budget_N, spec.num_blocks, total)
-    solution = solve(problem, solver=solver or DEFAULT_SOLVER, seed=settings.seed)
-    return solution.allocation, {"solver": solution.solver, "total": total, **origin}
+            raise InvalidInputError(
+                f"give {given[0]} or {given[1]}, not both: each says how many blocks a client holds"
+            )
+        if self.budgets is not None:
+            budget_N = parse_budgets(self.budgets)
+            if clients not in (None, len(budget_N)):
+                raise InvalidInputError(
+                    f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out"
+                )
+            return budget_N, {"budgets": budget_N}
+        if self.blocks_per_client is not None:
+            if not 1 <= self.blocks_per_client <= spec.num_blocks:
+                raise InvalidInputError(
+                    f"--blocks-per-client is {in_short(self.blocks_per_client)}; the model has {spec.num_blocks} blocks"
+                )
+            budget_N = np.full(clients or DEFAULT_CLIENTS, self.blocks_per_client, np.int64)
+            return budget_N, {"budgets": budget_N}
+        workload, fleet = Workload(settings.batch_size, settings.seq_len, settings.dtype), self.fleet
+        chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
+        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+        origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
+        return budget_N, {"budgets": budget_N, **origin}
 
 
 def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:
@@ -78,38 +128,3 @@ def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:
     if unused.size:
         raise InvalidInputError(f"{path}: nobody activates block {unused[0]}; give each block at least one client")
     return read
-
-
-def client_budgets(
-    spec: ModelSpec,
-    settings: TrainSettings,
-    clients: int | None,
-    blocks_per_client: int | None,
-    budgets: str | None,
-    fleet: Path | None,
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Blocks that each client may activate, and where they come from, for the run's config.
-
-    Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
-    """
-    ways = {"--blocks-per-client": blocks_per_client, "--budgets": budgets, "--fleet": fleet}
-    given = [option for option, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise InvalidInputError(f"give {given[0]} or {given[1]}, not both: each says how many blocks a client holds")
-    if budgets is not None:
-        budget_N = parse_budgets(budgets)
-        if clients not in (None, len(budget_N)):
-            raise InvalidInputError(f"--budgets names {len(budget_N)} clients, --clients is {clients}; leave one out")
-        return budget_N, {"budgets": budget_N}
-    if blocks_per_client is not None:
-        if not 1 <= blocks_per_client <= spec.num_blocks:
-            raise InvalidInputError(
-                f"--blocks-per-client is {in_short(blocks_per_client)}; the model has {spec.num_blocks} blocks"
-            )
-        budget_N = np.full(clients or DEFAULT_CLIENTS, blocks_per_client, np.int64)
-        return budget_N, {"budgets": budget_N}
-    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
-    chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
-    budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
-    origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
-    return budget_N, {"budgets": budget_N, **origin}

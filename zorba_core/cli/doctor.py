@@ -13,10 +13,6 @@ from zorba_core.runs import DEFAULT_FOLDER
 _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
 
 
-def register(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
-
-
 def doctor(
     runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where runs are written."),
     as_json: bool = JSON_OPTION,

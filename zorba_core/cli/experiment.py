@@ -17,10 +17,6 @@ from zorba_core.study.experiments.specs import Experiment
 _NAMES = ", ".join(EXPERIMENTS)
 
 
-def register(app: typer.Typer) -> None:
-    app.command("experiment")(experiment)
-
-
 def experiment(
     name: str | None = typer.Argument(None, help=f"One of {_NAMES}."),
     profile: str = typer.Option("standard", help=f"{', '.join(PROFILES)}: seconds, hours of one core, a GPU."),

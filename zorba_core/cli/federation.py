@@ -7,64 +7,57 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from zorba_core.allocation import SOLVERS
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.solver_option import solver_option
+from zorba_core.cli.train import FolderOptions, TaskOptions
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
+from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.privacy import PrivacySettings
+from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder, write_json
-from zorba_core.runs import DEFAULT_FOLDER, Run
+from zorba_core.runs import Run
 
-if TYPE_CHECKING:
-    from zorba_core.federation.config import RunConfig, ServerSettings
-
+# What the server's clients take of a run's settings.
+_TRAINED_WITH = (
+    "method", "rounds", "seed", "num_perturbations", "batch_size", "seq_len", "mu", "lr", "estimator", "participation",
+    "eval_every", "eval_rows",
+)  # fmt: skip
 _NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Real clients: the same protocol between processes, over Flower.")
-    group.command("up")(up)
-    group.command("wire")(wire)
-    app.add_typer(group, name="federation")
-
-
 def up(
-    clients: int = typer.Option(4, help="N: seats, one SuperNode each."),
-    model: str = typer.Option("opt-mini", help="opt-mini, or a Hugging Face folder that every client has too."),
-    dataset: str | None = typer.Option(
-        None, help="toy-reviews, sst2, ag-news or snli; default sst2 where its data is."
+    seats: dict[str, Any] = options_of(RunConfig, "num_clients", make=dict, defaults={"num_clients": 4}),
+    task: TaskOptions = options_of(
+        TaskOptions,
+        "dataset",
+        "model",
+        "alpha",
+        defaults={"dataset": None},
+        help={
+            "dataset": "{choices}; default sst2 where its data is.",
+            "model": "opt-mini, or a Hugging Face folder that every client has too.",
+        },
     ),
+    settings: TrainSettings = options_of(
+        TrainSettings,
+        *_TRAINED_WITH,
+        defaults={"rounds": 20, "eval_every": 5},
+    ),
+    serving: dict[str, Any] = options_of(
+        ServerSettings, make=dict, defaults={"min_clients": None, "start_timeout": 180.0}
+    ),
+    aggregation: AggregationSettings = options_of(AggregationSettings),
+    privacy: PrivacySettings = options_of(PrivacySettings),
+    output: dict[str, Any] = options_of(FolderOptions, "runs_folder", "name", "force", make=dict),
     blocks: str | None = typer.Option(None, help="Most blocks of each client, e.g. 12,6,4,2."),
     vram_gib: str | None = typer.Option(None, help="Or the VRAM that each client can spare, e.g. 0.02,0.03."),
-    rounds: int = typer.Option(20, help="T: rounds."),
-    seed: int = typer.Option(0, help="Of the division of rows, batches and directions."),
-    alpha: float = typer.Option(1.0, help="Of the Dirichlet division of rows."),
-    perturbations: int = typer.Option(10, help="Q: directions a round."),
-    batch_size: int = typer.Option(8, help="B: rows a client and round."),
-    seq_len: int = typer.Option(64, help="L: longest prompt, in tokens."),
-    mu: float = typer.Option(1e-3, help="Length of a finite difference."),
-    lr: float = typer.Option(1e-2, help="Learning rate."),
-    estimator: str = typer.Option("cohort", help="cohort, reference (to the bits of the reference loop) or jvp."),
-    participation: float = typer.Option(1.0, help="Share of the clients asked in a round."),
-    eval_every: int = typer.Option(5, help="Rounds between evaluations."),
-    eval_rows: int | None = typer.Option(None, help="Evaluate on that many rows; default: all."),
-    solver: str = solver_option(),
-    deadline: float = typer.Option(60.0, help="Seconds that a round waits for answers."),
-    patience: int = typer.Option(2, help="Silent rounds in a row after which a client counts as gone."),
-    start_timeout: float = typer.Option(180.0, help="Seconds to wait for the clients at the start."),
-    min_clients: int | None = typer.Option(None, help="Clients to wait for; default: all seats."),
-    rule: str = typer.Option("mean", help="How scalars are averaged: mean, clip, trimmed or median."),
-    clip: float = typer.Option(2.0, help="With --rule clip: times the median client's length."),
-    trim: float = typer.Option(0.2, help="With --rule trimmed: share cut off at each end."),
-    noise: float = typer.Option(0.0, help="Noise multiplier of differential privacy; 0 is off."),
-    private_clip: float = typer.Option(0.0, help="Longest scalars of a client in a round, for differential privacy."),
-    delta: float = typer.Option(1e-5, help="delta of differential privacy."),
-    runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where the run's folder is made."),
-    name: str | None = typer.Option(None, help="First part of its name."),
     folder: Path | None = typer.Option(None, help="For logs and replicas, kept; default: temporary."),
     resume: Path | None = typer.Option(
         None, help="Go on with that federated run, under its own settings; --folder keeps its replicas."
@@ -74,7 +67,6 @@ def up(
     ),
     workers: int = typer.Option(1, help="With --simulated: processes that play the clients."),
     app_only: bool = typer.Option(False, "--app-only", help="Write request and app to --folder, and start nothing."),
-    force: bool = typer.Option(False, "--force", help="Run also with settings that are found unable to learn."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Start a SuperLink and one SuperNode for each client on this machine's loopback, fine-tune, and end them all.
@@ -90,38 +82,33 @@ def up(
 
     if resume is not None:
         request = read_request(resume)
-        config, settings = configs_of(request.path, request.config)
-        clients = config.num_clients
+        config, server = configs_of(request.path, request.config)
     else:
-        config, settings = _configs(
-            clients=clients, model=model, dataset=dataset, rounds=rounds, seed=seed, alpha=alpha,
-            perturbations=perturbations, batch_size=batch_size, seq_len=seq_len, mu=mu, lr=lr, estimator=estimator,
-            participation=participation, eval_every=eval_every, eval_rows=eval_rows, solver=solver, deadline=deadline,
-            patience=patience, start_timeout=start_timeout, min_clients=min_clients, rule=rule, clip=clip, trim=trim,
-            noise=noise, private_clip=private_clip, delta=delta,
-        )  # fmt: skip
-    for written in (runs_folder, *([] if folder is None else [folder])):
+        parts = {"aggregation": aggregation, "privacy": privacy}
+        config, server = _configs(task, settings, seats, {**serving, **parts})
+    for written in (output["runs_folder"], *([] if folder is None else [folder])):
         check_folder(written)
     if app_only:
         if folder is None:
             raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
-        request = write_request(
-            folder, request_config(config, settings), runs_folder=runs_folder, name=name, resume=resume, force=force
-        )
-        path = write_app(request)
+        path = write_app(write_request(folder, request_config(config, server), resume=resume, **output))
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
     nodes = _nodes_before(folder) if folder is not None and resume is not None and not (blocks or vram_gib) else None
-    if nodes is None or len(nodes) != clients:
-        nodes = [{**node, "model": config.model} for node in _nodes(clients, blocks, vram_gib)]
+    if nodes is None or len(nodes) != config.num_clients:
+        nodes = [{**node, "model": config.model} for node in _nodes(config.num_clients, blocks, vram_gib)]
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
     write_json(place / _NODES, {"nodes": nodes})
     start = partial(simulate, workers=workers) if simulated else federate_on_loopback
     try:
         run = start(
-            place.resolve(), request_config(config, settings), nodes, runs_folder=runs_folder, name=name,
-            resume=resume, force=force, tell=lambda line: typer.echo(line, err=True),
-        )  # fmt: skip
+            place.resolve(),
+            request_config(config, server),
+            nodes,
+            resume=resume,
+            tell=lambda line: typer.echo(line, err=True),
+            **output,
+        )
     except KeyboardInterrupt:
         raise RunError(f"stopped; {_how_to_go_on(place)}") from None
     except ZorbaError as error:
@@ -153,35 +140,21 @@ def wire(
     emit(report, as_json, lines)
 
 
-def _configs(**options: Any) -> tuple[RunConfig, ServerSettings]:
+def _configs(
+    asked: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
+) -> tuple[RunConfig, ServerSettings]:
     """Both configs, checked before any process is started."""
-    from zorba_core.data.tasks import get_task
-    from zorba_core.engine.settings import TrainSettings
-    from zorba_core.federation.config import RunConfig, ServerSettings
-    from zorba_core.federation.privacy import PrivacySettings
     from zorba_core.federation.request import check_config
-    from zorba_core.federation.robust import AggregationSettings
     from zorba_core.runs.model_source import resolve_model
 
-    task = get_task(options["dataset"] or _default_dataset())
-    settings = TrainSettings(
-        rounds=options["rounds"], lr=options["lr"], mu=options["mu"], num_perturbations=options["perturbations"],
-        batch_size=options["batch_size"], seq_len=options["seq_len"], estimator=options["estimator"],
-        participation=options["participation"], seed=options["seed"], eval_every=options["eval_every"],
-        eval_rows=options["eval_rows"],
-    )  # fmt: skip
-    model = options["model"]
+    task, model = get_task(asked.dataset or _default_dataset()), asked.model
     resolve_model(model)
     if os.path.isdir(model):
         model = str(Path(model).resolve())
-    config = RunConfig(task.name, model, task.label_words, options["clients"], options["alpha"], settings)
-    SOLVERS.get_part(options["solver"])
-    server = ServerSettings(
-        solver=options["solver"], min_clients=options["min_clients"] or options["clients"],
-        start_timeout=options["start_timeout"], deadline=options["deadline"], patience=options["patience"],
-        aggregation=AggregationSettings(options["rule"], options["clip"], options["trim"]),
-        privacy=PrivacySettings(options["noise"], options["private_clip"], options["delta"]),
-    )  # fmt: skip
+    config = RunConfig(task.name, model, task.label_words, alpha=asked.alpha, settings=settings, **seats)
+    if serving["min_clients"] is None:
+        serving = {**serving, "min_clients": config.num_clients}
+    server = ServerSettings(**serving)
     check_config(config, server)
     return config, server
 

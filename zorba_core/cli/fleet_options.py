@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
+from zorba_core.fields import check, setting
 from zorba_core.planning.fleets import Fleet, uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import ModelSpec, model_spec
@@ -32,40 +33,42 @@ class Request:
         return self.fleet.names if self.fleet else tuple(str(client) for client in range(len(self.budget_N)))
 
 
-def read_request(
-    budgets: str | None,
-    blocks: int | None,
-    model: str | None,
-    clients: int | None,
-    fleet: Path | None,
-    seed: int,
-    batch_size: int,
-    seq_len: int,
-    dtype: str,
-) -> Request:
-    """Budgets from ``--budgets --blocks``, or from a model with ``--clients`` or ``--fleet``.
+@dataclass(frozen=True)
+class FleetOptions:
+    """Whose blocks a command divides."""
 
-    Raises:
-        InvalidInputError: two ways given at once, none, or half of one.
-        InfeasibleError: a client that cannot hold the model and one block.
-    """
-    if seed < 0:
-        raise InvalidInputError(f"seed is {seed}; it must be at least 0")
-    if budgets is not None:
-        for option, value in (("--model", model), ("--clients", clients), ("--fleet", fleet)):
-            if value is not None:
-                raise InvalidInputError(f"give --budgets or {option}, not both")
-        if blocks is None:
-            raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
-        return Request(parse_budgets(budgets), blocks)
-    if blocks is not None:
-        raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
-    if model is None and clients is None and fleet is None:
-        raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
-    spec, workload = model_spec(model or DEFAULT_MODEL), Workload(batch_size, seq_len, dtype)
-    chosen = read_fleet(spec, workload, clients, fleet, seed)
-    budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
-    return Request(budget_N, spec.num_blocks, spec, workload, chosen)
+    budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3.")
+    blocks: int | None = setting(None, "number of blocks (with --budgets).", symbol="M")
+    model: str | None = setting(None, "Model whose VRAM gives the budgets: a preset or a Hugging Face path.")
+    clients: int | None = setting(None, "draw a uniform fleet of this size, as in the paper (50).", symbol="N")
+    fleet: Path | None = setting(None, "CSV with columns client,vram_gib.")
+    seed: int = setting(0, "Of the fleet and of what is drawn at random.", at_least=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def request(self, workload: Workload) -> Request:
+        """Budgets from ``--budgets --blocks``, or from a model with ``--clients`` or ``--fleet``.
+
+        Raises:
+            InvalidInputError: two ways given at once, none, or half of one.
+            InfeasibleError: a client that cannot hold the model and one block.
+        """
+        if self.budgets is not None:
+            for name in ("model", "clients", "fleet"):
+                if getattr(self, name) is not None:
+                    raise InvalidInputError(f"give --budgets or --{name}, not both")
+            if self.blocks is None:
+                raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
+            return Request(parse_budgets(self.budgets), self.blocks)
+        if self.blocks is not None:
+            raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
+        if self.model is None and self.clients is None and self.fleet is None:
+            raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
+        spec = model_spec(self.model or DEFAULT_MODEL)
+        chosen = read_fleet(spec, workload, self.clients, self.fleet, self.seed)
+        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+        return Request(budget_N, spec.num_blocks, spec, workload, chosen)
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:

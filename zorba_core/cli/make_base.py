@@ -9,10 +9,6 @@ import typer
 from zorba_core.cli.output import JSON_OPTION, emit
 
 
-def register(app: typer.Typer) -> None:
-    app.command("make-base")(make_base)
-
-
 def make_base(
     out: Path = typer.Option(..., help="Folder to write; it must not exist, or be empty."),
     seed: int = typer.Option(0, help="Decides the weights, with the library versions and the threads."),

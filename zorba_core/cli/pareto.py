@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import typer
 
 from zorba_core.allocation import Front, sweep, sweep_totals
-from zorba_core.cli.fleet_options import DEFAULT_MODEL, read_fleet
+from zorba_core.cli.allocate import SolveOptions
+from zorba_core.cli.fleet_options import DEFAULT_MODEL, FleetOptions, read_fleet
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.solver_option import solver_option
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
 
 
-def register(app: typer.Typer) -> None:
-    app.command("pareto")(pareto)
-
-
 def pareto(
-    model: str = typer.Option(DEFAULT_MODEL, help="A preset or a Hugging Face path."),
-    clients: int | None = typer.Option(None, help="N: draw a uniform fleet of this size, as in the paper (50)."),
-    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib."),
-    seed: int = typer.Option(0, help="Seed of the fleet, the reductions and the solver."),
-    batch_size: int = typer.Option(8, help="B: sequences a batch."),
-    seq_len: int = typer.Option(128, help="L: tokens a sequence."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
+    fleet: FleetOptions = options_of(
+        FleetOptions, "model", "clients", "fleet", "seed", defaults={"model": DEFAULT_MODEL}
+    ),
+    workload: Workload = options_of(Workload),
+    how: SolveOptions = options_of(SolveOptions, "solver", "objective"),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
-    solver: str = solver_option(),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
-    objective: str = typer.Option("lambda", help="lambda or v: what the front is of."),
     too_small: str = typer.Option("clamp", help="A client below one block: clamp gives it one, drop leaves out."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """The front of Lambda against the fraction of all VRAM in use."""
-    spec, workload = model_spec(model), Workload(batch_size, seq_len, dtype)
-    chosen = read_fleet(spec, workload, clients, fleet, seed)
+    spec, seed = model_spec(fleet.model), fleet.seed
+    chosen = read_fleet(spec, workload, fleet.clients, fleet.fleet, seed)
     front: Front
     if by == "total":
-        options = {"seed": seed, "objective": objective}
-        front = sweep_totals(chosen.capacity_N_bytes, spec, workload, epsilons, solver, **options)
+        options = {"seed": seed, "objective": how.objective}
+        front = sweep_totals(chosen.capacity_N_bytes, spec, workload, epsilons, how.solver, **options)
     elif by == "reduction":
-        options = {"tau_mode": tau, "seed": seed, "objective": objective, "too_small": too_small}
-        front = sweep(chosen.capacity_N_bytes, spec, workload, epsilons, solver, **options)
+        options = {"tau_mode": tau, "seed": seed, "objective": how.objective, "too_small": too_small}
+        front = sweep(chosen.capacity_N_bytes, spec, workload, epsilons, how.solver, **options)
     else:
         raise InvalidInputError(f"unknown sweep {by!r}; choose reduction or total")
     points = [
@@ -68,9 +59,9 @@ def pareto(
     result = {
         "model": spec.name,
         "num_clients": len(chosen.names),
-        "solver": solver,
+        "solver": how.solver,
         "by": by,
-        "objective": objective,
+        "objective": how.objective,
         "tau_mode": tau if by == "reduction" else None,
         "seed": seed,
         "points": points,
@@ -83,8 +74,9 @@ def pareto(
     on_front = np.flatnonzero(front.on_front_E)
     on_front = on_front[np.argsort(front.vram_ratio_E[on_front])]
     lines = [
-        f"{spec.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {solver}: {len(on_front)} on the front",
-        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and {objective} "
+        f"{spec.name}, {len(chosen.names)} clients, {len(front)} {by}s, solver {how.solver}: "
+        f"{len(on_front)} on the front",
+        f"  hypervolume {front.hypervolume:.4f} up to ratio {front.reference[0]:g} and {how.objective} "
         f"{front.reference[1]:g}",
         f"  {result['vectors_with_clamped_clients']} reductions left a client below one block and gave it one; "
         f"{front.dropped} were dropped",

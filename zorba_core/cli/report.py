@@ -13,10 +13,6 @@ from zorba_core.study.ledger import DEFAULT_LEDGER, VERDICTS, Ledger, write_ledg
 DEFAULT_PAGE = Path("artifacts/report/index.html")
 
 
-def register(app: typer.Typer) -> None:
-    app.command("report")(report)
-
-
 def report(
     checkout: Path = typer.Option(Path("."), help="The checkout whose artifacts are read."),
     out: Path = typer.Option(DEFAULT_LEDGER, help="The ledger to write."),

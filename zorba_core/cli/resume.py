@@ -12,11 +12,6 @@ from zorba_core.errors import InvalidInputError
 _MODEL = typer.Option(None, help="Where the base model lies now; default: where the run's config says.")
 
 
-def register(app: typer.Typer) -> None:
-    app.command("resume")(resume)
-    app.command("replay")(replay)
-
-
 def resume(
     run: Path = typer.Argument(..., help="The run's folder."),
     model: str | None = _MODEL,

@@ -14,10 +14,6 @@ from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
 
 
-def register(app: typer.Typer) -> None:
-    app.command("runs")(runs)
-
-
 def runs(
     folder: Path | None = typer.Argument(
         None, help=f"The runs folder, or with --experiment that of experiments.  [default: {DEFAULT_FOLDER}]"

@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio, write_allocation
-from zorba_core.cli.allocate import check_save, solution_json, solution_lines
-from zorba_core.cli.fleet_options import Request, read_request
+from zorba_core.cli.allocate import SAVE_OPTION, check_save, solution_json, solution_lines
+from zorba_core.cli.fleet_options import FleetOptions, Request
+from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-
-
-def register(app: typer.Typer) -> None:
-    app.command("scenario")(scenario)
+from zorba_core.planning.memory import Workload
 
 
 def scenario(
-    budgets: str | None = typer.Option(None, help="Whole blocks of each client, e.g. 11,9,3."),
-    blocks: int | None = typer.Option(None, help="M: number of blocks (with --budgets)."),
-    model: str | None = typer.Option(None, help="Model whose VRAM gives the budgets: a preset or a Hugging Face path."),
-    clients: int | None = typer.Option(None, help="N: draw a uniform fleet of this size, as in the paper."),
-    fleet: Path | None = typer.Option(None, help="CSV with columns client,vram_gib."),
-    seed: int = typer.Option(0, help="Seed of the fleet and of the search."),
-    batch_size: int = typer.Option(8, help="B: sequences a batch."),
-    seq_len: int = typer.Option(128, help="L: tokens a sequence."),
-    dtype: str = typer.Option("float32", help="float32, bfloat16, float16 or float64."),
+    fleet: FleetOptions = options_of(FleetOptions),
+    workload: Workload = options_of(Workload),
+    limits: dict[str, Any] = options_of(
+        AllocationProblem,
+        "total",
+        "min_popularity",
+        "max_blocks_per_client",
+        make=dict,
+        help={"total": "exact number of activated blocks over all clients."},
+    ),
     name: str | None = typer.Option(None, help=f"{', '.join(PAPER_SCENARIOS)}: total and target from the paper."),
-    total: int | None = typer.Option(None, help="T: exact number of activated blocks over all clients."),
     vram_ratio: float | None = typer.Option(None, help="Instead of a total: fraction of all VRAM, with a model."),
     target_lambda: float | None = typer.Option(None, help="Lambda to meet."),
     tolerance: float = typer.Option(1e-3, help="Largest distance from the target."),
-    min_popularity: int = typer.Option(1, help="Clients that every block needs."),
-    max_blocks_per_client: int | None = typer.Option(None, help="Cap on every client, on top of its budget."),
     time_limit: float = typer.Option(10.0, help="Seconds to search, and to prove what is out of reach."),
-    save: Path | None = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file."),
+    save: Path | None = SAVE_OPTION,
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Construct a matrix that has exactly the given total and Lambda."""
     check_save(save)
-    request = read_request(budgets, blocks, model, clients, fleet, seed, batch_size, seq_len, dtype)
-    exact_total, target = _aim(request, name, total, vram_ratio, target_lambda)
-    problem = AllocationProblem(
-        request.budget_N, request.num_blocks, exact_total, "eq", min_popularity, max_blocks_per_client
-    )
-    solution = solve_scenario(problem, target, tolerance, seed=seed, time_limit=time_limit)
+    request = fleet.request(workload)
+    exact_total, target = _aim(request, name, limits["total"], vram_ratio, target_lambda)
+    limits |= {"total": exact_total, "total_mode": "eq"}
+    problem = AllocationProblem(request.budget_N, request.num_blocks, **limits)
+    solution = solve_scenario(problem, target, tolerance, seed=fleet.seed, time_limit=time_limit)
     if save is not None:
         write_allocation(save, solution.allocation)
     result = solution_json(solution, request) | {"target_lambda": target, "tolerance": tolerance}

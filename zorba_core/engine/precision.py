@@ -18,7 +18,6 @@ import torch
 
 from zorba_core.errors import InvalidInputError
 
-PRECISIONS = ("highest", "bf16", "tf32")
 _AMPERE = (8, 0)
 
 

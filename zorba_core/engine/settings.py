@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields, replace
-
-import torch
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.network import Inactive
-from zorba_core.engine.precision import PRECISIONS, check_capability
-from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.methods import method_facts
+from zorba_core.errors import InvalidInputError
+from zorba_core.fields import check, setting
+from zorba_core.planning.methods import METHODS, method_facts
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float32", "float64")
 INACTIVE = ("frozen", "dropped")
-MAX_SEEDS = 2**20
-# Beyond any use, and small enough that no product of them overflows.
-_MOST = {
-    "rounds": 10**8, "num_perturbations": MAX_SEEDS, "batch_size": 10**6, "seq_len": 10**6, "max_rows": 10**9,
-    "seed": 2**60, "eval_every": 10**9, "eval_rows": 10**9, "threads": 1024,
-}  # fmt: skip
+PRECISIONS = ("highest", "bf16", "tf32")
+MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """One run of federated fine-tuning. The paper's symbols stand behind the fields.
+    """One run of federated fine-tuning. Importing it loads no torch: the command makes its options of these fields.
 
     ``num_perturbations`` is always a number once the object is made: a method's own default where none was given. So
     ``dataclasses.replace(settings, method=...)`` keeps the other method's; :meth:`for_method` takes the new one's.
@@ -35,51 +31,65 @@ class TrainSettings:
         InvalidInputError: a value out of range, or two that contradict each other.
     """
 
-    method: str = "zorba"  # see zorba_core.planning.methods
-    rounds: int = 150  # T
-    lr: float = 1e-2  # eta
-    mu: float = 1e-3  # size of the step that a finite difference takes, in units of the direction
-    num_perturbations: int | None = None  # Q directions a round; default: the paper's for the method, FedIT has none
-    num_seeds: int = 4096  # P shared seeds that the Q are drawn from
-    batch_size: int = 8  # B rows a client and round
-    seq_len: int = 64  # L: longer prompts lose the end of their text
-    direction: str = "gaussian"  # see zorba_core.engine.direction_kinds
-    estimator: str = "cohort"  # how rho is computed: see zorba_core.engine.estimators.registry
-    max_rows: int | None = None  # of the cohort, through a block at once; None: what suits the device
-    inactive: Inactive = "frozen"  # what a block does that a client does not activate
-    participation: float = 1.0  # share of the clients that take part in a round, drawn afresh each round
-    outlier_ratio: float = 100.0  # a client whose scalars exceed the median client's by more is refused for the round
-    seed: int = 0  # of everything random in the run but the base model and the allocation
-    eval_every: int = 10  # rounds between evaluations; the last round is always evaluated
-    eval_rows: int | None = None  # a fixed random subset of the evaluation split; None: all of it
-    target: float | None = 0.75  # accuracy whose first reaching is recorded
-    stop_at_target: bool = False  # end the run at the first evaluation that reaches the target
-    dtype: str = "float32"
-    precision: str = "highest"  # of matrix products in training's forward passes: see zorba_core.engine.precision
-    device: str = "cpu"
-    threads: int = 1  # of PyTorch; two threads on a busy two-core machine were 40 times slower for a small model
+    method: str = setting("zorba", "{choices}.", choices=METHODS.meanings)
+    rounds: int = setting(150, "rounds.", symbol="T", at_least=1, at_most=10**8)
+    lr: float = setting(1e-2, "Learning rate.", above=0)
+    mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
+    num_perturbations: int | None = setting(
+        None,
+        "directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
+        symbol="Q",
+        at_most=MAX_SEEDS,
+        option="perturbations",
+    )
+    num_seeds: int = setting(
+        4096, "shared seeds that the directions are drawn from.", symbol="P", at_least=1, at_most=MAX_SEEDS
+    )
+    batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1, at_most=10**6)
+    seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1, at_most=10**6)
+    direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
+    estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
+    max_rows: int | None = setting(
+        None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
+    )
+    inactive: str = setting(
+        "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
+    )
+    participation: float = setting(1.0, "Share of the clients that take part in a round.", above=0, at_most=1)
+    outlier_ratio: float = setting(
+        100.0,
+        "Refuse scalars that many times larger than the median client's.",
+        above=1,
+        wrong="a client is compared with the median one, so give more than 1",
+    )
+    seed: int = setting(
+        0, "Of the fleet if one is drawn, the division of rows, batches and directions.", at_least=0, at_most=2**60
+    )
+    eval_every: int = setting(
+        10, "Rounds between evaluations.", at_least=1, at_most=10**9
+    )  # the last round is always evaluated
+    eval_rows: int | None = setting(
+        None, "Evaluate on that many fixed random rows; default: all.", at_least=1, at_most=10**9
+    )
+    target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)
+    stop_at_target: bool = setting(False, "End at the first evaluation that reaches it.")
+    dtype: str = setting("float32", "{choices}.", choices=lambda: DTYPES)
+    precision: str = setting(
+        "highest", "Of matrix products: highest, bf16, or tf32 (cuda).", choices=lambda: PRECISIONS
+    )
+    device: str = setting("cpu", "{choices}.", choices=lambda: ("cpu", "cuda"), wrong="choose cpu or cuda")
+    # Two threads on a busy two-core machine were 40 times slower for a small model.
+    threads: int = setting(1, "CPU threads. More are slower for a small model.", at_least=1, at_most=1024)
 
     def __post_init__(self) -> None:
         facts = method_facts(self.method)
         if self.num_perturbations is None:
             object.__setattr__(self, "num_perturbations", facts.default_directions)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InvalidInputError(f"{field.name} is {value}; it must be a finite number")
+        check(self)
         if facts.first_order and self.num_perturbations != 0:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and {self.method} takes the gradient: leave it out"
             )
-        for name, value, known in (
-            ("direction", self.direction, DIRECTIONS),
-            ("estimator", self.estimator, ESTIMATORS),
-            ("inactive", self.inactive, INACTIVE),
-            ("dtype", self.dtype, tuple(DTYPES)),
-            ("precision", self.precision, PRECISIONS),
-        ):
-            if value not in known:
-                raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(known)}")
         estimator = ESTIMATORS[self.estimator]
         if facts.first_order and estimator.exact:
             raise InvalidInputError(
@@ -87,47 +97,17 @@ class TrainSettings:
             )
         if not facts.first_order and self.num_perturbations < 1:
             raise InvalidInputError(f"num_perturbations is {self.num_perturbations}; it must be at least 1")
-        for name in ("rounds", "num_seeds", "batch_size", "seq_len", "eval_every", "threads"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name, most in _MOST.items():
-            value = getattr(self, name)
-            if value is not None and value > most:
-                raise InvalidInputError(f"{name} is {in_short(value)}; it must be at most {most}")
-        for name in ("lr", "mu"):
-            if getattr(self, name) <= 0:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
-        if self.max_rows is not None and self.max_rows < 1:
-            raise InvalidInputError(f"max_rows is {self.max_rows}; it must be at least 1, or left out")
         if self.max_rows is not None and not estimator.cohort:
             raise InvalidInputError(
                 f"max_rows bounds a cohort's rows and the estimator is {self.estimator}; leave it out, or use cohort"
             )
-        if not 0 < self.participation <= 1:
-            raise InvalidInputError(
-                f"participation is {self.participation}; it is a share of the clients, above 0 and at most 1"
-            )
-        if self.outlier_ratio <= 1:
-            raise InvalidInputError(
-                f"outlier_ratio is {self.outlier_ratio}; a client is compared with the median one, so give more than 1"
-            )
-        if self.seed < 0:
-            raise InvalidInputError(f"seed is {self.seed}; it must be at least 0")
-        if self.num_seeds > MAX_SEEDS:
-            raise InvalidInputError(f"num_seeds is {self.num_seeds}; at most {MAX_SEEDS} are shared with the clients")
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
                 "directions from the shared seeds without repeats; give more seeds or fewer perturbations"
             )
-        if self.eval_rows is not None and self.eval_rows < 1:
-            raise InvalidInputError(f"eval_rows is {self.eval_rows}; it must be at least 1, or left out for all rows")
-        if self.target is not None and not 0 < self.target <= 1:
-            raise InvalidInputError(f"target is {self.target}; an accuracy lies above 0 and at most at 1")
         if self.stop_at_target and self.target is None:
             raise InvalidInputError("stop_at_target needs a target accuracy; give one")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
         if self.precision == "tf32" and self.device != "cuda":
             raise InvalidInputError(
                 f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
@@ -137,9 +117,17 @@ class TrainSettings:
                 f"precision is {self.precision!r}, which rounds float32 products, and dtype is {self.dtype!r}; "
                 "leave one of them out"
             )
-        if self.device not in ("cpu", "cuda"):
-            raise InvalidInputError(f"device is {self.device!r}; choose cpu or cuda")
-        if self.device == "cuda" and self.precision != "highest":
+        if self.device == "cuda":
+            self._check_device()
+
+    def _check_device(self) -> None:
+        import torch
+
+        from zorba_core.engine.precision import check_capability
+
+        if not torch.cuda.is_available():
+            raise InvalidInputError("device is 'cuda' and PyTorch sees no CUDA device here; use cpu")
+        if self.precision != "highest":
             check_capability(self.precision, torch.cuda.get_device_capability())
 
     def for_method(self, method: str, num_perturbations: int | None = None) -> TrainSettings:
@@ -148,4 +136,6 @@ class TrainSettings:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        return DTYPES[self.dtype]
+        import torch
+
+        return getattr(torch, self.dtype)

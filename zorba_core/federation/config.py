@@ -8,16 +8,17 @@ which model folder to read, which device and how many threads are the client's o
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from zorba_core.allocation import SOLVERS
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.messages import MAX_SEATS, MessageError
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
+from zorba_core.fields import check, setting
 from zorba_core.files import fingerprint, to_json
 
 
@@ -29,20 +30,20 @@ class RunConfig:
         InvalidInputError: a value out of range.
     """
 
-    dataset: str
-    model: str
+    dataset: str = setting(..., "The task.")
+    model: str = setting(..., "Its name, or the folder that the server reads.")
     label_words: tuple[str, ...]
-    num_clients: int  # N seats
-    alpha: float  # of the Dirichlet division, where clients hold shares of one dataset
+    num_clients: int = setting(
+        ..., "seats, one SuperNode each.", symbol="N", at_least=1, at_most=MAX_SEATS, option="clients"
+    )
+    alpha: float = setting(..., "Of the Dirichlet division of rows; smaller is more uneven.", above=0)
     settings: TrainSettings
-    token: str = ""  # drawn for each run: two runs of one config are two runs, and their replicas not each other's
+    # Drawn for each run: two runs of one config are two runs, and their replicas not each other's.
+    token: str = setting("", "Names the run.")
 
     def __post_init__(self) -> None:
+        check(self)
         get_task(self.dataset)
-        if not 1 <= self.num_clients <= MAX_SEATS:
-            raise InvalidInputError(f"num_clients is {self.num_clients}; it must be in 1..{MAX_SEATS}")
-        if not self.alpha > 0:
-            raise InvalidInputError(f"alpha is {self.alpha}; it must be greater than 0")
 
     @property
     def run(self) -> str:
@@ -62,15 +63,11 @@ def read_config(text: str) -> RunConfig:
     """
     try:
         value = json.loads(text)
-        settings = value.pop("settings")
-        _check_types(settings)
+        settings = TrainSettings(**value.pop("settings"))
         words = tuple(value.pop("label_words"))
         if not all(isinstance(word, str) for word in words):
             raise TypeError("label words must be text")
-        for name, kind in (("dataset", str), ("model", str), ("num_clients", int), ("token", str)):
-            if type(value[name]) is not kind:
-                raise TypeError(f"{name} must be of type {kind.__name__}")
-        return RunConfig(**value, label_words=words, settings=TrainSettings(**settings))
+        return RunConfig(**value, label_words=words, settings=settings)
     except (InvalidInputError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise MessageError(f"hello: its config cannot be used: {_line(error)}") from None
 
@@ -88,21 +85,16 @@ class ServerSettings:
         InvalidInputError: a value out of range.
     """
 
-    solver: str = "balanced"
-    min_clients: int = 1  # registered before the first plan is made
-    start_timeout: float = 120.0  # seconds to wait for them
-    deadline: float = 60.0  # seconds that a round waits for answers
-    patience: int = 2  # rounds in a row without a usable answer, after which a client counts as gone
+    solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings, said="unknown solver {value}")
+    min_clients: int = setting(1, "Clients to wait for before the first plan; default: all seats.", at_least=1)
+    start_timeout: float = setting(120.0, "Seconds to wait for the clients at the start.", above=0)
+    deadline: float = setting(60.0, "Seconds that a round waits for answers.", above=0)
+    patience: int = setting(2, "Silent rounds in a row after which a client counts as gone.", at_least=1)
     aggregation: AggregationSettings = field(default_factory=AggregationSettings)
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
 
     def __post_init__(self) -> None:
-        for name in ("min_clients", "patience"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("start_timeout", "deadline"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be a finite number above 0")
+        check(self)
         if self.privacy.on and self.aggregation.rule != "mean":
             raise InvalidInputError(
                 f"privacy clips and averages by itself; it cannot be joined with the rule {self.aggregation.rule!r}"
@@ -110,22 +102,6 @@ class ServerSettings:
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def _check_types(settings: Any) -> None:
-    if not isinstance(settings, dict):
-        raise TypeError("settings must be an object")
-    kinds = {"int": int, "float": float, "bool": bool, "str": str, "DirectionKind": str, "Inactive": str}
-    known = {field.name: str(field.type) for field in fields(TrainSettings)}
-    for name, value in settings.items():
-        if name not in known:
-            raise TypeError(f"unknown setting {name[:40]!a}")
-        wanted = known[name].removesuffix(" | None")
-        if value is None and known[name].endswith("| None"):
-            continue
-        kind = kinds.get(wanted, str)
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            raise TypeError(f"setting {name} must be {wanted}")
 
 
 def _line(error: BaseException) -> str:

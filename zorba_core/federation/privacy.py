@@ -29,6 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.fields import check, setting
+
+_SAID = "privacy {name} is {value}"
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,23 @@ class PrivacySettings:
         InvalidInputError: a number out of range, or noise without a clip.
     """
 
-    noise_multiplier: float = 0.0  # standard deviation of the noise, in sensitivities
-    clip: float = 0.0  # C: the longest that a client's scalars of a round may be
-    delta: float = 1e-5
+    # The standard deviation of the noise, in sensitivities.
+    noise_multiplier: float = setting(
+        0.0, "Noise multiplier of differential privacy; 0 is off.", at_least=0, option="noise", said=_SAID
+    )
+    clip: float = setting(
+        0.0,
+        "Longest scalars of a client in a round, for differential privacy.",
+        at_least=0,
+        option="private_clip",
+        said=_SAID,
+    )
+    delta: float = setting(1e-5, "delta of differential privacy.", above=0, below=1, said=_SAID)
 
     def __post_init__(self) -> None:
-        for name in ("noise_multiplier", "clip"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise InvalidInputError(f"privacy {name} is {value}; it must be a finite number of at least 0")
+        check(self)
         if self.noise_multiplier > 0 and self.clip == 0:
             raise InvalidInputError("privacy noise needs a clip: without one there is no bound to what a client adds")
-        if not 0 < self.delta < 1:
-            raise InvalidInputError(f"privacy delta is {self.delta}; it must lie between 0 and 1")
 
     @property
     def on(self) -> bool:

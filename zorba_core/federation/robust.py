@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zorba_core.engine.aggregation import average_per_block
-from zorba_core.errors import InvalidInputError
+from zorba_core.fields import check, setting
 
 RULES = ("mean", "clip", "trimmed", "median")
 
@@ -35,19 +34,14 @@ class AggregationSettings:
         InvalidInputError: an unknown rule, or a number out of range.
     """
 
-    rule: str = "mean"
-    clip: float = 2.0  # times the median client's length
-    trim: float = 0.2  # share cut off at each end
+    rule: str = setting(
+        "mean", "How scalars are averaged: {choices}.", choices=lambda: RULES, said="aggregation rule is {value}"
+    )
+    clip: float = setting(2.0, "With --rule clip: times the median client's length.", above=0)
+    trim: float = setting(0.2, "With --rule trimmed: share cut off at each end.", at_least=0, below=0.5)
 
     def __post_init__(self) -> None:
-        if self.rule not in RULES:
-            raise InvalidInputError(f"aggregation rule is {self.rule!r}; choose one of {', '.join(RULES)}")
-        if not (self.clip > 0 and np.isfinite(self.clip)):
-            raise InvalidInputError(f"clip is {self.clip}; it must be a finite number above 0")
-        if not 0 <= self.trim < 0.5:
-            raise InvalidInputError(
-                f"trim is {self.trim}; it is a share of the clients at each end, at least 0, below 0.5"
-            )
+        check(self)
 
 
 def aggregate(
@@ -57,6 +51,8 @@ def aggregate(
     if settings.rule == "clip":
         rho_NQ = shorten(rho_NQ, reported_N, settings.clip)
     if settings.rule in ("mean", "clip"):
+        from zorba_core.engine.aggregation import average_per_block  # imports torch, which the settings do not need
+
         return average_per_block(rho_NQ, A_MN, reported_N)
     trim = 0.5 if settings.rule == "median" else settings.trim
     num_blocks, num_directions = A_MN.shape[0], rho_NQ.shape[1]

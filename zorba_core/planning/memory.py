@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
+from zorba_core.fields import check, setting
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import MAX_SIZE, ModelSpec
 
@@ -34,20 +35,16 @@ _WHOLE_BLOCK_SLACK = 1e-9
 class Workload:
     """What one forward pass processes: B sequences of L tokens in ``dtype``."""
 
-    batch_size: int = 8  # B
-    seq_len: int = 128  # L, tokens
-    dtype: str = "float32"
+    batch_size: int = setting(
+        8, "sequences a batch.", symbol="B", at_least=1, at_most=MAX_SIZE, said="batch size is {value}"
+    )
+    seq_len: int = setting(
+        128, "tokens a sequence.", symbol="L", at_least=1, at_most=MAX_SIZE, said="sequence length is {value}"
+    )
+    dtype: str = setting("float32", "{choices}.", choices=lambda: tuple(DTYPE_BYTES), said="unknown dtype {value}")
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise InvalidInputError(f"batch size is {self.batch_size}; it must be at least 1")
-        for name, value in (("batch size", self.batch_size), ("sequence length", self.seq_len)):
-            if value > MAX_SIZE:
-                raise InvalidInputError(f"{name} is {in_short(value)}; it must be at most {MAX_SIZE}")
-        if self.seq_len < 1:
-            raise InvalidInputError(f"sequence length is {self.seq_len}; it must be at least 1 token")
-        if self.dtype not in DTYPE_BYTES:
-            raise InvalidInputError(f"unknown dtype {self.dtype!r}; choose one of {', '.join(DTYPE_BYTES)}")
+        check(self)
 
     @property
     def bytes_per_number(self) -> int:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.fields import declared
 
 MOST = 2**60  # counts beyond it overflow where they are added up
 
@@ -51,30 +53,10 @@ _BYTES = Fields({"total": _NUMBER}, {})
 CONFIG_FIELDS = Fields(
     {},
     {
-        # of zorba_core.engine.settings.TrainSettings
-        "method": str,
-        "rounds": int,
-        "lr": float,
-        "mu": float,
-        "num_perturbations": Maybe(int),
-        "num_seeds": int,
-        "batch_size": int,
-        "seq_len": int,
-        "direction": str,
-        "estimator": str,
-        "max_rows": Maybe(int),
-        "inactive": str,
-        "participation": float,
-        "outlier_ratio": float,
-        "seed": int,
-        "eval_every": int,
-        "eval_rows": Maybe(int),
-        "target": Maybe(float),
-        "stop_at_target": bool,
-        "dtype": str,
-        "precision": str,
-        "device": str,
-        "threads": int,
+        **{
+            field.name: Maybe(field.kind) if field.optional else field.kind
+            for field in declared(TrainSettings).values()
+        },
         # of the request around them
         "dataset": str,
         "model": str,

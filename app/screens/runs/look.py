@@ -16,6 +16,7 @@ from app.shared.components import Download, Number
 from app.shared.folders import as_code, short
 from app.shared.links import forget, linked
 from zorba_core.allocation import allocation_to_bytes
+from zorba_core.cli.options import flags_of
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.files import to_json
 from zorba_core.planning.methods import METHODS
@@ -23,10 +24,6 @@ from zorba_core.plots import allocation_figure, client_order
 from zorba_core.study.comparison import Record, target_reached
 from zorba_core.study.comparison.names import shown
 from zorba_core.study.comparison.records import flat
-
-# Settings of a run by the names of `zorba train`'s options, where they differ.
-_OPTIONS = {"num_perturbations": "perturbations"}
-_NO_OPTIONS = ("label_words", "num_clients", "num_blocks", "allocation")
 
 
 def draw(chosen: Sequence[Record]) -> None:
@@ -200,13 +197,13 @@ def repeat_command(record: Record) -> str | None:
     if record.path is None:
         return None
     allocates = record.method not in METHODS or METHODS[record.method].allocates
-    told = {key: value for key, value in record.config.items() if key not in _NO_OPTIONS}
-    options = {_OPTIONS.get(key, key): value for key, value in told.items()}
+    known = flags_of("train").keys() - {"allocation"}
+    options = {key: value for key, value in record.config.items() if key in known}
     words = record.config.get("label_words")
     if isinstance(words, list):
         options["label_words"] = ",".join(map(str, words))
     if record.method in METHODS and METHODS[record.method].first_order:
-        options.pop("perturbations", None)
+        options.pop("num_perturbations", None)
     if not allocates:
         options["clients"] = record.config.get("num_clients")
     return shlex.join(train_command(f"{short(record.path)}/allocation.npz" if allocates else None, options))

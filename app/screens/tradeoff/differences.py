@@ -10,30 +10,7 @@ from app.shared.scenario import FLEET_KINDS, Scenario, Study
 from app.shared.scenario_fields import TAU_LABELS, used_fields
 from app.shared.tradeoff import MEASURES, value_of
 from zorba_core.allocation import Solution
-
-_FIELD_LABELS = {
-    "fleet_kind": "Fleet",
-    "num_clients": "Clients N",
-    "seed": "Seed",
-    "mean_fraction": "Mean",
-    "spread": "Spread",
-    "median_fraction": "Median",
-    "sigma": "Sigma",
-    "small_gib": "Small (GiB)",
-    "medium_gib": "Medium (GiB)",
-    "large_gib": "Large (GiB)",
-    "medium_fraction": "Share of medium GPUs",
-    "large_fraction": "Share of large GPUs",
-    "card_share": "Share of each card",
-    "leave_out_small": "Leave out the too small",
-    "model": "Model",
-    "batch_size": "Batch B",
-    "seq_len": "Length L",
-    "dtype": "Number format",
-    "solver": "Solver",
-    "num_epsilons": "Points E",
-    "tau_mode": "VRAM is saved by",
-}
+from zorba_core.fields import declared
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +47,7 @@ def compare(first: Side, second: Side, names: tuple[str, str] = ("A", "B")) -> C
 
     relevant = dict.fromkeys((*used_fields(first.scenario), *used_fields(second.scenario)))
     for field in relevant:
-        add(_FIELD_LABELS[field], _setting(first.scenario, field), _setting(second.scenario, field), "")
+        add(declared(Scenario)[field].label, _setting(first.scenario, field), _setting(second.scenario, field), "")
     for label, left, right, spec in _numbers(first, second):
         add(label, format(left, spec), format(right, spec), _delta(left, right))
     return Comparison(pd.DataFrame(rows, columns=["", *names, against]), same)

@@ -10,7 +10,9 @@ from app.screens.train import choices
 from app.shared import components
 from app.shared.links import keep, linked, linked_number, linked_switch, remembered
 from zorba_core.data.tasks import Task
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
+from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER = "folder"
@@ -107,80 +109,53 @@ def method() -> MethodFacts:
 def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
     """The settings, as options of ``zorba train``."""
     first, second, third, fourth = st.columns(4)
-    rounds = linked_number(
-        first.number_input,
-        "Rounds T",
-        1,
-        100_000,
-        60,
-        key="train_rounds",
-        step=10,
-        help="A run can be stopped earlier.",
-    )
-    lr = linked_number(
-        second.number_input,
+    early = "A run can be stopped earlier."
+    rounds = _number(first, "Rounds T", "rounds", 100_000, key="train_rounds", default=60, step=10, help=early)
+    lr = _number(
+        second,
         "Rate η",
-        1e-8,
+        "lr",
         10.0,
-        method.usual_lr,
         key=_for_method("train_lr", method),
+        default=method.usual_lr,
+        low=1e-8,
         format="%.3g",
         step=1e-3,
-        help="Learning rate. Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
+        help="Its size decides more than the allocation does: with ZorBA on SST-2, 5e-3, 1e-2 and 2e-2 "
         "took 35–45, 20–30 and 10–15 rounds to 0.75, and 3e-2 diverged. `zorba tune` finds one.",
     )
-    directions = linked_number(
-        third.number_input,
+    directions = _number(
+        third,
         "Directions Q",
-        1,
-        4096,
-        method.default_directions or 1,
+        "num_perturbations",
+        declared(TrainSettings)["num_seeds"].default,
         key=_for_method("train_q", method),
+        default=method.default_directions or 1,
+        low=1,
         disabled=method.first_order,
-        help="FedIT takes the gradient itself." if method.first_order else "Random directions tried in each round.",
+        help="FedIT takes the gradient itself." if method.first_order else "",
     )
-    mu = linked_number(
-        fourth.number_input,
+    mu = _number(
+        fourth,
         "Step μ",
-        1e-8,
+        "mu",
         1.0,
-        1e-3,
         key="train_mu",
+        low=1e-8,
         format="%.3g",
         step=1e-4,
         disabled=method.first_order,
-        help="Length of a finite difference, in units of the direction. Too small drowns in rounding.",
+        help="Too small drowns in rounding.",
     )
     with st.expander("More settings", icon=":material/tune:"):
         one, two, three, four = st.columns(4)
-        batch = linked_number(
-            one.number_input, "Batch B", 1, 512, 8, key="train_batch", help="Rows of a client in a round."
-        )
-        length = linked_number(
-            two.number_input, "Length L", 8, 4096, 64, key="train_length", step=8, help="Longest prompt, in tokens."
-        )
-        seed = linked_number(
-            three.number_input, "Seed", 0, 2**31 - 1, 0, key="train_seed", help="Of rows, batches and directions."
-        )
-        every = linked_number(
-            four.number_input,
-            "Evaluate every",
-            1,
-            10_000,
-            10,
-            key="train_every",
-            help="Rounds between evaluations.",
-        )
+        batch = _number(one, "Batch B", "batch_size", 512, key="train_batch")
+        length = _number(two, "Length L", "seq_len", 4096, key="train_length", low=8, step=8)
+        seed = _number(three, "Seed", "seed", 2**31 - 1, key="train_seed")
+        every = _number(four, "Evaluate every", "eval_every", 10_000, key="train_every")
         five, six = st.columns(2, vertical_alignment="bottom")
-        target = linked_number(
-            five.slider,
-            "Target accuracy",
-            0.05,
-            1.0,
-            dataset.target,
-            key=f"train_target_{dataset.name}",
-            step=0.05,
-        )
+        key, usual = f"train_target_{dataset.name}", dataset.target
+        target = _number(five, "Target accuracy", "target", 1.0, key=key, default=usual, low=0.05, step=0.05)
         with six:
             stops = linked_switch("Stop when the target is reached", False, key="train_stops")
             forced = linked_switch(
@@ -206,4 +181,28 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
 
 def _for_method(key: str, method: MethodFacts) -> str:
     """What suits one method does not suit another: each has a field of its own."""
-    return key if method.name == "zorba" else f"{key}_{method.name}"
+    return key if method.allocates else f"{key}_{method.name}"
+
+
+def _number(
+    place: Any,
+    label: str,
+    name: str,
+    high: float,
+    *,
+    default: Any = None,
+    low: float | None = None,
+    help: str = "",
+    **arguments: Any,
+) -> Any:
+    """A setting of the run, kept in the address. Its least value, usual value and help are those that the setting is
+    declared with, unless this form has its own."""
+    field = declared(TrainSettings)[name]
+    widget = place.slider if name == "target" else place.number_input
+    bounds = (
+        field.at_least if low is None else low,
+        high,
+        field.default if default is None else default,
+    )
+    help = f"{field.full_help()} {help}".rstrip()
+    return linked_number(widget, label, *map(field.kind, bounds), help=help, **arguments)

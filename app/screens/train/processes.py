@@ -23,6 +23,7 @@ from typing import Any
 from app.screens.train.jobs import ALLOCATION, JOB, JOBS, LOG, Job, job_folder, list_jobs, named_run, read_job
 from app.screens.train.process_identity import cores, is_alive, start_stamp
 from zorba_core.allocation import AllocationMetrics, write_allocation
+from zorba_core.cli.options import option_words
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import write_json, write_text
 
@@ -63,16 +64,7 @@ def train_command(
     allocation_file: Path | str | None, options: dict[str, Any], *, verb: str = "train"
 ) -> tuple[str, ...]:
     """The words of the command that trains, or does with the same options what ``verb`` says."""
-    words = ["zorba", verb]
-    if allocation_file is not None:
-        words += ["--allocation", str(allocation_file)]
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(option)
-        elif value is not None and value is not False:
-            words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
-    return tuple(words)
+    return ("zorba", verb, *option_words(verb, {"allocation": allocation_file, **options}))
 
 
 def stop(runs_folder: Path, job: Job) -> None:

@@ -11,9 +11,11 @@ import streamlit as st
 from app.screens.train import choices
 from app.screens.train.processes import train_command
 from zorba_core.allocation import Allocation, allocation_to_bytes
+from zorba_core.cli.options import flags_of
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.fields import declared
 
 _ALLOCATION_FILE = "allocation.npz"
-_TUNED_WITH = ("method", "model", "dataset", "clients", "perturbations", "mu", "batch_size", "seq_len", "seed")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ def take_along(request: Request) -> None:
         python.code(as_python(request), language="python")
         with tune:
             st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
-            asked = {name: value for name, value in options.items() if name in _TUNED_WITH}
+            asked = {name: value for name, value in options.items() if name in flags_of("tune")}
             st.code(shlex.join(train_command(file, asked, verb="tune")), language="bash", wrap_lines=True)
         if request.allocation is not None:
             st.download_button(
@@ -53,14 +55,9 @@ def take_along(request: Request) -> None:
 
 def as_python(request: Request) -> str:
     """A program that makes the same run."""
-    renamed = {"perturbations": "num_perturbations"}
-    settings = {
-        renamed.get(name, name): value
-        for name, value in choices.command_options(request.options).items()
-        if name not in ("model", "dataset", "force")
-    }
-    settings.pop("clients", None)
-    given = "\n".join(f"    {name}={value!r}," for name, value in settings.items())
+    settings = {field.option: name for name, field in declared(TrainSettings).items()}
+    options = choices.command_options(request.options).items()
+    given = "\n".join(f"    {settings[name]}={value!r}," for name, value in options if name in settings)
     allocation, who = 'allocation_from_file("allocation.npz")  # the download', "allocation"
     if request.allocation is None:
         allocation = f"None  # {request.options['method']}: every client trains every block"

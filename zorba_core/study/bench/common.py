@@ -8,84 +8,21 @@ Shapes: M blocks, N clients, B rows of a client, L positions.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
-from zorba_core.allocation.feasibility import MAX_CELLS
-from zorba_core.engine.precision import PRECISIONS
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.study.bench.settings import BenchSettings
 
 LR = 1e-7  # so small that the timed model stays what it was
 LABEL_IDS = (10, 20)
 
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class BenchSettings:
-    """What is timed.
-
-    Raises:
-        InvalidInputError: a count below 1.
-    """
-
-    model: str = "opt-mini"
-    num_clients: int = 50  # N
-    batch_size: int = 8  # B
-    seq_len: int = 32  # L
-    num_perturbations: int = 10  # Q
-    total_blocks: int = 200  # T of the routed allocations
-    mu: float = 1e-3
-    direction: str = "rademacher"
-    repeats: int = 5
-    growth: bool = True  # also how the cost grows with N, Q, M and d
-    seed: int = 0
-    threads: int = 1
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        counts = ("num_clients", "batch_size", "seq_len", "num_perturbations", "total_blocks", "repeats", "threads")
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name, most in (("num_clients", 100_000), ("total_blocks", MAX_CELLS), ("repeats", 10_000)):
-            if getattr(self, name) > most:
-                raise InvalidInputError(f"{name} is {in_short(getattr(self, name))}; it must be at most {most}")
-        self.run_settings  # noqa: B018 - refuses an unknown direction, or a device that is not there
-
-    @property
-    def run_settings(self) -> TrainSettings:
-        """What a run of the same kind would be told."""
-        return TrainSettings(
-            num_perturbations=self.num_perturbations, batch_size=self.batch_size, seq_len=self.seq_len, mu=self.mu,
-            direction=self.direction, seed=self.seed, threads=self.threads, device=self.device,
-        )  # fmt: skip
-
-    @property
-    def precisions(self) -> tuple[str, ...]:
-        """Those that the device has."""
-        return PRECISIONS if self.device == "cuda" else tuple(name for name in PRECISIONS if name != "tf32")
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        return time.process_time if self._own_time else time.perf_counter
-
-    @property
-    def clock_name(self) -> str:
-        return "process CPU seconds" if self._own_time else "wall seconds"
-
-    @property
-    def _own_time(self) -> bool:
-        return self.device == "cpu" and self.threads == 1
 
 
 def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocation]:

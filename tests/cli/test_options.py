@@ -1,0 +1,168 @@
+"""Options follow from declared fields: none lost, none renamed, and their defaults those of the dataclasses."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from zorba_core.allocation import AllocationProblem
+from zorba_core.cli import allocate, bench, build_app, federation, pareto, scenario, train, tune, vram
+from zorba_core.cli.allocate import SolveOptions
+from zorba_core.cli.allocation_choice import AllocationChoice
+from zorba_core.cli.fleet_options import FleetOptions
+from zorba_core.cli.options import option_words
+from zorba_core.cli.train import FolderOptions, TaskOptions
+from zorba_core.data.tasks import TASKS
+from zorba_core.engine.directions import DIRECTION_KINDS
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.federation.config import ServerSettings
+from zorba_core.federation.privacy import PrivacySettings
+from zorba_core.federation.robust import AggregationSettings
+from zorba_core.fields import declared
+from zorba_core.planning.memory import Workload
+from zorba_core.study.bench.settings import BenchSettings
+
+# Types and defaults of every option as they were before options were made of fields.
+GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "command_options.json").read_text())
+
+
+def commands(group: click.Command, name: str = "") -> dict[str, click.Command]:
+    if not hasattr(group, "commands"):
+        return {name: group}
+    return {
+        path: command
+        for word, part in group.commands.items()
+        for path, command in commands(part, f"{name} {word}".strip()).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def all_commands() -> dict[str, click.Command]:
+    return commands(typer.main.get_command(build_app()))
+
+
+def default_of(option: click.Parameter) -> object:
+    kept = (bool, int, float, list, type(None))
+    return option.default if isinstance(option.default, kept) else str(option.default)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_no_option_is_lost_or_renamed_and_types_and_defaults_stay(name, all_commands):
+    found = {
+        "/".join([*option.opts, *option.secondary_opts]): [option.type.name, default_of(option)]
+        for option in all_commands[name].params
+    }
+    assert found == GOLDEN[name]
+
+
+def test_every_command_has_its_golden_options(all_commands):
+    assert set(all_commands) == set(GOLDEN)
+
+
+OPTIONS_OF = {
+    "train": (TrainSettings, TaskOptions, AllocationChoice, FolderOptions),
+    "tune": (TrainSettings, TaskOptions, AllocationChoice),
+    "allocate": (FleetOptions, Workload, AllocationProblem, SolveOptions),
+    "scenario": (FleetOptions, Workload, AllocationProblem),
+    "pareto": (FleetOptions, Workload, SolveOptions),
+    "vram": (Workload,),
+    "bench": (BenchSettings,),
+    "federation up": (TrainSettings, TaskOptions, AggregationSettings, PrivacySettings, ServerSettings, FolderOptions),
+}
+# Where a command begins elsewhere than the dataclass does.
+OWN_DEFAULTS = {
+    "pareto": {"model": "opt-125m"},
+    "bench": {"model": None, "seq_len": None, "device": None},
+    "federation up": {
+        "dataset": None, "rounds": 20, "num_perturbations": 10, "eval_every": 5, "min_clients": None,
+        "start_timeout": 180.0,
+    },
+}  # fmt: skip
+UNOFFERED = {
+    "train": set(),
+    "tune": {
+        "rounds", "lr", "num_seeds", "max_rows", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
+        "precision",
+    },
+    "allocate": {"num_blocks"},
+    "scenario": {"num_blocks", "total_mode"},
+    "pareto": {"budgets", "blocks", "time_limit", "block_order"},
+    "vram": set(),
+    "bench": {"mu"},
+    "federation up": {
+        "method", "num_seeds", "direction", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
+        "dtype", "precision", "device", "threads", "label_words", "save_model",
+    },
+}  # fmt: skip
+CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]
+
+
+@pytest.mark.parametrize(("name", "cls"), CASES, ids=lambda value: getattr(value, "__name__", value))
+def test_each_option_is_its_field_by_name_default_and_help(name, cls, all_commands):
+    command = all_commands[name]
+    command.get_help(click.Context(command))  # fills in the choices
+    options = {option.opts[0]: option for option in command.params}
+    for field in declared(cls).values():
+        if field.name in UNOFFERED[name]:
+            assert field.flag not in options
+            continue
+        option = options[field.flag]
+        assert option.default == OWN_DEFAULTS.get(name, {}).get(field.name, field.default), field.name
+        assert option.help
+        assert "{choices}" not in option.help
+
+
+def test_help_shows_the_names_that_registries_hold(all_commands):
+    command = all_commands["train"]
+    command.get_help(click.Context(command))
+    options = {option.name: option.help for option in command.params}
+    assert options["direction"] == f"{', '.join(DIRECTION_KINDS[:-1])} or {DIRECTION_KINDS[-1]}."
+    assert options["batch_size"] == "B: rows a client and round."
+    assert "jvp: exact derivatives" in options["estimator"]
+    for name in TASKS:
+        assert name in options["dataset"]
+
+
+def test_the_shared_options_are_declared_once():
+    for module in (allocate, bench, federation, pareto, scenario, train, tune, vram):
+        source = inspect.getsource(module)
+        for option in ("batch_size: int", "seed: int", "dtype: str", "lr: float"):
+            assert f"{option} = typer.Option" not in source, module.__name__
+
+
+def test_a_group_of_options_is_made_into_its_object_and_a_wrong_one_is_refused_by_the_field():
+    refused = CliRunner().invoke(build_app(), ["vram", "--batch-size", "0", "--total-blocks", "300"])
+    assert str(refused.exception) == "batch size is 0; it must be at least 1"
+    told = CliRunner().invoke(build_app(), ["vram", "--seq-len", "64", "--total-blocks", "300"])
+    assert "B=8, L=64, float32" in told.stdout
+
+
+def test_two_groups_may_have_fields_of_one_name(all_commands):
+    options = {option.name: option.default for option in all_commands["federation up"].params}
+    assert (options["clip"], options["private_clip"]) == (AggregationSettings().clip, PrivacySettings().clip)
+
+
+def test_words_of_a_command_are_options_that_it_has():
+    values = {"num_perturbations": 3, "lr": 0.0125, "stop_at_target": True, "force": False, "max_rows": None}
+    assert option_words("train", values) == ["--perturbations", "3", "--lr", "0.0125", "--stop-at-target"]
+    assert option_words("train", {"perturbations": 3}) == ["--perturbations", "3"]
+    with pytest.raises(KeyError, match="colour"):
+        option_words("train", {"colour": "red"})
+
+
+def test_assembling_the_command_and_a_wrong_setting_load_no_torch():
+    code = (
+        "import sys; from zorba_core.cli import build_app; from zorba_core.engine.settings import TrainSettings; "
+        "import zorba_core.federation.config, zorba_core.study.bench.settings; build_app(); "
+        "print([name for name in ('torch', 'transformers', 'plotly') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

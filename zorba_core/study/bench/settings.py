@@ -1,0 +1,65 @@
+"""What the benchmark is asked for. No torch in here: the command makes its options of these fields."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zorba_core.allocation.feasibility import MAX_CELLS
+from zorba_core.engine.settings import PRECISIONS, TrainSettings
+from zorba_core.fields import check, declared, setting
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """What is timed.
+
+    Raises:
+        InvalidInputError: a count below 1.
+    """
+
+    model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
+    num_clients: int = setting(50, "number of clients.", symbol="N", at_least=1, at_most=100_000, option="clients")
+    batch_size: int = setting(8, "rows a client.", symbol="B", at_least=1)
+    seq_len: int = setting(32, "tokens a row.", symbol="L", at_least=1)
+    num_perturbations: int = setting(10, "directions a round.", symbol="Q", at_least=1, option="perturbations")
+    total_blocks: int = setting(
+        200, "activated blocks of the routed allocations.", symbol="T", at_least=1, at_most=MAX_CELLS, option="total"
+    )
+    mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.")
+    direction: str = setting("rademacher", "{choices}.", choices=declared(TrainSettings)["direction"].choices)
+    repeats: int = setting(5, "Turns that are timed; medians are compared.", at_least=1, at_most=10_000)
+    growth: bool = setting(True, "Also time how the cost grows with N, Q, M and d.")
+    seed: int = setting(0, "Of rows and budgets.")
+    threads: int = setting(1, "CPU threads.", at_least=1)
+    device: str = setting("cpu", "cpu or cuda.")
+
+    def __post_init__(self) -> None:
+        check(self)
+        self.run_settings  # noqa: B018 - refuses a step, a seed or a device that cannot be
+
+    @property
+    def run_settings(self) -> TrainSettings:
+        """What a run of the same kind would be told."""
+        return TrainSettings(
+            num_perturbations=self.num_perturbations, batch_size=self.batch_size, seq_len=self.seq_len, mu=self.mu,
+            direction=self.direction, seed=self.seed, threads=self.threads, device=self.device,
+        )  # fmt: skip
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Those that the device has."""
+        return PRECISIONS if self.device == "cuda" else tuple(name for name in PRECISIONS if name != "tf32")
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return time.process_time if self._own_time else time.perf_counter
+
+    @property
+    def clock_name(self) -> str:
+        return "process CPU seconds" if self._own_time else "wall seconds"
+
+    @property
+    def _own_time(self) -> bool:
+        return self.device == "cpu" and self.threads == 1
