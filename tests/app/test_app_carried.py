@@ -86,9 +86,9 @@ def test_the_weight_on_convergence_is_in_the_link_of_the_pages_that_follow_it(ap
 def test_the_axes_that_the_recommended_point_follows_are_in_the_link_too(app, name):
     app.run()
     app.slider(key="weight").set_value(20).run()
-    app.selectbox(key="y").select("neff").run()
+    app.selectbox(key="y").select("effective_clients").run()
     at_page(app, name)
-    assert app.query_params["y"] == "neff"
+    assert app.query_params["y"] == "effective_clients"
     assert shown(opened(app, name)) == shown(app)
 
 

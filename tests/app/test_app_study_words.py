@@ -22,7 +22,7 @@ def test_v_is_what_it_is_and_no_predictor():
     claiming = [path.name for path in sources if "bias and variance of the a" in path.read_text(encoding="utf-8")]
     assert claiming == []
     assert "how unequal clients' weights in the blocks' averages are" in glossary._TABLE
-    assert "how unequal clients' weights" in tradeoff.MEASURES["v"].help
+    assert "how unequal clients' weights" in tradeoff.MEASURES["mean_inverse_popularity"].help
 
 
 def test_the_glossary_says_that_the_bound_grows_with_lambda_and_that_training_is_open():
