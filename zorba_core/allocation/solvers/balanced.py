@@ -86,8 +86,8 @@ def balanced_metrics(budget_EN: NDArray[np.integer], num_blocks: int) -> RowMetr
 BALANCED = Solver(
     "balanced",
     "Balanced",
-    "deals the blocks out in turn: every budget is used, and popularities differ by at most one (the default because it "
-    "is fast and all clients count; no run here shows that it trains better)",
+    "deals the blocks out in turn: every budget is used, and popularities differ by at most one (the default because "
+    "it is fast and all clients count; no run here shows that it trains better)",
     lambda problem, options: solve_balanced(problem),
     cost="O(N)",
     objectives=("lambda", "v"),
