@@ -8,7 +8,7 @@ from dataclasses import asdict
 from app.shared.scenario import PROOF_SECONDS, Scenario
 from app.shared.scenario_json import scenario_to_json
 from zorba_core.cli.options import option_words
-from zorba_core.planning.gpu_catalogue import MIXES
+from zorba_core.data.gpu_catalogue import MIXES
 
 # Each kind of fleet: the functions it needs, and the call. What has no call comes from a file.
 _DRAWN = {
@@ -38,7 +38,7 @@ _DRAWN = {
     ),
     **{
         mix: (
-            "planning.gpu_catalogue",
+            "data.gpu_catalogue",
             "mix_fleet",
             'mix_fleet("{fleet_kind}", {num_clients}, seed={seed}, share={card_share})',
         )

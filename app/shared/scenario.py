@@ -28,6 +28,7 @@ from zorba_core.allocation import (
 )
 from zorba_core.allocation.pareto import TauMode
 from zorba_core.data.fleet_tables import fleet_from_frame
+from zorba_core.data.gpu_catalogue import MIXES, mix_fleet
 from zorba_core.errors import InfeasibleError, InvalidInputError, name_some
 from zorba_core.fields import like, setting
 from zorba_core.planning.fleets import (
@@ -38,7 +39,6 @@ from zorba_core.planning.fleets import (
     two_kinds_fleet,
     uniform_fleet,
 )
-from zorba_core.planning.gpu_catalogue import MIXES, mix_fleet
 from zorba_core.planning.memory import (
     GIB,
     Workload,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.shared.scenario import Scenario
+from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import declared
-from zorba_core.planning.gpu_catalogue import MIXES
 
 MAX_ROWS = 20_000
 

@@ -9,7 +9,7 @@ from app.shared.reproduce import as_json
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_link import scenario_to_link
 from tests.app.shown import shown_key
-from zorba_core.planning.gpu_catalogue import MIXES
+from zorba_core.data.gpu_catalogue import MIXES
 
 
 @pytest.fixture

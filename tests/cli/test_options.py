@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from zorba_core.allocation import AllocationProblem
+from zorba_core.allocation import SOLVERS, AllocationProblem
 from zorba_core.cli import allocate, bench, build_app, federation, pareto, scenario, train, tune, vram
 from zorba_core.cli.allocate import SolveOptions
 from zorba_core.cli.allocation_choice import AllocationChoice
@@ -21,13 +21,15 @@ from zorba_core.cli.fleet_options import FleetOptions
 from zorba_core.cli.options import option_words
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.tasks import TASKS
-from zorba_core.engine.directions import DIRECTION_KINDS
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.fields import declared
 from zorba_core.planning.memory import Workload
+from zorba_core.planning.methods import METHODS
 from zorba_core.study.bench.settings import BenchSettings
 
 # Types and defaults of every option as they were before options were made of fields.
@@ -82,7 +84,7 @@ OWN_DEFAULTS = {
     "pareto": {"model": "opt-125m"},
     "bench": {"model": None, "seq_len": None, "device": None},
     "federation up": {
-        "dataset": None, "rounds": 20, "num_perturbations": 10, "eval_every": 5, "min_clients": None,
+        "dataset": None, "rounds": 20, "eval_every": 5, "min_clients": None,
         "start_timeout": 180.0,
     },
 }  # fmt: skip
@@ -98,7 +100,7 @@ UNOFFERED = {
     "vram": set(),
     "bench": {"mu"},
     "federation up": {
-        "method", "num_seeds", "direction", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
+        "num_seeds", "direction", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
         "dtype", "precision", "device", "threads", "label_words", "save_model",
     },
 }  # fmt: skip
@@ -124,9 +126,11 @@ def test_help_shows_the_names_that_registries_hold(all_commands):
     command = all_commands["train"]
     command.get_help(click.Context(command))
     options = {option.name: option.help for option in command.params}
-    assert options["direction"] == f"{', '.join(DIRECTION_KINDS[:-1])} or {DIRECTION_KINDS[-1]}."
+    registries = {"direction": DIRECTIONS, "estimator": ESTIMATORS, "method": METHODS, "solver": SOLVERS}
+    for option, registry in registries.items():
+        for part in registry.values():
+            assert f"{part.name}: {part.help}" in options[option]
     assert options["batch_size"] == "B: rows a client and round."
-    assert "jvp: exact derivatives" in options["estimator"]
     for name in TASKS:
         assert name in options["dataset"]
 

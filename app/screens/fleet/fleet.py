@@ -15,9 +15,9 @@ from app.shared.components import Download, Number
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain, say_too_small, say_unheld
 from app.shared.scenario import FLEET_KINDS, Scenario, block_gib
+from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.fleets import Fleet
-from zorba_core.planning.gpu_catalogue import MIXES
 from zorba_core.planning.memory import affordable_blocks
 from zorba_core.plots import affordable_figure, vram_figure
 

@@ -19,7 +19,7 @@ from zorba_core.study.experiments.resampling import holm
 from zorba_core.study.ledger import convergence_rows
 from zorba_core.study.ledger.verdicts import paired
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 README = " ".join((ROOT / "artifacts/report/README.md").read_text(encoding="utf-8").split())
 
 

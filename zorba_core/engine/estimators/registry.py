@@ -8,13 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from zorba_core.registry import Registry, imported, instance_of
-
-if TYPE_CHECKING:
-    from zorba_core.engine.estimators.reference import Estimate
-    from zorba_core.engine.settings import TrainSettings
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Estimator:
     name: str
     title: str
     help: str  # one line
-    run: Callable[..., Estimate] | str
+    run: Callable[..., Any] | str
     exact: bool = False  # directional derivatives by forward-mode differentiation: mu plays no part
     cohort: bool = False  # all clients in one pass a direction; takes max_rows, the most rows through a block at once
 
@@ -52,8 +48,9 @@ def _register_own() -> None:
         ESTIMATORS.register(part)
 
 
-def estimator_of(settings: TrainSettings) -> Callable[..., Estimate]:
-    """The estimator that a run uses, its finite difference and its reading of inactive blocks filled in."""
+def estimator_of(settings: Any) -> Callable[..., Any]:
+    """The estimator of a run's :class:`zorba_core.engine.settings.TrainSettings`, its finite difference and its reading
+    of inactive blocks filled in."""
     estimator = ESTIMATORS.get_part(settings.estimator)
     options = {"mu": settings.mu, "inactive": settings.inactive}
     if estimator.cohort:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from zorba_core.data.gpu_catalogue import MIXES, mix_fleet
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import lognormal_fleet, three_kinds_fleet
-from zorba_core.planning.gpu_catalogue import MIXES, mix_fleet
 from zorba_core.planning.memory import Workload, affordable_blocks
 from zorba_core.planning.models import model_spec
 
