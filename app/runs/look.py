@@ -12,7 +12,7 @@ import streamlit as st
 from app import components
 from app.components import Download, Number
 from app.folders import as_code, short
-from app.links import forget, linked
+from app.links import forget_unless, linked
 from app.processes import being_written, train_command
 from app.train.words import duration, size
 from zorba_core.allocation import allocation_to_bytes
@@ -36,8 +36,7 @@ def draw(chosen: Sequence[Record]) -> None:
         record = chosen[0]
         if len(chosen) > 1:
             by_name = {record.name: record for record in chosen}
-            if st.session_state.get("one_run", record.name) not in by_name:
-                forget("one_run")
+            forget_unless("one_run", by_name)
             name = linked(st.selectbox, "Run", list(by_name), key="one_run", label_visibility="collapsed", width=340)
             record = by_name[name]
         if st.button("Provenance", icon=":material/fact_check:", key="open_provenance"):
