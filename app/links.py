@@ -208,12 +208,17 @@ def _tell_absent(label: str, asked: str, instead: str) -> None:
 def named(key: str) -> str | None:
     """What the address says of ``key``: the page's own, else the one that the session was opened with, which the
     browser drops when another page is asked for before this one is drawn."""
-    return st.query_params.get(key, st.session_state.get(_OPENED, {}).get(key))
+    return next(reversed(all_named(key)), None)
+
+
+def all_named(key: str) -> list[str]:
+    """As :func:`named`, for a key that an address has several times."""
+    return st.query_params.get_all(key) or st.session_state.get(_OPENED, {}).get(key, [])
 
 
 def opened() -> None:
     """Call first of all in a session: the address counts from now on, whatever interrupts the run."""
-    st.session_state[_OPENED] = st.query_params.to_dict()
+    st.session_state[_OPENED] = _address()
 
 
 def went_back() -> bool:
@@ -226,9 +231,13 @@ def went_back() -> bool:
     kept = kept_here()
     for key in kept:
         known.pop(key, None)
-    others = {key: text for key, text in earlier.items() if key not in kept}
-    st.session_state[_OPENED] = {**others, **st.query_params.to_dict()}
+    others = {key: texts for key, texts in earlier.items() if key not in kept}
+    st.session_state[_OPENED] = {**others, **_address()}
     return True
+
+
+def _address() -> dict[str, list[str]]:
+    return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
 def kept_here() -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from app import components
-from app.links import linked, linked_day, linked_many, linked_text, take_asked
+from app.links import all_named, linked, linked_day, linked_many, linked_text, take_asked
 from app.runs.picks import Picks, as_link, from_link, holds
 from app.widget_keys import current_key, is_shown, report, shown_value, widget_key
 from zorba_core.comparison import Record
@@ -162,7 +162,7 @@ def _reported_rows(names: Sequence[str]) -> list[int] | None:
 def _picks(source: str, names: Sequence[str]) -> Picks:
     """What is picked of this source: in this session, else by the link, else the newest few."""
     held = st.session_state.get(_CHOSEN, {})
-    named = tuple(st.query_params.get_all(_LINK))
+    named = tuple(all_named(_LINK))
     if named and (take_asked(_LINK) or not held):
         return from_link(named, names)
     return held.get(source, Picks(tuple(names[:SHOWN_AT_FIRST])))
