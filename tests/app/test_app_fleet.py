@@ -135,7 +135,7 @@ def test_a_link_too_short_for_its_table_says_so_on_every_page(fleet_page, monkey
     assert "rows" not in app.query_params
     fresh = fleet_page(fleet="table")
     for page in ("fleet", "tradeoff", "allocation"):
-        fresh.switch_page(f"views/{page}.py").run()
+        fresh.switch_page(f"screens/{page}/{page}.py").run()
         assert "The link does not hold its table of clients" in texts(fresh), page
     fresh.switch_page("screens/fleet/fleet.py").run()
     button(fresh, "Start with an example").click().run()

@@ -38,7 +38,7 @@ PAGES = {
         {"vectors": "60", "view": "solvers"},
         {"against": "two-level", "only_differences": False, "changed_only": True, "align": False},
     ),
-    "allocation, steps": ({"vectors": "60", "view": "steps", "point": "WITH WORK"}, {"greedy_step": 1}),
+    "allocation, steps": ({"vectors": "60", "view": "steps", "point": "WITH WORK"}, {"step": 1}),
     "allocation, proof": ({"vectors": "60"}, {"view": "proof"}),
     "toy": ({}, {"claim": "theorem-3", "class": "g"}),
     "theory": (
@@ -93,7 +93,7 @@ def opened(app, page: str, query):
     fresh = app()
     for key, value in query.items():
         fresh.query_params[key] = value
-    return fresh.switch_page(f"views/{page}.py").run()
+    return fresh.switch_page(f"screens/{page}/{page}.py").run()
 
 
 def controls(app) -> dict:
