@@ -210,10 +210,7 @@ def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str 
         python, command, content = st.tabs(["Copy as Python", "Copy as command", "Scenario as JSON"])
         python.code(programs.as_python(scenario, point) + python_tail, language="python")
         command.code(programs.as_command(scenario, point) + command_tail, language="bash")
-        address = (
-            "The address of this page holds the same choices."
-            if is_held(scenario)
-            else "The address of this page cannot hold this table of clients: it is too long for a link."
-        )
-        content.caption(f"The Fleet page reads it back. {address}")
+        # Of a table that no address holds the sidebar says so, on every page.
+        address = " The address of this page holds the same choices." if is_held(scenario) else ""
+        content.caption(f"The Fleet page reads it back.{address}")
         content.code(programs.as_json(scenario), language="json", height=320)

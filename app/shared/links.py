@@ -10,7 +10,8 @@ before it draws the widget itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import date
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -43,7 +44,7 @@ def linked(
     if asked and asked not in options:
         shown = arguments.get("format_func", str)(value)
         _tell_absent(label, str(asked), f"instead: {shown}")
-    _draw(widget, key, value, options, label, options, **arguments)
+    draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == default else value)
     return value
 
@@ -71,7 +72,7 @@ def linked_many(
             if name and name not in options:
                 _tell_absent(label, name, "it is left out")
     value = several(key, options, default)
-    _draw(widget, key, value, options, label, options, **arguments)
+    draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == list(default) else ",".join(value))
     return value
 
@@ -87,7 +88,7 @@ def linked_number(
 ) -> Number:
     """As :func:`linked`, for a number from ``low`` to ``high``, whole if ``default`` is."""
     value = number(key, low, high, default)
-    _draw(widget, key, value, (), label, low, high, **arguments)
+    draw(widget, key, value, (), label, low, high, **arguments)
     keep(key, None if value == default else str(value))
     return value
 
@@ -109,7 +110,7 @@ def number(key: str, low: Number, high: Number, default: Number) -> Number:
 def linked_switch(label: str, default: bool, *, key: str, **arguments: Any) -> bool:
     """A toggle that the address keeps as ``key=true`` or ``key=false``."""
     value = switched(key, default)
-    _draw(st.toggle, key, value, (), label, **arguments)
+    draw(st.toggle, key, value, (), label, **arguments)
     keep(key, None if value == default else str(value).lower())
     return value
 
@@ -122,8 +123,23 @@ def switched(key: str, default: bool) -> bool:
 def linked_text(label: str, *, key: str, longest: int = 200, **arguments: Any) -> str:
     """A text field that the address keeps as it was typed."""
     value = remembered(key, "", lambda text: text[:longest])
-    _draw(st.text_input, key, value, (), label, max_chars=longest, **arguments)
+    draw(st.text_input, key, value, (), label, max_chars=longest, **arguments)
     keep(key, value or None)
+    return value
+
+
+def linked_day(label: str, first: date, last: date, *, key: str, **arguments: Any) -> date:
+    """As :func:`linked`, for a day from ``first``, the default, to ``last``."""
+
+    def parse(text: str) -> date | None:
+        try:
+            return date.fromisoformat(text[:10])
+        except ValueError:
+            return None
+
+    value = max(first, min(remembered(key, first, parse), last))
+    draw(st.date_input, key, value, (), label, min_value=first, max_value=last, **arguments)
+    keep(key, None if value == first else str(value))
     return value
 
 
@@ -145,9 +161,16 @@ def carry(key: str, value: Any, default: Any) -> None:
 
 def forget(key: str) -> None:
     """Start a choice anew: what it was about is not there any more, by the reader's own doing."""
-    st.session_state.get(_REMEMBERED, {}).pop(key, None)
-    st.session_state.pop(key, None)
+    for known in (_REMEMBERED, _OPENED):
+        st.session_state.get(known, {}).pop(key, None)
     keep(key, None)
+
+
+def forget_unless(key: str, options: Collection[str]) -> None:
+    """Start a choice anew if the session remembers one that is not among ``options`` any more."""
+    known = st.session_state.get(_REMEMBERED, {})
+    if key in known and known[key] not in options:
+        forget(key)
 
 
 def arrive(page: str) -> None:
@@ -163,7 +186,6 @@ def arrive(page: str) -> None:
     if before is not None:
         for key in st.session_state[_ASKED] & set(st.session_state.get(_REMEMBERED, {})):
             del st.session_state[_REMEMBERED][key]
-            st.session_state.pop(key, None)
 
 
 def take_asked(key: str) -> bool:
@@ -186,12 +208,17 @@ def _tell_absent(label: str, asked: str, instead: str) -> None:
 def named(key: str) -> str | None:
     """What the address says of ``key``: the page's own, else the one that the session was opened with, which the
     browser drops when another page is asked for before this one is drawn."""
-    return st.query_params.get(key, st.session_state.get(_OPENED, {}).get(key))
+    return next(reversed(all_named(key)), None)
+
+
+def all_named(key: str) -> list[str]:
+    """As :func:`named`, for a key that an address has several times."""
+    return st.query_params.get_all(key) or st.session_state.get(_OPENED, {}).get(key, [])
 
 
 def opened() -> None:
     """Call first of all in a session: the address counts from now on, whatever interrupts the run."""
-    st.session_state[_OPENED] = st.query_params.to_dict()
+    st.session_state[_OPENED] = _address()
 
 
 def went_back() -> bool:
@@ -204,10 +231,13 @@ def went_back() -> bool:
     kept = kept_here()
     for key in kept:
         known.pop(key, None)
-        st.session_state.pop(key, None)
-    others = {key: text for key, text in earlier.items() if key not in kept}
-    st.session_state[_OPENED] = {**others, **st.query_params.to_dict()}
+    others = {key: texts for key, texts in earlier.items() if key not in kept}
+    st.session_state[_OPENED] = {**others, **_address()}
     return True
+
+
+def _address() -> dict[str, list[str]]:
+    return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
 def kept_here() -> set[str]:
@@ -232,10 +262,11 @@ def keep(key: str, value: str | None) -> None:
         st.query_params[key] = value
 
 
-def _draw(
+def draw(
     widget: Callable[..., Any], key: str, value: Any, options: Sequence[str], *positional: Any, **arguments: Any
 ) -> None:
-    """Show ``value`` in ``widget``; another one counts once the reader has chosen it (``_take_over``)."""
+    """Show ``value`` in ``widget``, and leave the address to the caller; another value counts once the reader has
+    chosen it (``_take_over``)."""
     _remember(key, value)
     shown = widget_key(key, value)
     arguments |= starting_at(widget, value, options)

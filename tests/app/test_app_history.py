@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -13,7 +14,16 @@ from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E40
 
 PATIENCE_MS = 60_000
 WEIGHT = ".st-key-weight input[type=range]"
-CLIENTS = "[data-testid=stSidebar] input[aria-label='Clients N']"
+NUMBER = "[data-testid=stSidebar] input[aria-label='{}']"
+CLIENTS = NUMBER.format("Clients N")
+AFFORDABLE = "[class*=st-key-affordable_plot] .main-svg"
+TITLES = {
+    "Fleet": "Who takes part?",
+    "Trade-off": "How much VRAM does good training need?",
+    "Theory": "What does the theory promise?",
+    "Paper": "Is the paper right?",
+}
+LABELS = {"clients": "Clients N", "batch": "Batch B", "seq": "Length L", "seed": "Seed"}
 BLOCKS = "[data-testid=stMetricValue]"
 
 
@@ -42,17 +52,29 @@ def query(page) -> dict[str, str]:
 
 def go_to(page, name: str, ready: str) -> None:
     page.get_by_role("link", name=name, exact=True).first.click(no_wait_after=True)
+    arrived(page, name, ready)
+
+
+def arrived(page, name: str, ready: str) -> None:
+    """Wait until the page is drawn: its address comes first, then its title, and the sidebar may be the last page's."""
     path = "/" if name == "Trade-off" else f"/{name.lower()}"
     page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
+    page.get_by_role("heading", name=TITLES[name], exact=True).wait_for(timeout=PATIENCE_MS)
     settled(page, ready)
 
 
-def number(page, label: str) -> str:
-    return page.locator(f"[data-testid=stSidebar] input[aria-label='{label}']").input_value()
+def shows(page, **numbers: str) -> None:
+    """The sidebar comes to show these."""
+    for label, value in numbers.items():
+        playwright.expect(page.locator(NUMBER.format(LABELS[label]))).to_have_value(value, timeout=20_000)
 
 
-def is_the_scenario(page, clients: str, batch: str, length: str) -> bool:
-    return [number(page, label) for label in ("Clients N", "Batch B", "Length L")] == [clients, batch, length]
+def address_is(page, **wanted: str) -> None:
+    page.wait_for_function(
+        "wanted => JSON.stringify([...new URLSearchParams(location.search)].sort()) === wanted",
+        arg=json.dumps([list(pair) for pair in sorted(wanted.items())], separators=(",", ":")),
+        timeout=20_000,
+    )
 
 
 @pytest.mark.parametrize("wait_ms", [0, 200, 500, 1000])
@@ -64,8 +86,10 @@ def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, 
     go_to(page, "Fleet", CLIENTS)
     go_to(page, "Paper", CLIENTS)  # reports what the browser drew before
     go_to(page, "Trade-off", FRONT_POINT)
-    assert is_the_scenario(page, *(("50", "8", "128") if link == "/" else ("12", "4", "64")))
-    assert query(page) == {key: values[0] for key, values in parse_qs(urlsplit(link).query).items()}
+    asked = {key: values[0] for key, values in parse_qs(urlsplit(link).query).items()}
+    scenario = {"clients": "50", "batch": "8", "seq": "128", "seed": "0"} | asked
+    shows(page, **{key: scenario[key] for key in LABELS})
+    address_is(page, **asked)
 
 
 def test_thirty_fast_presses_end_where_the_slider_is(page, address):
@@ -84,8 +108,8 @@ def test_thirty_fast_presses_end_where_the_slider_is(page, address):
         arg=wanted.strip(),
         timeout=20_000,
     )
-    assert page.locator(WEIGHT).input_value() == "80"
-    assert query(page) == {"clients": "20", "vectors": "200", "weight": "80"}
+    playwright.expect(page.locator(WEIGHT)).to_have_value("80")
+    address_is(page, clients="20", vectors="200", weight="80")
 
 
 def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
@@ -99,30 +123,29 @@ def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
     settled(page, FRONT_POINT)
     blocks = page.locator(BLOCKS).nth(2).inner_text()
     assert page.evaluate("history.length") == entries
-    go_to(page, "Fleet", "[class*=st-key-affordable_plot] .main-svg")
+    go_to(page, "Fleet", AFFORDABLE)
     page.locator(CLIENTS).fill("20")
     page.keyboard.press("Enter")
     page.wait_for_function("() => location.search.includes('clients=20')", timeout=PATIENCE_MS)
-    settled(page, "[class*=st-key-affordable_plot] .main-svg")
+    settled(page, AFFORDABLE)
     go_to(page, "Theory", CLIENTS)
-    assert number(page, "Clients N") == "20"
+    shows(page, clients="20")
     assert page.evaluate("history.length") == entries + 2
     page.go_back()
-    page.wait_for_url(lambda url: urlsplit(url).path == "/fleet", timeout=PATIENCE_MS)
-    settled(page, "[class*=st-key-affordable_plot] .main-svg")
-    assert (number(page, "Clients N"), query(page)["clients"]) == ("20", "20")
+    arrived(page, "Fleet", AFFORDABLE)
+    shows(page, clients="20")
+    assert query(page)["clients"] == "20"
     page.go_back()
-    page.wait_for_url(lambda url: urlsplit(url).path == "/", timeout=PATIENCE_MS)
-    settled(page, FRONT_POINT)
+    arrived(page, "Trade-off", FRONT_POINT)
     page.wait_for_function(
         "wanted => document.querySelectorAll('[data-testid=stMetricValue]')[2]?.innerText.trim() === wanted",
         arg=blocks.strip(),
         timeout=20_000,
     )
-    assert query(page) == {"clients": "12", "vectors": "60", "weight": "60"}
-    assert (number(page, "Clients N"), page.locator(WEIGHT).input_value()) == ("12", "60")
+    address_is(page, clients="12", vectors="60", weight="60")
+    shows(page, clients="12")
+    playwright.expect(page.locator(WEIGHT)).to_have_value("60")
     page.go_forward()
-    page.wait_for_url(lambda url: urlsplit(url).path == "/fleet", timeout=PATIENCE_MS)
-    settled(page, "[class*=st-key-affordable_plot] .main-svg")
+    arrived(page, "Fleet", AFFORDABLE)
     page.wait_for_function("() => location.search.includes('clients=20')", timeout=PATIENCE_MS)
-    assert number(page, "Clients N") == "20"
+    shows(page, clients="20")

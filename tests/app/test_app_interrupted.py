@@ -3,6 +3,10 @@ and what the browser draws is what the server thinks it draws: at the next click
 
 from __future__ import annotations
 
+import datetime
+import json
+import os
+
 import pytest
 from streamlit.runtime.scriptrunner import RerunException
 from streamlit.runtime.scriptrunner_utils.script_requests import RerunData
@@ -10,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from app.shared.scenario import Scenario
+from tests.app.written_runs import picked, write_run
 
 TIMEOUT_S = 60
 LINK = {"clients": "12", "vectors": "60", "seed": "3", "fleet": "steam", "card": "70", "weight": "70", "x": "gib"}
@@ -52,6 +57,9 @@ def drawn(element) -> object:
     proto = element.proto
     if element.type == "selectbox":
         return proto.raw_value if proto.set_value else proto.options[proto.default]
+    if element.type == "date_input":
+        (day,) = proto.value if proto.set_value else proto.default
+        return day.replace("/", "-")
     if element.type == "select_slider" or element.type == "slider":
         return list(proto.value if proto.set_value else proto.default)
     return proto.value if proto.set_value else proto.default
@@ -62,11 +70,13 @@ def held(element) -> object:
         return element.proto.options[element.index]
     if element.type == "select_slider":
         return [list(element.proto.options).index(element.format_func(element.value))]
+    if element.type == "date_input":
+        return element.value.isoformat()
     return [element.value] if element.type == "slider" else element.value
 
 
 def disagreeing(app: AppTest) -> dict[str, tuple[object, object]]:
-    kinds = (app.number_input, app.slider, app.selectbox, app.toggle, app.select_slider)
+    kinds = (app.number_input, app.slider, app.selectbox, app.toggle, app.select_slider, app.text_input, app.date_input)
     pairs = {one.key: (drawn(one), held(one)) for kind in kinds for one in kind}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
@@ -123,3 +133,31 @@ def test_an_interrupted_change_of_page_keeps_the_scenario(interrupted, page, mon
     assert not app.exception
     assert disagreeing(app) == {}
     assert app.session_state["scenario"] == Scenario()
+
+
+def test_the_runs_page_draws_the_picks_and_the_day_that_the_link_names(interrupted, tmp_path):
+    day = datetime.datetime(2026, 3, 1, 12)
+    for number in range(6):
+        path = write_run(tmp_path / "runs", [0.5, 0.6], seed=number)
+        began = (day + datetime.timedelta(days=number)).timestamp()
+        os.utime(path / "config.json", (began, began))
+    names = [path.name for path in sorted((tmp_path / "runs").iterdir())]
+    wanted = [name for name in names if (tmp_path / "runs" / name / "config.json").stat().st_mtime > day.timestamp()][
+        :4
+    ]
+    app = interrupted(20, {"since": "2026-03-02", "runs": wanted, "one_run": wanted[2]})
+    app.switch_page("screens/runs/runs.py").run()
+    assert not app.exception
+    assert disagreeing(app) == {}
+    assert app.date_input[0].value == datetime.date(2026, 3, 2)
+    assert app.selectbox(key="one_run").value == wanted[2]
+    assert sorted(picked(app)) == sorted(wanted)
+    marked = json.loads(app.dataframe[0].proto.selection_default)["selection"]["rows"]
+    assert sorted(app.dataframe[0].value["run"].iloc[marked]) == sorted(wanted)
+
+
+def test_the_train_page_draws_the_folder_that_the_link_names(interrupted):
+    app = interrupted(20, {"train_model": "folder", "train_folder": "/models/not-here"})
+    app.switch_page("screens/train/train.py").run()
+    assert disagreeing(app) == {}
+    assert app.text_input(key="train_folder").value == "/models/not-here"

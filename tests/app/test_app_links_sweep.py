@@ -38,7 +38,7 @@ PAGES = {
         {"vectors": "60", "view": "solvers"},
         {"against": "two-level", "only_differences": False, "changed_only": True, "align": False},
     ),
-    "allocation, steps": ({"vectors": "60", "view": "steps", "point": "WITH WORK"}, {"greedy_step": 1}),
+    "allocation, steps": ({"vectors": "60", "view": "steps", "point": "WITH WORK"}, {"step": 1}),
     "allocation, proof": ({"vectors": "60"}, {"view": "proof"}),
     "toy": ({}, {"claim": "theorem-3", "class": "g"}),
     "theory": (

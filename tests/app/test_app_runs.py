@@ -127,11 +127,20 @@ def test_many_damaged_folders_are_counted_and_the_first_named(app, runs):
 def test_a_run_with_strange_settings_is_still_shown(app, runs):
     path = write_run(runs, [0.5, 0.6])
     config = json.loads((path / "config.json").read_text())
-    config |= {"target": "high", "model": ["a"], "allocation": 5, "num_perturbations": None, "dataset": {"x": 1}}
+    config |= {"allocation": {"solver": 5}, "label_words": None, "unknown": [{"x": 1}]}
     (path / "config.json").write_text(json.dumps(config))
     see(app)
     assert not app.exception
     assert len(app.dataframe[0].value) == 1
+
+
+def test_a_setting_that_must_be_a_number_and_is_none_is_named(app, runs):
+    path = write_run(runs, [0.5, 0.6])
+    config = json.loads((path / "config.json").read_text()) | {"target": "high"}
+    (path / "config.json").write_text(json.dumps(config))
+    see(app)
+    assert not app.exception
+    assert "target is 'high'; it must be a number" in texts(app)
 
 
 def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypatch):
@@ -171,6 +180,7 @@ def test_the_command_that_repeats_a_run_has_only_options_that_the_command_knows(
     shutil.rmtree(runs)
     real = next((root / "artifacts" / "runs").glob("*/config.json"))
     config = json.loads(real.read_text()) | {name: True for name in ("save_model", "stop_at_target")}
+    config |= {"num_clients": 3, "num_blocks": 2}  # of the allocation that is written with it
     settings = {name: getattr(TrainSettings(), name) for name in TrainSettings.__dataclass_fields__}
     write_run(runs, [0.5, 0.6], **{**settings, **config})
     (record,) = folder_records(runs).records

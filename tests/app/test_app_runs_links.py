@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.picks import Picks, as_link, from_link
+from tests.app.shown import shown_key
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 
 TIMEOUT_S = 60
@@ -144,7 +145,7 @@ def test_a_link_from_another_page_counts_more_than_what_was_picked_before(app, r
     app.query_params["cost"] = "bytes"
     see(app)
     assert picked(app) == [wanted]
-    assert app.selectbox(key="cost").value == "bytes"
+    assert app.selectbox(key=shown_key(app, "cost")).value == "bytes"
     app.query_params.clear()
     app.switch_page("screens/paper/paper.py").run()
     app.query_params.clear()

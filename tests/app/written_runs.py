@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.screens.runs.choose import table_key
+from app.screens.runs.choose import table_name
+from tests.app.shown import shown_key
 from zorba_core.allocation import Allocation
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.runs.writer import RunWriter
@@ -40,10 +41,13 @@ def texts(app) -> str:
 def picked(app) -> list[str]:
     """Names of the runs that are marked in the table."""
     names = list(app.dataframe[0].value["run"])
-    return [names[row] for row in app.session_state[table_key(names)]["selection"]["rows"]]
+    _, rows = app.session_state["shown_values"][table_name(names)]
+    return [names[row] for row in sorted(rows)]
 
 
 def pick(app, *rows):
     names = list(app.dataframe[0].value["run"])
-    app.session_state[table_key(names)] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
+    app.session_state[shown_key(app, table_name(names))] = {
+        "selection": {"rows": list(rows), "columns": [], "cells": []}
+    }
     return app.run()

@@ -218,8 +218,6 @@ def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarra
         alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
     )
     last = len(order_N) - SHOWN
-    if st.session_state.get("first_client", last + 2) > last + 1:  # of a larger fleet
-        st.session_state.pop("first_client", None)
     first = linked_number(
         st.slider,
         f"Clients to change, {SHOWN} at a time",

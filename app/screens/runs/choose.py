@@ -5,12 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Sequence
 from datetime import date
+from typing import Any
 
 import streamlit as st
 
 from app.screens.runs.picks import Picks, as_link, from_link, holds
 from app.shared import components
-from app.shared.links import carry, linked, linked_many, linked_text, remembered, take_asked
+from app.shared.links import all_named, linked, linked_day, linked_many, linked_text, take_asked
+from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
 from zorba_core.study.comparison import Record
 
 SHOWN_AT_FIRST = 3
@@ -44,19 +46,8 @@ def _since(records: Sequence[Record], kept: list[Record]) -> list[Record]:
     days = {date.fromtimestamp(record.began) for record in records if record.began is not None}
     if len(days) < 2:
         return kept
-    oldest, newest = min(days), max(days)
-    if not oldest <= st.session_state.get("since", date.min) <= newest:
-        st.session_state["since"] = max(oldest, min(remembered("since", oldest, _day), newest))
-    first = st.date_input("Since", min_value=oldest, max_value=newest, key="since", width=150)
-    carry("since", first, oldest)
+    first = linked_day("Since", min(days), max(days), key="since", width=150)
     return [record for record in kept if record.began is None or date.fromtimestamp(record.began) >= first]
-
-
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text[:10])
-    except ValueError:
-        return None
 
 
 def _has(record: Record, text: str) -> bool:
@@ -73,7 +64,7 @@ def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = Non
     is picked and not shown by the filters stays picked; what is not among ``everyone`` of this ``source`` any more is
     named, and nothing else takes its place.
 
-    Call before the table is drawn: it also marks the rows there.
+    Call before the table is drawn.
     """
     names = [record.name for record in records]
     there = {record.name for record in everyone or records}
@@ -81,14 +72,10 @@ def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = Non
     picks = _picks(source, names)
     if not names and not picks.names:
         return []  # nothing to pick from yet
-    event = st.session_state.get(table_key(names))
-    if event is not None and picks is before:
-        rows = [names[row] for row in event["selection"]["rows"] if row < len(names)]
-        if set(rows) != set(picks.names) & set(names):  # the reader picked anew
-            hidden = [name for name in picks.names if name in there and name not in names]
-            picks = Picks((*rows, *hidden))
-    else:
-        pick_by_name(names, picks.names)
+    rows = _reported_rows(names) if picks is before else None
+    if rows is not None:
+        hidden = [name for name in picks.names if name in there and name not in names]
+        picks = Picks((*(names[row] for row in rows), *hidden))
     st.session_state.setdefault(_CHOSEN, {})[source] = picks
     values = as_link(picks, names)
     if tuple(st.query_params.get_all(_LINK)) != values:
@@ -138,20 +125,44 @@ def _forget(source: str, gone: Collection[str]) -> None:
     st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in gone))
 
 
-def pick_by_name(names: Sequence[str], wanted: Collection[str]) -> None:
-    """Pick rows of the table of ``names``; before it is drawn, or in a callback."""
-    rows = [row for row, name in enumerate(names) if name in wanted]
-    st.session_state[table_key(names)] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+def pick_by_name(source: str, names: Sequence[str], wanted: Collection[str]) -> None:
+    """Pick those of ``names``, the runs that pass the filters, that are wanted; in a callback."""
+    held = st.session_state.setdefault(_CHOSEN, {})
+    hidden = [name for name in held[source].names if name not in names] if source in held else []
+    held[source] = Picks((*(name for name in names if name in wanted), *hidden))
 
 
-def table_key(names: Sequence[str]) -> str:
+def table_arguments(names: Sequence[str], chosen: Sequence[Record]) -> dict[str, Any]:
+    """Key and marked rows of the table of ``names`` with ``chosen`` picked."""
+    picked = {record.name for record in chosen}
+    rows = [row for row, name in enumerate(names) if name in picked]
+    marked = {"selection": {"rows": rows, "columns": [], "cells": []}}
+    return {"key": widget_key(table_name(names), rows), "selection_default": marked}
+
+
+def table_name(names: Sequence[str]) -> str:
+    """Other rows, another table: its selection is by row number."""
     return f"runs_table_{zlib.crc32(chr(10).join(names).encode()):x}"
+
+
+def _reported_rows(names: Sequence[str]) -> list[int] | None:
+    """The rows that the reader has picked since the table was drawn, if any. The rows that it was drawn with are no
+    choice, and what an earlier table reports is not looked at (``app.shared.widget_keys``)."""
+    name = table_name(names)
+    event = st.session_state.get(current_key(name))
+    if event is None or not is_shown(name):
+        return None
+    rows = [row for row in event["selection"]["rows"] if row < len(names)]
+    if set(rows) == shown_value(name):
+        return None
+    report(name, rows)
+    return rows
 
 
 def _picks(source: str, names: Sequence[str]) -> Picks:
     """What is picked of this source: in this session, else by the link, else the newest few."""
     held = st.session_state.get(_CHOSEN, {})
-    named = tuple(st.query_params.get_all(_LINK))
+    named = tuple(all_named(_LINK))
     if named and (take_asked(_LINK) or not held):
         return from_link(named, names)
     return held.get(source, Picks(tuple(names[:SHOWN_AT_FIRST])))

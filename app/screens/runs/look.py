@@ -14,7 +14,7 @@ from app.screens.train.words import duration, size
 from app.shared import components
 from app.shared.components import Download, Number
 from app.shared.folders import as_code, short
-from app.shared.links import forget, linked
+from app.shared.links import forget_unless, linked
 from zorba_core.allocation import allocation_to_bytes
 from zorba_core.cli.options import flags_of
 from zorba_core.engine import ENGINE_VERSION
@@ -33,8 +33,7 @@ def draw(chosen: Sequence[Record]) -> None:
         record = chosen[0]
         if len(chosen) > 1:
             by_name = {record.name: record for record in chosen}
-            if st.session_state.get("one_run", record.name) not in by_name:
-                forget("one_run")
+            forget_unless("one_run", by_name)
             name = linked(st.selectbox, "Run", list(by_name), key="one_run", label_visibility="collapsed", width=340)
             record = by_name[name]
         if st.button("Provenance", icon=":material/fact_check:", key="open_provenance"):

@@ -27,8 +27,8 @@ class Drawn:
     figure: go.Figure
 
 
-def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record]) -> Drawn | None:
-    """The figure; None when there is nothing to draw, after saying why."""
+def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record], source: str) -> Drawn | None:
+    """The figure of the runs of ``source``; None when there is nothing to draw, after saying why."""
     cloud = cloud_of(kept, x=asked.x, y=asked.y, kind=asked.kind, band=asked.band)
     if not cloud.dots:
         st.info("None of these runs tells both. Choose another outcome or axis.", icon=":material/search_off:")
@@ -42,7 +42,7 @@ def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record])
         name="zorba-outcomes",
         alt=f"{cloud.y_label} against {cloud.x_label}: {len(cloud.dots)} dots, {cloud.y_label.lower()} from "
         f"{min(dot.y for dot in cloud.dots):.4g} to {max(dot.y for dot in cloud.dots):.4g}.",
-        select=lambda: _take_over(names),
+        select=lambda: _take_over(source, names),
     )
     components.let_it_be_drawn("outcomes", (asked, picked, len(cloud.dots)))
     st.caption(_in_words(cloud, asked))
@@ -63,12 +63,12 @@ def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
     return words
 
 
-def _take_over(names: Sequence[str]) -> None:
+def _take_over(source: str, names: Sequence[str]) -> None:
     """A click: pick the runs behind the dot (the figure's callback)."""
     points = st.session_state[_PLOT].selection.points
     wanted = {name for point in points for name in _names(point.get("customdata"))}
     if wanted & set(names):
-        choose.pick_by_name(names, wanted)
+        choose.pick_by_name(source, names, wanted)
 
 
 def _names(data: object) -> list[str]:

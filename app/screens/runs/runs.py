@@ -49,12 +49,12 @@ def page() -> None:
     asked = toolbar.ask(kept)
     drawn = None
     if isinstance(asked, toolbar.OutcomesAsked):
-        drawn = outcomes.draw(asked, kept, chosen)
+        drawn = outcomes.draw(asked, kept, chosen, source.command)
     elif chosen or baseline is not None:
         drawn = curves.draw(asked, chosen, baseline)
     else:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
-    table.show_table(kept, baseline)
+    table.show_table(kept, chosen, baseline)
     _follow(folder, listing.records)
     if isinstance(drawn, curves.Drawn):
         compare.group_table(drawn, baseline)

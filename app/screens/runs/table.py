@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.screens.runs.choose import table_key
+from app.screens.runs.choose import table_arguments
 from app.shared import components
 from zorba_core.study.comparison import Record
 
 
-def show_table(records: Sequence[Record], baseline: Record | None) -> None:
-    """The table to pick in."""
+def show_table(records: Sequence[Record], chosen: Sequence[Record], baseline: Record | None) -> None:
+    """The table to pick in, with what is chosen marked."""
     frame = _frame(records, baseline)
     shared = in_common(frame)
     if shared:
@@ -23,8 +23,7 @@ def show_table(records: Sequence[Record], baseline: Record | None) -> None:
     shown = _worth_showing(frame)
     st.dataframe(
         shown.assign(learned=[record.small_curve for record in records])[_with_learned(shown)],
-        # Other rows, another table: its selection is by row number.
-        key=table_key([record.name for record in records]),
+        **table_arguments([record.name for record in records], chosen),
         on_select="rerun",
         selection_mode="multi-row",
         hide_index=True,

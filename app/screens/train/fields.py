@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.screens.train import choices
 from app.shared import components
-from app.shared.links import keep, linked, linked_number, linked_switch, remembered
+from app.shared.links import draw, keep, linked, linked_number, linked_switch, remembered
 from zorba_core.data.tasks import Task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
@@ -18,6 +18,7 @@ from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 OWN_FOLDER = "folder"
 _LINKED_FOLDER = 300  # characters of a path in an address
 _UNHELD = "~"  # stands there for a longer one
+_LONG_FOLDER = "folder_too_long_for_a_link"
 
 
 def model() -> choices.Model | None:
@@ -52,13 +53,18 @@ def model() -> choices.Model | None:
 def _folder() -> str:
     """A folder of this machine as it was typed; the address keeps it while it is short enough."""
     key, unheld = "train_folder", st.query_params.get("train_folder") == _UNHELD
-    if key not in st.session_state:
-        named = remembered(key, "", lambda text: text if text.isprintable() and len(text) <= _LINKED_FOLDER else None)
-        st.session_state[key] = "" if unheld else named
-    path = st.text_input("Folder", key=key, persist_state="session", placeholder="/models/opt-125m", max_chars=1000)
-    fits = path.isprintable() and len(path) <= _LINKED_FOLDER
-    keep(key, _UNHELD if not fits or (unheld and not path) else path or None)
-    if not fits:
+
+    def fits(path: str) -> bool:
+        return path.isprintable() and len(path) <= _LINKED_FOLDER
+
+    def parse(text: str) -> str | None:
+        return st.session_state.get(_LONG_FOLDER) if text == _UNHELD else text if fits(text) else None
+
+    path = remembered(key, "", parse)
+    draw(st.text_input, key, path, (), "Folder", placeholder="/models/opt-125m", max_chars=1000)
+    keep(key, _UNHELD if not fits(path) or (unheld and not path) else path or None)
+    if not fits(path):
+        st.session_state[_LONG_FOLDER] = path  # for who comes back to this address
         st.caption(":material/link_off: This path is too long for a link: after a reload, type it again.")
     elif path:
         st.caption(":material/link: A link to this page names the folder. Who opens it needs the same folder there.")
