@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def example_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PYTHONPATH on which tests/plugin_example is installed, as pip installs any package."""
+    source, site = tmp_path_factory.mktemp("source") / "example", tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "tests" / "plugin_example", source)  # a build leaves files beside its sources
+    options = "--quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --target".split()
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(site), str(source)], check=True, timeout=120)
+    return os.pathsep.join([str(site), str(ROOT)])
 
 
 from tests.tiny_models import *  # noqa: E402, F403

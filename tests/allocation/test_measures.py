@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.own_parts import ENTROPY
+from tests.plugin_example.zorba_example import ENTROPY
 from zorba_core.allocation import MEASURES, Allocation, find_measure, solve
 from zorba_core.allocation.measure_facts import ALIASES
 from zorba_core.allocation.problem import AllocationProblem

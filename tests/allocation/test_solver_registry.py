@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.own_parts import DICE
+from tests.plugin_example.zorba_example import DICE
 from zorba_core.allocation import (
     SOLVERS,
     Allocation,
@@ -182,37 +178,3 @@ def test_a_run_trains_what_it_allocated(dice, tmp_path):
     assert kept.config["allocation"]["solver"] == "dice"
     expected = solve(AllocationProblem([6, 5, 3, 2], 12), DICE, seed=kept.config["seed"])
     assert np.array_equal(kept.allocation.A_MN, expected.allocation.A_MN)
-
-
-PACKAGE = """
-from zorba_core.allocation import Allocation, Measure, Solver
-import zorba_core.plots  # as a package with pages of its own would
-
-def first_come(problem, options):
-    from zorba_core.allocation import solve
-    return Allocation(solve(problem, "balanced").allocation.A_MN[::-1])
-
-TURNED = Solver("turned", "Turned", "deals the blocks out from the last one on", first_come)
-SPREAD = Measure(
-    "spread", "s", "spread of popularities", lambda found: float(found.popularity_M.max() - found.popularity_M.min()),
-    ".0f", "s = max c - min c", "how unevenly blocks are trained",
-)
-"""
-
-
-def test_an_installed_package_adds_a_solver_and_a_measure_by_its_entry_points(tmp_path):
-    (tmp_path / "turned.py").write_text(PACKAGE)
-    facts = tmp_path / "turned-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: turned\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(
-        "[zorba.solvers]\nturned = turned:TURNED\n[zorba.measures]\nspread = turned:SPREAD\n"
-    )
-    command = [sys.executable, "-m", "zorba_core", "allocate", "--budgets", "3,3,2,2,1", "--blocks", "4"]
-    asked = subprocess.run(
-        [*command, "--solver", "turned"], capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
-    )  # fmt: skip
-    assert (asked.returncode, asked.stderr) == (0, "")
-    assert "solver turned" in asked.stdout
-    assert re.search(r"s, spread of popularities +1\n", asked.stdout)

@@ -51,7 +51,8 @@ PAGES = {
     "train": (
         {"vectors": "60"},
         {"train_rounds": 70, "train_lr": 0.02, "train_q": 12, "train_mu": 0.002, "train_batch": 4, "train_length": 32,
-         "train_seed": 5, "train_every": 5, "train_target_toy-reviews": 0.6, "train_stops": True, "train_force": True},
+         "train_seed": 5, "train_every": 5, "train_target_toy-reviews": 0.6, "train_stops": True, "train_force": True,
+         "train_estimator": "reference"},
     ),
     "train, another method": ({"vectors": "60"}, {"train_method": "decomfl", "train_lr_decomfl": 0.003,
                                                   "train_q_decomfl": 3, "train_model": "folder",

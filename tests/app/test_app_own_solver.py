@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from app.shared import components
 from app.shared.reproduce import as_command, as_python
 from app.shared.scenario import Scenario, study
-from tests.own_parts import DICE, ENTROPY
+from tests.plugin_example.zorba_example import DICE, ENTROPY
 from zorba_core.allocation import MEASURES, SOLVERS
 
 SMALL = {"clients": "12", "vectors": "20"}

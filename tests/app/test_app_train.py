@@ -18,7 +18,7 @@ from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import Request, as_python
-from tests.stateful_method import MOMENTUM
+from tests.plugin_example.zorba_example import MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
 from zorba_core.data.tasks import TASKS

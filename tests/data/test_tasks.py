@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.plugin_example.zorba_example import TICKETS, made_tickets
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.sources import MadeRows
 from zorba_core.data.splits import load_split
@@ -116,23 +117,11 @@ def test_both_spellings_of_ag_news_are_one_task_and_an_unknown_name_lists_the_kn
 
 def test_a_task_from_outside_is_one_object_and_one_registration(monkeypatch):
     monkeypatch.setattr(TASKS, "_parts", dict(TASKS))
-    made = pd.DataFrame({"ticket": ["it broke", "thank you"], "label": [0, 1]})
-    task = TASKS.register(
-        Task(
-            name="tickets",
-            title="Tickets",
-            about="is somebody content?",
-            label_names=("no", "yes"),
-            label_words=("bad", "good"),
-            prompt="{ticket} That is",
-            text_columns=("ticket",),
-            rows=MadeRows(lambda split: made, "made by hand"),
-        )
-    )
+    task = TASKS.register(replace(TICKETS, rows=MadeRows(made_tickets, "made by a function")))
     assert get_task("tickets") is task
     frame = load_split("tickets", "federated")
-    assert frame.equals(made)
-    assert frame.attrs == {"source": "made by hand", "note": ""}
+    assert frame.equals(made_tickets("federated"))
+    assert frame.attrs == {"source": "made by a function", "note": ""}
     with pytest.raises(InvalidInputError, match="dataset tickets has no split 'base': choose one of federated, valid"):
         load_split("tickets", "base")
 

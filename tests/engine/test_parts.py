@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.plugin_example.zorba_example import CENTRAL
 from zorba_core.allocation import Allocation
 from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS, DirectionKind
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.reference import Estimate, estimate
-from zorba_core.engine.estimators.registry import ESTIMATORS, Estimator
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import run
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows
@@ -50,26 +50,18 @@ def weights_of(make_tiny_model):
     return train
 
 
-def central(network, batches_N, A_MN, seeds_Q, directions, *, mu, inactive) -> Estimate:
-    """(F(w + mu v) - F(w - mu v)) / 2 mu, from two one-sided differences."""
-    ahead = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=inactive)
-    behind = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=-mu, inactive=inactive)
-    passes = ahead.forward_passes + behind.forward_passes
-    return Estimate((ahead.rho_NQ + behind.rho_NQ) / 2, ahead.loss_N, passes)
-
-
 def test_a_registered_estimator_trains_by_its_name(weights_of):
     with pytest.raises(InvalidInputError, match="estimator is 'central'; choose one of cohort, reference, jvp"):
         TrainSettings(estimator="central")
-    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", central))
+    ESTIMATORS.register(CENTRAL)
     assert weights_of(estimator="central") == weights_of(estimator="central")
     assert weights_of(estimator="central") not in (weights_of(estimator="reference"), weights_of(estimator="jvp"))
 
 
 def test_what_an_estimator_can_do_decides_which_settings_it_takes():
-    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", central))
-    ESTIMATORS.register(Estimator("dual", "Dual", "another exact one", central, exact=True))
-    ESTIMATORS.register(Estimator("herd", "Herd", "another cohort", central, cohort=True))
+    ESTIMATORS.register(CENTRAL)
+    ESTIMATORS.register(dataclasses.replace(CENTRAL, name="dual", exact=True))
+    ESTIMATORS.register(dataclasses.replace(CENTRAL, name="herd", cohort=True))
     with pytest.raises(InvalidInputError, match="max_rows bounds a cohort's rows and the estimator is central"):
         TrainSettings(estimator="central", max_rows=8)
     assert TrainSettings(estimator="herd", max_rows=8).max_rows == 8
@@ -112,7 +104,7 @@ def test_a_part_of_another_kind_is_refused(registry):
 
 @pytest.mark.parametrize("code", ["nowhere:run", "zorba_core.engine.noise:louder", "not a name"])
 def test_code_that_cannot_be_imported_is_one_line_that_names_it(weights_of, code):
-    ESTIMATORS.register(Estimator("central", "Central", "differences to both sides", code))
+    ESTIMATORS.register(dataclasses.replace(CENTRAL, run=code))
     with pytest.raises(InvalidInputError, match=f"^{code} cannot be imported: .") as caught:
         weights_of(estimator="central")
     assert "\n" not in str(caught.value)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
-from tests.stateful_method import MOMENTUM, on_path
+from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.data.tasks import TASKS
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.in_process import InProcess
@@ -27,13 +29,15 @@ from zorba_core.runs.trajectory import read_trajectory
 
 @pytest.fixture(autouse=True)
 def registry_as_before(monkeypatch):
-    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
+    for registry in (METHODS, ESTIMATORS, TASKS):
+        monkeypatch.setattr(registry, "_parts", dict(registry))
 
 
 @pytest.fixture
 def momentum(make_config, train_settings):
-    METHODS.register(MOMENTUM)
-    return make_config(replace(train_settings, method="momentum"))
+    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
+        registry.register(part)
+    return replace(make_config(replace(train_settings, method="momentum", estimator="central")), dataset="tickets")
 
 
 class LosesPower(InProcess):
@@ -141,14 +145,14 @@ def test_a_private_run_shows_its_method_no_clients_scalars(
 
 
 @pytest.mark.slow
-def test_a_method_from_an_installed_package_runs_over_flower(
-    momentum, make_clients, server_settings, tmp_path, monkeypatch
+def test_the_parts_of_an_installed_package_run_over_flower(
+    momentum, make_clients, server_settings, tmp_path, monkeypatch, example_path
 ):
-    """Server and clients are processes of their own: they know the method by its package's entry point alone."""
+    """Server and clients are processes of their own: they know method, estimator and task by entry points alone."""
     pytest.importorskip("flwr")
     from zorba_core.federation.flower.loopback import federate_on_loopback
 
-    monkeypatch.setenv("PYTHONPATH", on_path(tmp_path / "package"))
+    monkeypatch.setenv("PYTHONPATH", example_path)
     config = replace(momentum, num_clients=2, settings=replace(momentum.settings, rounds=3))
     settings = replace(server_settings, min_clients=2)
     alone = serve(config, settings, InProcess(make_clients((2, 3))), runs_folder=tmp_path / "alone", force=True)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests.plugin_example.zorba_example import MOMENTUM, Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
-from tests.stateful_method import MOMENTUM, Momentum, on_path
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.methods.interface import Method, Scalars
 from zorba_core.engine.settings import TrainSettings
@@ -100,23 +98,6 @@ def test_one_object_is_seen_by_everything_that_asks_for_a_method(train):
     assert dataclasses.replace(SETTINGS, method="zorba").for_method("momentum").num_perturbations == 2
 
 
-def test_an_installed_packages_method_is_in_the_help_and_planning_alone_loads_no_torch(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": on_path(tmp_path), "COLUMNS": "200"}
-
-    def printed(*arguments: str) -> str:
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300).stdout
-
-    assert "momentum: the size of the block scalars carries over" in " ".join(
-        printed("-m", "zorba_core", "train", "--help").replace("\u2502", " ").split()
-    )
-    code = (
-        "import sys, zorba_core; zorba_core.model_spec; zorba_core.solve; import zorba_core.planning.methods as m; "
-        "print('torch' in sys.modules, m.method_facts('momentum').keeps_state)"
-    )
-    assert printed("-c", code).split() == ["False", "True"]
-
-
 def test_a_method_that_keeps_no_state_leaves_none_in_the_log(whole):
     assert all(entry.method_state == {} for entry in read_trajectory(whole.path / TRAJECTORY).rounds)
     assert b"method_state" not in (whole.path / TRAJECTORY).read_bytes()
@@ -139,7 +120,7 @@ def test_what_is_no_method_is_refused(part, says):
 
 def test_facts_that_name_their_code_are_the_same_method(train):
     METHODS.register(MOMENTUM)
-    METHODS.register(MethodFacts(**{**vars(MOMENTUM), "name": "facts", "code": "tests.stateful_method:Momentum"}))
+    METHODS.register(MethodFacts(**{**vars(MOMENTUM), "name": "facts", "code": "tests.plugin_example.zorba_example:Momentum"}))
     as_facts = train("facts", settings=dataclasses.replace(SETTINGS, method="facts"))
     assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
 

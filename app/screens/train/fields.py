@@ -10,6 +10,7 @@ from app.screens.train import choices
 from app.shared import components
 from app.shared.links import draw, keep, linked, linked_number, linked_switch, remembered
 from zorba_core.data.tasks import Task
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
 from zorba_core.fields import declared
@@ -159,6 +160,14 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         length = _number(two, "Length L", "seq_len", 4096, key="train_length", low=8, step=8)
         seed = _number(three, "Seed", "seed", 2**31 - 1, key="train_seed")
         every = _number(four, "Evaluate every", "eval_every", 10_000, key="train_every")
+        estimator = linked(
+            st.selectbox,
+            "Estimator",
+            [name for name, part in ESTIMATORS.items() if not (method.first_order and part.exact)],
+            format_func=lambda name: f"{ESTIMATORS[name].title} · {ESTIMATORS[name].help}",
+            key=_for_method("train_estimator", method),
+            help="How the clients' scalars are computed.",
+        )
         five, six = st.columns(2, vertical_alignment="bottom")
         key, usual = f"train_target_{dataset.name}", dataset.target
         target = _number(five, "Target accuracy", "target", 1.0, key=key, default=usual, low=0.05, step=0.05)
@@ -175,6 +184,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         "lr": lr,
         "perturbations": None if method.first_order else directions,
         "mu": None if method.first_order else mu,
+        "estimator": None if estimator == declared(TrainSettings)["estimator"].default else estimator,
         "batch_size": batch,
         "seq_len": length,
         "seed": seed,

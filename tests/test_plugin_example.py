@@ -1,0 +1,193 @@
+"""tests/plugin_example, installed: each of its parts is offered, trains, and survives a kill, with no other change."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zorba_core.runs import TRAJECTORY
+
+OPTIONS = (
+    "train --method momentum --solver dice --estimator central --dataset tickets --clients 4 --budgets 3,2,1,1 "
+    "--rounds 120 --eval-every 40 --eval-rows 8 --batch-size 2 --seq-len 24 --lr 1e-3 --force --json"
+)
+CHOICES = """
+import importlib.util, json, os, sys
+from streamlit.testing.v1 import AppTest
+sys.path[:0] = [os.getcwd(), "notebooks"]
+app = AppTest.from_file("app/main.py", default_timeout=120)
+app.query_params["clients"], app.query_params["vectors"] = "9", "10"
+app.run()
+shown = {"dashboard solver": app.selectbox(key="solver").options}
+app.switch_page("screens/train/train.py").run()
+shown["dashboard method"] = app.segmented_control(key="train_method").options
+for name in ("dataset", "estimator"):
+    shown[f"dashboard {name}"] = app.selectbox(key=f"train_{name}").options
+assert not app.exception
+from _fleet_controls import Controls, Request
+panel = Controls(Request(gpus="1, A100, 40"))
+for name in ("solver", "method", "dataset", "estimator"):
+    shown[f"notebook {name}"] = [title for title, value in panel.choices(name)]
+print(json.dumps(shown))
+"""
+FEDERATED = """
+import json, sys
+from dataclasses import replace
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.federation.client import Client
+from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.in_process import InProcess
+from zorba_core.federation.session import serve
+from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.runs.session import fine_tune
+model, folder = sys.argv[1:]
+settings = TrainSettings(method="momentum", estimator="central", rounds=4, num_perturbations=2, batch_size=2, seq_len=24,
+                         eval_every=2, eval_rows=8, lr=1e-3, target=None)
+config = RunConfig("tickets", model, ("bad", "good"), 3, 1.0, settings)
+clients = {seat: Client(ClientSettings(seat=seat, blocks=blocks, model=model)) for seat, blocks in enumerate((3, 2, 1))}
+many = serve(config, ServerSettings(min_clients=3, start_timeout=0.01, deadline=1.0), InProcess(clients),
+             runs_folder=f"{folder}/many", force=True)
+one = fine_tune(many.allocation, dataset="tickets", model=model, settings=settings, runs_folder=f"{folder}/one", force=True)
+print(json.dumps([many.summary["weights_sha256"], one.summary["weights_sha256"]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(example_path, tmp_path_factory):
+    """A process's environment in which the example is installed."""
+    runs = str(tmp_path_factory.mktemp("runs"))
+    return {**os.environ, "PYTHONPATH": example_path, "COLUMNS": "300", "ZORBA_RUNS": runs}
+
+
+def run_python(environment, root, *arguments: str) -> str:
+    """What Python prints; whatever stands on stderr is not about a plugin."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, env=environment, cwd=root, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "plugin" not in done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def zorba(environment, root):
+    return lambda *arguments: run_python(environment, root, "-m", "zorba_core", *arguments)
+
+
+def test_the_example_is_short(root):
+    files = [path for path in (root / "tests" / "plugin_example").rglob("*") if path.suffix in (".py", ".toml")]
+    assert len(files) == 2
+    assert sum(len(path.read_text().splitlines()) for path in files) < 100
+
+
+def test_each_part_is_in_the_help_of_the_command(zorba):
+    trains, allocates = (" ".join(zorba(name, "--help").replace("│", " ").split()) for name in ("train", "allocate"))
+    dice = "dice: moves some blocks of the balanced allocation at random"
+    assert dice in allocates
+    assert dice in trains
+    assert "momentum: the size of the block scalars carries over" in trains
+    assert "central: differences to both sides" in trains
+    assert "tickets" in trains
+    allocated = zorba("allocate", "--budgets", "3,3,2,2,1", "--blocks", "4", "--solver", "dice")
+    assert "solver dice" in allocated
+    assert re.search(r"H, entropy of the influence +1\.\d\d\n", allocated)
+
+
+def test_each_part_is_among_the_choices_of_dashboard_and_notebook(environment, root):
+    shown = json.loads(run_python(environment, root, "-c", CHOICES).splitlines()[-1])
+    expected = {"solver": "Dice", "method": "Momentum", "dataset": "Tickets", "estimator": "Central"}
+    for place, choices in shown.items():
+        assert any(choice.startswith(expected[place.split()[1]]) for choice in choices), (place, choices)
+    assert len(shown) == 8
+
+
+def test_a_run_of_these_parts_is_killed_resumed_and_replayed_to_the_same_bits(
+    zorba, environment, root, tiny_opt_folder, tmp_path
+):
+    arguments = [*OPTIONS.split(), "--model", str(tiny_opt_folder)]
+    whole = json.loads(zorba(*arguments, "--runs-folder", str(tmp_path / "whole")))
+    assert (whole["method"], whole["rounds_done"]) == ("momentum", 120)
+    assert json.loads((Path(whole["run"]) / "config.json").read_text())["allocation"]["solver"] == "dice"
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "zorba_core", *arguments, "--runs-folder", str(tmp_path / "killed")],
+        env=environment, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    log: list[Path] = []
+    while killed.poll() is None and not (log and log[0].read_bytes().count(b"\n") > 5):
+        log = list((tmp_path / "killed").glob(f"*/{TRAJECTORY}"))
+        time.sleep(0.002)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    folder = str(log[0].parent)
+    resumed = json.loads(zorba("resume", folder, "--json"))
+    assert resumed["weights_sha256"] == whole["weights_sha256"]
+    assert 0 < resumed["resumed_after_rounds"][0] < 120
+    assert json.loads(zorba("replay", folder, "--json"))["weights_sha256"] == whole["weights_sha256"]
+
+
+def test_a_federation_in_one_process_ends_with_the_trainers_bits(environment, root, tiny_opt_folder, tmp_path):
+    many, one = json.loads(
+        run_python(environment, root, "-c", FEDERATED, str(tiny_opt_folder), str(tmp_path)).splitlines()[-1]
+    )
+    assert many == one
+
+
+def write_package(folder: Path, code: str, entry_points: str) -> str:
+    """A PYTHONPATH with a package ``other`` of one module and these entry points, without a build."""
+    facts = folder / "other-1.0.dist-info"
+    facts.mkdir()
+    (folder / "other.py").write_text(code)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(entry_points)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("raise RuntimeError('felt\\nis missing')", "felt is missing"),
+        ("import felt", "No module named 'felt'"),
+        ("PART = 1", "this is no solver: int is not a zorba_core.allocation.Solver"),
+        ("", "module 'other' has no attribute 'PART'"),
+        ("import sys; sys.exit(3)", "3"),
+    ],
+)
+def test_a_broken_plugin_is_one_warning_line_and_the_command_works(tmp_path, environment, root, code, says):
+    path = write_package(tmp_path, code, "[zorba.solvers]\nodd = other:PART\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "zorba_core", "allocate", "--budgets", "3,2,1", "--blocks", "3", "--json"],
+        env=environment | {"PYTHONPATH": path}, cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["solver"] == "balanced"
+    (line,) = done.stderr.splitlines()
+    assert line == f"zorba: plugin odd of other (zorba.solvers, other:PART) is left out: {says}"
+
+
+def test_a_package_may_import_all_of_ours_while_it_is_loaded(tmp_path, environment, root):
+    code = """
+import app.screens.registry, zorba_core.cli, zorba_core.engine.loop, zorba_core.plots, zorba_core.runs.session
+from zorba_core.allocation import Solver, solve
+PART = Solver("late", "Late", "imports everything first", lambda problem, options: solve(problem).allocation)
+"""
+    path = os.pathsep.join([write_package(tmp_path, code, "[zorba.solvers]\nlate = other:PART\n"), str(root)])
+    arguments = ["-m", "zorba_core", "allocate", "--budgets", "3,2,1", "--blocks", "3", "--solver", "late"]
+    assert "solver late" in run_python(environment | {"PYTHONPATH": path}, root, *arguments)
+
+
+def test_planning_alone_loads_no_torch_while_packages_are_installed(environment, root):
+    code = (
+        "import sys, zorba_core; zorba_core.model_spec; zorba_core.solve; import zorba_core.planning.methods as m; "
+        "print('torch' in sys.modules, m.method_facts('momentum').keeps_state)"
+    )
+    assert run_python(environment, root, "-c", code).split() == ["False", "True"]
