@@ -15,6 +15,8 @@ import plotly.graph_objects as go
 from IPython.display import display
 
 from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve
+from zorba_core.data import TASKS
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import (
@@ -26,6 +28,7 @@ from zorba_core.planning.memory import (
     psi_client_bytes,
     psi_model_bytes,
 )
+from zorba_core.planning.methods import METHODS
 from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
 from zorba_core.plots import allocation_figure, client_order
 
@@ -43,6 +46,20 @@ class Request:
     dtype: str = "float32"
     share: float = 0.9  # of each card that fine-tuning may use
     solver: str = "balanced"
+    method: str = "zorba"  # of the rehearsal, as what follows
+    dataset: str = "toy-reviews"
+    estimator: str = "cohort"
+
+
+def choices(name: str) -> list[tuple[str, str]]:
+    """Titles and names of what there is for a field of :class:`Request`, those of installed packages included."""
+    parts = {
+        "solver": SOLVERS,
+        "method": {name: part for name, part in METHODS.items() if part.allocates},  # a rehearsal of the allocation
+        "dataset": {name: task for name, task in TASKS.items() if not task.rows.missing()},
+        "estimator": ESTIMATORS,
+    }
+    return [(part.title, name) for name, part in parts[name].items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +183,10 @@ class Controls:
             "share": ipywidgets.FloatSlider(
                 request.share, min=0.1, max=1.0, step=0.05, layout=wide, continuous_update=False
             ),
-            "solver": ipywidgets.Dropdown(
-                value=request.solver, options=[(part.title, name) for name, part in SOLVERS.items()], layout=wide
-            ),
         }
+        for name in ("solver", "method", "dataset", "estimator"):
+            value, options = getattr(request, name), choices(name)
+            self._widgets[name] = ipywidgets.Dropdown(value=value, options=options, layout=wide)
         self._widgets["gpus"].continuous_update = False
         labels = {
             "gpus": "GPUs: count, name, GiB",
@@ -179,6 +196,9 @@ class Controls:
             "dtype": "Numbers as",
             "share": "Share of each card",
             "solver": "Solver",
+            "method": "Rehearsed by",
+            "dataset": "On the dataset",
+            "estimator": "With the estimator",
         }
         self._area = ipywidgets.Output()
         rows = [

@@ -120,7 +120,7 @@ class Registry(Mapping[str, Part], Generic[Part]):
         for entry in sorted(importlib.metadata.entry_points(group=self.group), key=lambda entry: entry.name):
             try:
                 self.register(entry.load())
-            except Exception as error:  # whatever somebody else's package does while it is imported
+            except (Exception, SystemExit) as error:  # whatever somebody else's package does while it is imported
                 reason = " ".join(str(error).split()) or type(error).__name__
                 package = f" of {entry.dist.name}" if entry.dist else ""
                 logging.getLogger("zorba").warning(

@@ -8,7 +8,7 @@ from tests.plugin_example.zorba_example import TICKETS, made_tickets
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.sources import MadeRows
 from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import TASKS, Task, get_task
+from zorba_core.data.tasks import TASKS, get_task
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.base_model.recipe import DONOR_WORDS
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID, build_tokenizer

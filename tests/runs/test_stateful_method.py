@@ -9,7 +9,8 @@ import signal
 import numpy as np
 import pytest
 
-from tests.plugin_example.zorba_example import MOMENTUM, Momentum
+from tests.plugin_example.zorba_example import MOMENTUM as FACTS
+from tests.plugin_example.zorba_example.training import Momentum
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.methods.interface import Method, Scalars
@@ -25,6 +26,7 @@ from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
+MOMENTUM = Momentum(**{**vars(FACTS), "code": ""})  # one object that has the facts and computes
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +122,7 @@ def test_what_is_no_method_is_refused(part, says):
 
 def test_facts_that_name_their_code_are_the_same_method(train):
     METHODS.register(MOMENTUM)
-    METHODS.register(MethodFacts(**{**vars(MOMENTUM), "name": "facts", "code": "tests.plugin_example.zorba_example:Momentum"}))
+    METHODS.register(dataclasses.replace(FACTS, name="facts"))
     as_facts = train("facts", settings=dataclasses.replace(SETTINGS, method="facts"))
     assert as_facts.summary["weights_sha256"] == train("object").summary["weights_sha256"]
 

@@ -163,10 +163,11 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         estimator = linked(
             st.selectbox,
             "Estimator",
-            [name for name, part in ESTIMATORS.items() if not (method.first_order and part.exact)],
+            list(ESTIMATORS),
             format_func=lambda name: f"{ESTIMATORS[name].title} · {ESTIMATORS[name].help}",
-            key=_for_method("train_estimator", method),
-            help="How the clients' scalars are computed.",
+            key="train_estimator",
+            disabled=method.first_order,
+            help="FedIT takes the gradient itself." if method.first_order else "How the clients' scalars are computed.",
         )
         five, six = st.columns(2, vertical_alignment="bottom")
         key, usual = f"train_target_{dataset.name}", dataset.target
@@ -184,7 +185,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         "lr": lr,
         "perturbations": None if method.first_order else directions,
         "mu": None if method.first_order else mu,
-        "estimator": None if estimator == declared(TrainSettings)["estimator"].default else estimator,
+        "estimator": None if method.first_order or estimator == TrainSettings.estimator else estimator,
         "batch_size": batch,
         "seq_len": length,
         "seed": seed,
