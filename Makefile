@@ -16,13 +16,14 @@ export TOKENIZERS_PARALLELISM ?= false
 export STREAMLIT_BROWSER_GATHER_USAGE_STATS ?= false
 
 .DEFAULT_GOAL := help
-.PHONY: help install app lab federation test lint notebooks report screenshots clean
+.PHONY: help install app lab federation test quick lint notebooks report screenshots clean
 
 help:
 	@echo "make app          the dashboard at http://127.0.0.1:$(PORT)"
 	@echo "make lab          JupyterLab on the walkthroughs"
 	@echo "make federation   real client processes over Flower, on loopback: fine-tune and end"
 	@echo "make test         unit tests, notebooks, dashboard tests, browser tests"
+	@echo "make quick        the tests for people at work: no browser, no pages, no federation, no walkthroughs"
 	@echo "make lint         ruff"
 	@echo "make notebooks    run every walkthrough and store its outputs"
 	@echo "make report       the ledger of claims and its page, from what is in artifacts"
@@ -53,6 +54,11 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadscope tests
 	$(BIN)/python -m pytest -n 2 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
 	    -p no:python notebooks
+
+quick: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not data" tests/planning \
+	    tests/allocation tests/engine tests/data tests/cli tests/plots tests/test_layers.py tests/test_registry.py \
+	    tests/test_public_names.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -56,7 +56,7 @@ def as_python(scenario: Scenario, point: int | None = None) -> str:
     lines = ["import zorba_core as zorba"]
     if scenario.by_total:
         lines.append("from zorba_core.allocation import sweep_totals")
-    lines.append(f"from zorba_core.planning.{module} import {function}")
+    lines.append(f"from zorba_core.{module} import {function}")
     if leaves_out:
         lines.append("from zorba_core.planning.memory import affordable_blocks")
     lines += [

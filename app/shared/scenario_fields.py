@@ -9,7 +9,7 @@ from typing import Any
 from app.shared.scenario import Scenario
 from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import InvalidInputError
-from zorba_core.fields import declared
+from zorba_core.fields import Choices, declared
 
 MAX_ROWS = 20_000
 
@@ -24,11 +24,10 @@ class Limits:
 
 
 _FIELDS = declared(Scenario)
-# By the field of the scenario: its name in links and the key of its widget; the names it may have; its bounds.
+# By the field of the scenario: its name in links and the key of its widget; how the names that it may have are listed
+# (when asked: a registry may have gained one); its bounds.
 KEYS: Mapping[str, str] = {name: field.key for name, field in _FIELDS.items()}
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    name: tuple(field.choices()) for name, field in _FIELDS.items() if field.choices is not None
-}
+CHOICES: Mapping[str, Choices] = {name: field.choices for name, field in _FIELDS.items() if field.choices is not None}
 LIMITS: Mapping[str, Limits] = {
     name: Limits(field.at_least, field.at_most, field.step)
     for name, field in _FIELDS.items()

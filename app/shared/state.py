@@ -103,10 +103,10 @@ def sidebar() -> None:
 
 def control(widget: Callable[..., Any], label: str, name: str, **arguments: Any) -> None:
     """``widget`` shows a field of the scenario, and changes it when the reader changes the widget."""
-    value, options = getattr(current(), name), CHOICES.get(name, ())
+    value, options = getattr(current(), name), ()
     arguments = {"help": _HELP.get(name), **arguments}
     if name in CHOICES:
-        arguments["options"] = list(options)
+        arguments["options"] = options = list(CHOICES[name]())
     elif name in LIMITS:
         limits, scale = LIMITS[name], 100 if name in PERCENT else 1
         kind = int if is_whole(name) or name in PERCENT else float

@@ -135,8 +135,9 @@ from zorba_core.errors import RunError
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import joined
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.data.tasks import Encoded
-from zorba_core.engine.loop import FederatedRows, run
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.loop import run
+from zorba_core.engine.rounds import FederatedRows
 with joined() as ranks:
     network = BlockNetwork(tiny_model("opt"), [5, 6])
     network.block_weights(1)[7] += 1e-3 * ranks.rank

@@ -198,7 +198,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
 
 def _for_method(key: str, method: MethodFacts) -> str:
     """What suits one method does not suit another: each has a field of its own."""
-    return key if method.allocates else f"{key}_{method.name}"
+    return key if method.name == "zorba" else f"{key}_{method.name}"
 
 
 def _number(
