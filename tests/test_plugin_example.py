@@ -31,12 +31,20 @@ app.switch_page("screens/train/train.py").run()
 shown["dashboard method"] = app.segmented_control(key="train_method").options
 for name in ("dataset", "estimator"):
     shown[f"dashboard {name}"] = app.selectbox(key=f"train_{name}").options
+from app.screens.registry import PAGES
+app.switch_page(PAGES["hello"].path).run()
+shown["dashboard page"] = [title.value for title in app.title]
 assert not app.exception
 from _fleet_controls import Controls, Request, choices
 for name, value in (("solver", "dice"), ("method", "momentum"), ("dataset", "tickets"), ("estimator", "central")):
     shown[f"notebook {name}"] = [title for title, _ in choices(name)]
     assert getattr(Controls(Request("1, A100, 40", **{name: value})).request, name) == value
 print(json.dumps(shown))
+"""
+PAGE = """
+from pathlib import Path
+from app.screens.registry import Page
+HELLO = Page("hello", "Hello", "Understand", ":material/waving_hand:", script=str(Path(__file__).with_name("hello.py")))
 """
 FEDERATED = """
 import json, sys
@@ -78,6 +86,16 @@ def run_python(environment, root, *arguments: str) -> str:
     return done.stdout
 
 
+def write_package(folder: Path, code: str, entry_points: str) -> str:
+    """A PYTHONPATH with a package ``other`` of one module and these entry points, without a build."""
+    facts = folder / "other-1.0.dist-info"
+    facts.mkdir()
+    (folder / "other.py").write_text(code)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(entry_points)
+    return str(folder)
+
+
 @pytest.fixture
 def zorba(environment, root):
     return lambda *arguments: run_python(environment, root, "-m", "zorba_core", *arguments)
@@ -101,12 +119,15 @@ def test_each_part_is_in_the_help_of_the_command(zorba):
     assert re.search(r"H, entropy of the influence +1\.\d\d\n", allocated)
 
 
-def test_each_part_is_among_the_choices_of_dashboard_and_notebook(environment, root):
-    shown = json.loads(run_python(environment, root, "-c", CHOICES).splitlines()[-1])
-    expected = {"solver": "Dice", "method": "Momentum", "dataset": "Tickets", "estimator": "Central"}
+def test_each_part_is_among_the_choices_of_dashboard_and_notebook(environment, root, tmp_path):
+    page = write_package(tmp_path, PAGE, "[zorba.pages]\nhello = other:HELLO\n")
+    (tmp_path / "hello.py").write_text("import streamlit as st\n\nst.title('Hello')\n")
+    path = os.pathsep.join([page, environment["PYTHONPATH"]])
+    shown = json.loads(run_python(environment | {"PYTHONPATH": path}, root, "-c", CHOICES).splitlines()[-1])
+    expected = {"solver": "Dice", "method": "Momentum", "dataset": "Tickets", "estimator": "Central", "page": "Hello"}
     for place, choices in shown.items():
         assert any(choice.startswith(expected[place.split()[1]]) for choice in choices), (place, choices)
-    assert len(shown) == 8
+    assert len(shown) == 9
 
 
 def test_a_run_of_these_parts_is_killed_resumed_and_replayed_to_the_same_bits(
@@ -138,16 +159,6 @@ def test_a_federation_in_one_process_ends_with_the_trainers_bits(environment, ro
         run_python(environment, root, "-c", FEDERATED, str(tiny_opt_folder), str(tmp_path)).splitlines()[-1]
     )
     assert many == one
-
-
-def write_package(folder: Path, code: str, entry_points: str) -> str:
-    """A PYTHONPATH with a package ``other`` of one module and these entry points, without a build."""
-    facts = folder / "other-1.0.dist-info"
-    facts.mkdir()
-    (folder / "other.py").write_text(code)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text(entry_points)
-    return str(folder)
 
 
 def answer_with(path: str, environment, root, *arguments: str) -> tuple[str, list[str]]:

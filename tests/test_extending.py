@@ -1,0 +1,52 @@
+"""EXTENDING.md: its code runs as it stands there, one block after another, and every part it adds is then a choice."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.screens.registry import PAGES
+from zorba_core.allocation import MEASURES, SOLVERS
+from zorba_core.data.tasks import TASKS
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.planning.methods import METHODS
+
+ADDED = {
+    "cyclic": SOLVERS, "spread": MEASURES, "momentum": METHODS, "central": ESTIMATORS, "ternary": DIRECTIONS,
+    "tickets": TASKS, "hello": PAGES,
+}  # fmt: skip
+
+
+@pytest.fixture
+def text(root, monkeypatch):
+    for registry in ADDED.values():
+        monkeypatch.setattr(registry, "_parts", dict(registry))
+    monkeypatch.chdir(root)
+    return (root / "zorba_core" / "EXTENDING.md").read_text()
+
+
+def test_its_code_runs_and_adds_each_part(text, root, monkeypatch, tmp_path, capsys):
+    names: dict = {}
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        exec(block, names)
+    assert all(name in registry for name, registry in ADDED.items())
+    run = names["run"]
+    assert (run.summary["method"], run.summary["rounds_done"]) == ("momentum", 2)
+    assert all((run.config["estimator"] == "central", run.config["direction"] == "ternary"))
+    gap, accuracy = map(float, capsys.readouterr().out.split())
+    assert gap >= 0
+    assert accuracy == run.summary["final_accuracy"]
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path))
+    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    app.query_params["clients"], app.query_params["vectors"] = "9", "10"
+    app.run().switch_page(names["script"]).run()
+    assert not app.exception
+    assert (app.title[0].value, app.main.markdown[-1].value) == ("Hello", "9 clients")
+
+
+def test_it_names_the_group_of_every_registry(text):
+    for registry in ADDED.values():
+        assert registry.group in text
