@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
-from app.screens.train.take_along import Request, as_python
+from app.screens.train.take_along import TrainRequest, as_python
 from tests.stateful_method import MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -302,13 +302,13 @@ def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
 def test_the_copied_program_compiles_and_names_what_the_form_says():
     allocation = Allocation(np.ones((12, 4), dtype=bool))
     options = {"method": "zorba", "model": "opt-mini", "dataset": "sst2", "rounds": 5, "perturbations": 3}
-    program = as_python(Request(allocation, options, "t"))
+    program = as_python(TrainRequest(allocation, options, "t"))
     compile(program, "copied", "exec")
     assert "num_perturbations=3" in program
-    program = as_python(Request(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
+    program = as_python(TrainRequest(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
     compile(program, "copied", "exec")
     assert "allocation, num_clients=4" in program
-    assert "force=True" in as_python(Request(allocation, {**options, "force": True}, "t"))
+    assert "force=True" in as_python(TrainRequest(allocation, {**options, "force": True}, "t"))
 
 
 def test_the_pages_about_runs_load_no_torch(root, runs):

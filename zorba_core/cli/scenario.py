@@ -9,7 +9,7 @@ import typer
 
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio, write_allocation
 from zorba_core.cli.allocate import SAVE_OPTION, check_save, solution_json, solution_lines
-from zorba_core.cli.fleet_options import FleetOptions, Request
+from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
@@ -49,7 +49,7 @@ def scenario(
 
 
 def _aim(
-    request: Request, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
+    request: FleetRequest, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
 ) -> tuple[int, float]:
     """The exact total and the target Lambda.
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from zorba_core.errors import InvalidInputError
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
 from zorba_core.study.comparison.curves import Curve, curve_of, has_target, smoothed
-from zorba_core.study.comparison.panel import Panel
+from zorba_core.study.comparison.panel import CurvePanel
 
 if TYPE_CHECKING:
     from zorba_core.runs import Run
@@ -55,12 +55,12 @@ def learning_curves_figure(
     _check(measure, cost)
     targets = sorted({float(run.config["target"]) for run in runs if has_target(run)})
     curves = [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs]
-    panel = Panel(tuple(curves), measure, cost, {}, (), tuple(targets))
+    panel = CurvePanel(tuple(curves), measure, cost, {}, (), tuple(targets))
     return curves_figure([panel], palette=palette, height=height)
 
 
 def curves_figure(
-    panels: Sequence[Panel],
+    panels: Sequence[CurvePanel],
     *,
     baseline: str | None = None,
     log_cost: bool = False,

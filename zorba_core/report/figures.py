@@ -30,7 +30,7 @@ _SCALE = 1.5  # pixels of the picture for one of the page
 
 
 @dataclass(frozen=True)
-class Picture:
+class ReportFigure:
     """``light`` and ``dark`` are data addresses."""
 
     title: str
@@ -42,7 +42,7 @@ class Picture:
     height: int
 
 
-def pictures(checkout: Path) -> list[Picture]:
+def pictures(checkout: Path) -> list[ReportFigure]:
     """
     Raises:
         MissingDataError: plotly or kaleido is not installed, or there are no results.
@@ -68,11 +68,11 @@ def pictures(checkout: Path) -> list[Picture]:
         kaleido.stop_sync_server(silence_warnings=True)
 
 
-def _picture(title: str, caption: str, draw: Callable[[Any], Any]) -> Picture:
+def _picture(title: str, caption: str, draw: Callable[[Any], Any]) -> ReportFigure:
     from zorba_core.plots.theme import DARK, LIGHT
 
     light, dark = (draw(palette) for palette in (LIGHT, DARK))
-    return Picture(
+    return ReportFigure(
         title, caption, f"{title}. {caption}", _png(light), _png(dark), light.layout.width, light.layout.height
     )
 
@@ -86,7 +86,7 @@ def _png(figure: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(picture).decode()
 
 
-def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
+def _lambda_makers(results: Results) -> list[Callable[[], ReportFigure | None]]:
     from zorba_core.plots.claims import pairs_figure, predictor_figure
 
     main = lambda_study.compared(results)
@@ -98,8 +98,8 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     diverged = int((table["diverged"] > 0).sum())
     seeds += f"; {diverged} allocations that diverged are not drawn" if diverged else ""
 
-    def against(measure: str, what: str) -> Callable[[], Picture]:
-        def make() -> Picture:
+    def against(measure: str, what: str) -> Callable[[], ReportFigure]:
+        def make() -> ReportFigure:
             try:
                 groups = [main.made_by(group) for group in (lambda_study.SOLVED, lambda_study.BUILT)]
                 ranked = [lambda_study.predictors(group, [measure]).loc[measure] for group in groups]
@@ -120,7 +120,7 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
 
         return make
 
-    def matched() -> Picture | None:
+    def matched() -> ReportFigure | None:
         pairs = analysis.matched_pairs(table, runs)
         if pairs.empty:
             return None
@@ -135,13 +135,13 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     return [against("lambda", "Loss against Λ"), against("V", "Loss against V"), matched]
 
 
-def _position_maker(ablations: Results) -> Callable[[], Picture | None]:
+def _position_maker(ablations: Results) -> Callable[[], ReportFigure | None]:
     """Equal in every measure of an allocation; where the trained blocks stand in the model is all that differs."""
     from zorba_core.plots.paired import paired_curves_figure
 
     first, last = "first 4 blocks", "last 4 blocks"
 
-    def make() -> Picture | None:
+    def make() -> ReportFigure | None:
         found = paired(ablations.runs, last, first, "late_loss")
         if found is None:
             return None
@@ -162,11 +162,11 @@ def _position_maker(ablations: Results) -> Callable[[], Picture | None]:
     return make
 
 
-def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture | None]]:
+def _training_makers(results: dict[str, Results]) -> list[Callable[[], ReportFigure | None]]:
     from zorba_core.plots.claims import arms_figure
     from zorba_core.plots.methods import seeds_by_method
 
-    def cases() -> Picture | None:
+    def cases() -> ReportFigure | None:
         one = results["cases"]
         curves = analysis.mean_curves(one.runs, one.curves)
         titles = {name: f"{name}, Λ {s.bias_lambda:.2f} at {s.vram_ratio:.2f}" for name, s in PAPER_SCENARIOS.items()}
@@ -178,8 +178,8 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture |
             lambda palette: arms_figure(curves, palette, titles=titles, x="Rounds", y="Evaluation loss"),
         )
 
-    def methods(cost: str, title: str, x: str, log_x: bool) -> Callable[[], Picture | None]:
-        def make() -> Picture | None:
+    def methods(cost: str, title: str, x: str, log_x: bool) -> Callable[[], ReportFigure | None]:
+        def make() -> ReportFigure | None:
             one = results["tables"]
             curves = seed_curves(one, "sst2", cost)
             if curves.empty:
@@ -216,7 +216,7 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture |
     ]
 
 
-def _front() -> Picture:
+def _front() -> ReportFigure:
     from zorba_core.plots.claims import lines_figure
 
     ratios = np.linspace(0.5, 0.95, 10)
@@ -242,10 +242,10 @@ def _front() -> Picture:
     )
 
 
-def _memory(checkout: Path) -> Callable[[], Picture]:
+def _memory(checkout: Path) -> Callable[[], ReportFigure]:
     from zorba_core.plots.claims import lines_figure
 
-    def make() -> Picture:
+    def make() -> ReportFigure:
         measured = read_measured(checkout / MEASURED)
         blocks = sorted(measured)
         block = psi_block_bytes(model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)) / MIB

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.files import write_text
-from zorba_core.report.figures import Picture, pictures
+from zorba_core.report.figures import ReportFigure, pictures
 from zorba_core.report.style import STYLE
 from zorba_core.study.ledger.claims import MEANINGS, VERDICTS, Claim, Ledger
 from zorba_core.study.ledger.printed import DATASETS, METHOD_TITLES
@@ -47,7 +47,7 @@ def write_page(ledger: Ledger, path: str | os.PathLike[str], checkout: str | os.
     write_text(path, render(ledger, pictures(Path(checkout))))
 
 
-def render(ledger: Ledger, figures: Iterable[Picture]) -> str:
+def render(ledger: Ledger, figures: Iterable[ReportFigure]) -> str:
     """The page's text, from the ledger and pictures already drawn."""
     counts, findings = ledger.count(), ledger.count_findings()
     tiles = "".join(
@@ -122,7 +122,7 @@ def _card(claim: Claim) -> str:
     )
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: ReportFigure) -> str:
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{picture.dark}">'
         f'<img src="{picture.light}" alt="{_e(picture.alt)}" width="{picture.width}" height="{picture.height}">'

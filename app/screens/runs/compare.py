@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.screens.runs.curves import Drawn
+from app.screens.runs.curves import DrawnCurves
 from zorba_core.study.comparison import Record
 from zorba_core.study.comparison.names import differing, shown
 from zorba_core.study.comparison.records import flat
@@ -50,7 +50,7 @@ def _side_by_side(configs: Sequence[dict], keys: Sequence[str], chosen: Sequence
     return pd.DataFrame(table, index=[record.name for record in chosen]).T
 
 
-def group_table(drawn: Drawn, baseline: Record | None) -> None:
+def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
     """Means over seeds, with their standard deviation, and how far each group is from the baseline's."""
     behind = drawn.panels[0].behind
     if drawn.asked.band is None or not any(len(runs) > 1 for runs in behind.values()):

@@ -11,20 +11,20 @@ import streamlit as st
 from app.screens.runs.toolbar import COST_LABELS, MEASURE_LABELS, CurvesAsked
 from app.shared import components
 from zorba_core.plots import COSTS, MEASURES, curves_figure
-from zorba_core.study.comparison import BANDS, Panel, Record, panel_of, target_reached
+from zorba_core.study.comparison import BANDS, CurvePanel, Record, panel_of, target_reached
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnCurves:
     """What is on the screen, for tables and files beside it."""
 
-    panels: tuple[Panel, ...]
+    panels: tuple[CurvePanel, ...]
     asked: CurvesAsked
     baseline: str | None  # name of its curve
     figure: go.Figure
 
 
-def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> Drawn | None:
+def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> DrawnCurves | None:
     """The figure; None when there is nothing to draw, after saying why."""
     records = with_baseline(chosen, baseline)
     panels = panels_of(asked, records)
@@ -50,7 +50,7 @@ def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) 
     )
     components.let_it_be_drawn("curves", (asked, [(curve.name, curve.x_P.size) for curve in shown[0].curves]))
     _notes(asked, records, shown)
-    return Drawn(shown, asked, pinned, figure)
+    return DrawnCurves(shown, asked, pinned, figure)
 
 
 def with_baseline(chosen: Sequence[Record], baseline: Record | None) -> list[Record]:
@@ -60,14 +60,14 @@ def with_baseline(chosen: Sequence[Record], baseline: Record | None) -> list[Rec
     return [*chosen, baseline]
 
 
-def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[Panel]:
+def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[CurvePanel]:
     return [
         panel_of(records, measure=measure, cost=asked.cost, smoothing=asked.smoothing, band=asked.band)
         for measure in asked.measures
     ]
 
 
-def _say_untold(panel: Panel) -> None:
+def _say_untold(panel: CurvePanel) -> None:
     if panel.untold:
         names = ", ".join(components.plain(name) for name in panel.untold[:4])
         more = f" and {len(panel.untold) - 4} more" if len(panel.untold) > 4 else ""
@@ -77,7 +77,7 @@ def _say_untold(panel: Panel) -> None:
         )
 
 
-def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[Panel]) -> None:
+def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[CurvePanel]) -> None:
     dirty = sum(record.environment.get("git_dirty") is True for record in records)
     if dirty:
         st.caption(

@@ -12,7 +12,7 @@ from app.screens.runs.reading import Source
 from app.shared import components
 from app.shared.components import Download, Picture
 from zorba_core.files import to_json
-from zorba_core.study.comparison import Cloud, Panel, Record
+from zorba_core.study.comparison import Cloud, CurvePanel, Record
 
 
 def draw(
@@ -20,10 +20,10 @@ def draw(
     kept: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
-    drawn: curves.Drawn | outcomes.Drawn,
+    drawn: curves.DrawnCurves | outcomes.DrawnOutcomes,
 ) -> None:
     """Buttons for what is on the screen, and the programs that make it again."""
-    if isinstance(drawn, curves.Drawn):
+    if isinstance(drawn, curves.DrawnCurves):
         listed = curves.with_baseline(chosen, baseline)
         first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
         name = "zorba-runs"
@@ -51,7 +51,7 @@ def _csv(label: str, name: str, content: Callable[[], bytes], help: str) -> Down
     return Download(label, name, "text/csv", content, help)
 
 
-def curves_csv(panels: Sequence[Panel]) -> bytes:
+def curves_csv(panels: Sequence[CurvePanel]) -> bytes:
     """One row a point: curve, round, cost, measure, value, bounds of the band."""
     frames = [
         pd.DataFrame(

@@ -18,7 +18,7 @@ _PLOT = "outcomes_plot"
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnOutcomes:
     """What is on the screen, for files beside it."""
 
     cloud: Cloud
@@ -27,7 +27,7 @@ class Drawn:
     figure: go.Figure
 
 
-def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record], source: str) -> Drawn | None:
+def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record], source: str) -> DrawnOutcomes | None:
     """The figure of the runs of ``source``; None when there is nothing to draw, after saying why."""
     cloud = cloud_of(kept, x=asked.x, y=asked.y, kind=asked.kind, band=asked.band)
     if not cloud.dots:
@@ -46,7 +46,7 @@ def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record],
     )
     components.let_it_be_drawn("outcomes", (asked, picked, len(cloud.dots)))
     st.caption(_in_words(cloud, asked))
-    return Drawn(cloud, asked, picked, figure)
+    return DrawnOutcomes(cloud, asked, picked, figure)
 
 
 def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:

@@ -56,7 +56,7 @@ def page() -> None:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
     table.show_table(kept, chosen, baseline)
     _follow(folder, listing.records)
-    if isinstance(drawn, curves.Drawn):
+    if isinstance(drawn, curves.DrawnCurves):
         compare.group_table(drawn, baseline)
     if drawn is not None:
         export.draw(source, kept, chosen, baseline, drawn)

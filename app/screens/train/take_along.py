@@ -19,7 +19,7 @@ _ALLOCATION_FILE = "allocation.npz"
 
 
 @dataclass(frozen=True)
-class Request:
+class TrainRequest:
     """A run as the form describes it. ``options`` are those of ``zorba train``; without an allocation every client
     trains every block."""
 
@@ -28,7 +28,7 @@ class Request:
     title: str
 
 
-def take_along(request: Request) -> None:
+def take_along(request: TrainRequest) -> None:
     """What to copy, each in a tab of its own."""
     options = choices.command_options(request.options)
     file = None if request.allocation is None else _ALLOCATION_FILE
@@ -53,7 +53,7 @@ def take_along(request: Request) -> None:
             )
 
 
-def as_python(request: Request) -> str:
+def as_python(request: TrainRequest) -> str:
     """A program that makes the same run."""
     settings = {field.option: name for name, field in declared(TrainSettings).items()}
     options = choices.command_options(request.options).items()

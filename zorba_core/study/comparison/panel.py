@@ -12,7 +12,7 @@ from zorba_core.study.comparison.records import Record
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class CurvePanel:
     """Curves, and the runs behind each.
 
     Attributes:
@@ -31,7 +31,7 @@ class Panel:
 
 def panel_of(
     records: Sequence[Record], *, measure: str, cost: str, smoothing: float = 0.0, band: str | None = None
-) -> Panel:
+) -> CurvePanel:
     """Curves of single runs, or with ``band`` (a key of ``BANDS``) the mean of each group of seeds.
 
     Args:
@@ -51,4 +51,4 @@ def panel_of(
         except InvalidInputError:
             untold.append(name)
     targets = sorted({float(record.config["target"]) for record in records if has_target(record)})
-    return Panel(tuple(curves), measure, cost, behind, tuple(untold), tuple(targets))
+    return CurvePanel(tuple(curves), measure, cost, behind, tuple(untold), tuple(targets))

@@ -126,7 +126,7 @@ def run_experiments(
 
 
 @dataclass(frozen=True)
-class Check:
+class RepeatedRun:
     """A run made again from its stored request."""
 
     arm: str
@@ -139,7 +139,9 @@ class Check:
         return self.stored == self.again
 
 
-def run_again(name: str, profile: str, count: int, root: str | os.PathLike[str] = store.DEFAULT_ROOT) -> list[Check]:
+def run_again(
+    name: str, profile: str, count: int, root: str | os.PathLike[str] = store.DEFAULT_ROOT
+) -> list[RepeatedRun]:
     """Make ``count`` finished runs again, each from the request in its row and in a folder of its own, and compare the
     final weights. Which runs they are follows from the hashes of their requests.
 
@@ -156,7 +158,7 @@ def run_again(name: str, profile: str, count: int, root: str | os.PathLike[str] 
             outcome = run_spec(spec, Path(work))
         if isinstance(outcome, NotDone | Refused):
             raise RunError(f"{row.arm}, seed {row.seed}: {outcome.value}")
-        checks.append(Check(row.arm, row.seed, row.weights_sha256, outcome[0].get("weights_sha256", "")))
+        checks.append(RepeatedRun(row.arm, row.seed, row.weights_sha256, outcome[0].get("weights_sha256", "")))
     return checks
 
 
