@@ -184,16 +184,16 @@ def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = 
 def _picture(picture: Picture, key: str) -> None:
     with st.popover("Figure", icon=":material/image:", help="For a paper, a slide, or to send to somebody."):
         offered = formats()
-        for one in offered:
+        for item in offered:
             st.download_button(
-                one.label,
-                lambda one=one: figure_bytes(picture.figure(), one.suffix),
-                f"{picture.name}.{one.suffix}",
-                one.mime,
-                key=f"{key}_{one.suffix}",
+                item.label,
+                lambda item=item: figure_bytes(picture.figure(), item.suffix),
+                f"{picture.name}.{item.suffix}",
+                item.mime,
+                key=f"{key}_{item.suffix}",
                 on_click="ignore",
                 icon=":material/download:",
-                help=one.help,
+                help=item.help,
                 width="stretch",
             )
         st.caption(

@@ -40,10 +40,10 @@ def linked(
     another is named; the address leaves it out. A name the list does not have is ignored."""
     default = options[0] if default is None else default
     value = choice(key, options, default)
-    asked = remembered(key, None, str)
-    if asked and asked not in options:
+    from_link = remembered(key, None, str)
+    if from_link and from_link not in options:
         shown = arguments.get("format_func", str)(value)
-        _tell_absent(label, str(asked), f"instead: {shown}")
+        _tell_absent(label, str(from_link), f"instead: {shown}")
     draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == default else value)
     return value
@@ -52,8 +52,8 @@ def linked(
 def choice(key: str, options: Sequence[str], default: str | None = None) -> str:
     """What was chosen last of ``options``, here or by the link; the default otherwise."""
     default = options[0] if default is None else default
-    held = remembered(key, default, lambda text: text if text in options else None)
-    return held if held in options else default
+    value = remembered(key, default, lambda text: text if text in options else None)
+    return value if value in options else default
 
 
 def linked_many(
@@ -79,8 +79,8 @@ def linked_many(
 
 def several(key: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
     """What was chosen last of ``options``, any number of them, in their order."""
-    held = remembered(key, list(default), lambda text: text.split(","))
-    return [option for option in options if option in held]
+    value = remembered(key, list(default), lambda text: text.split(","))
+    return [option for option in options if option in value]
 
 
 def linked_number(

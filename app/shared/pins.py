@@ -51,7 +51,7 @@ def pin(letter: str, scenario: Scenario, point: int) -> None:
 
 def unpin(letter: str) -> None:
     """Let a point go (a button's callback)."""
-    st.session_state[_PINS] = {kept: pin for kept, pin in pins().items() if kept != letter}
+    st.session_state[_PINS] = {letter_of_pin: pin for letter_of_pin, pin in pins().items() if letter_of_pin != letter}
 
 
 def write_address(scenario: Scenario) -> list[str]:

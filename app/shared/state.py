@@ -234,9 +234,9 @@ def kind_controls(place: Any) -> None:
 
 
 def _write_address(scenario: Scenario) -> None:
-    wanted = scenario_to_link(scenario)
+    link = scenario_to_link(scenario)
     for key in (*KEYS.values(), ROWS):
-        keep(key, wanted.get(key))
+        keep(key, link.get(key))
     if not is_held(scenario):
         st.session_state[_LONG_TABLE] = scenario.table  # for who comes back to this address
 

@@ -69,7 +69,7 @@ BAD = {
     "a loss that is no number": ({"loss": math.nan}, NON_FINITE, "non-finite"),
     "1e30": ({"rho_Q": np.array([1e30, 0.1, 0.1])}, 3, "absurd"),
     "a thousand times too large": ({"rho_Q": np.array([900.0, 900.0, 900.0])}, OUTLIER, "outlier"),
-    "too few scalars": ({"rho_Q": np.array([0.1])}, MALFORMED, "1 scalars where 3 were due"),
+    "too few scalars": ({"rho_Q": np.array([0.1])}, MALFORMED, "1 scalars where 3 were expected"),
     "too many scalars": ({"rho_Q": np.zeros(4000)}, MALFORMED, "4000 scalars"),
     "a stale round": ({"round": 7}, MALFORMED, "stale answer, of round 7"),
     "another's seat": ({"seat": 0}, MALFORMED, "for seat 0 instead of 3"),

@@ -141,17 +141,17 @@ def wire(
 
 
 def _configs(
-    asked: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
+    task_options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings]:
     """Both configs, checked before any process is started."""
     from zorba_core.federation.request import check_config
     from zorba_core.runs.model_source import resolve_model
 
-    task, model = get_task(asked.dataset or _default_dataset()), asked.model
+    task, model = get_task(task_options.dataset or _default_dataset()), task_options.model
     resolve_model(model)
     if os.path.isdir(model):
         model = str(Path(model).resolve())
-    config = RunConfig(task.name, model, task.label_words, alpha=asked.alpha, settings=settings, **seats)
+    config = RunConfig(task.name, model, task.label_words, alpha=task_options.alpha, settings=settings, **seats)
     if serving["min_clients"] is None:
         serving = {**serving, "min_clients": config.num_clients}
     server = ServerSettings(**serving)
@@ -183,8 +183,8 @@ def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
     """What the clients of a run that is gone on with could hold, if it was started in the same folder."""
     from zorba_core.federation.flower.deployment import read_json
 
-    kept = read_json(place / _NODES)
-    nodes = kept.get("nodes") if isinstance(kept, dict) else None
+    stored = read_json(place / _NODES)
+    nodes = stored.get("nodes") if isinstance(stored, dict) else None
     return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
 
 
@@ -192,10 +192,10 @@ def _how_to_go_on(place: Path) -> str:
     from zorba_core.federation.flower.deployment import read_json
 
     named = read_json(place / "run.json")
-    kept = f"logs and replicas are in {place}"
+    sentence = f"logs and replicas are in {place}"
     if named is None:
-        return kept
-    return f"{kept}; go on with: zorba federation up --resume {named['run']} --folder {place}"
+        return sentence
+    return f"{sentence}; go on with: zorba federation up --resume {named['run']} --folder {place}"
 
 
 def _lines(run: Run) -> list[str]:

@@ -61,8 +61,8 @@ def _aim(
             raise InvalidInputError("give --name, or --target-lambda with --total or --vram-ratio, not both")
         if name.upper() not in PAPER_SCENARIOS:
             raise InvalidInputError(f"unknown scenario {name!r}; choose one of {', '.join(PAPER_SCENARIOS)}")
-        known = PAPER_SCENARIOS[name.upper()]
-        vram_ratio, target_lambda = known.vram_ratio, known.bias_lambda
+        scenario = PAPER_SCENARIOS[name.upper()]
+        vram_ratio, target_lambda = scenario.vram_ratio, scenario.bias_lambda
     if target_lambda is None:
         raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
     if (total is None) == (vram_ratio is None):

@@ -103,8 +103,8 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
             return work([progress, interrupt] if ranks.writes else [interrupt])
     except KeyboardInterrupt:
         folder = interrupt.folder
-        kept = "nothing was written" if folder is None else f"the rounds done are kept; zorba resume {folder} goes on"
-        raise RunError(f"stopped at once; {kept}") from None
+        state = "nothing was written" if folder is None else f"the rounds done are kept; zorba resume {folder} goes on"
+        raise RunError(f"stopped at once; {state}") from None
     finally:
         progress.close()
 

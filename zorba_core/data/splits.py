@@ -23,8 +23,8 @@ def load_split(task_name: str, split: str) -> pd.DataFrame:
     """
     task = get_task(task_name)
     if split not in task.rows.splits:
-        known = ", ".join(task.rows.splits)
-        raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {known}")
+        names = ", ".join(task.rows.splits)
+        raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {names}")
     frame = task.rows.read(task, split)
     copy = frame.copy()
     copy.attrs = dict(frame.attrs)

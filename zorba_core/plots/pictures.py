@@ -29,11 +29,11 @@ def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None)
     """
     import kaleido
 
-    wanted = {
+    options = {
         "format": suffix,
         "width": figure.layout.width or _WIDTH,
         "height": figure.layout.height or _HEIGHT,
         "scale": scale or (2 if suffix == "png" else 1),
     }
     with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=wanted, kopts=dict(OFFLINE))
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=dict(OFFLINE))

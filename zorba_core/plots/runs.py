@@ -88,7 +88,7 @@ def curves_figure(
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     axes: dict[str, Any] = {}
-    told: set[str] = set()
+    in_legend: set[str] = set()
     share = (1 - _GAP * (len(panels) - 1)) / len(panels)
     for row, panel in enumerate(panels):
         axis = "y" if row == 0 else f"y{row + 1}"
@@ -105,8 +105,8 @@ def curves_figure(
         for curve in panel.curves:
             if log_cost:
                 curve = _from_first_cost(curve)
-            traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in told)
-            told.add(curve.name)
+            traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in in_legend)
+            in_legend.add(curve.name)
         # Labels of several stars would lie over each other; hovering tells the round.
         traces += [_star(curve, looks[curve.name], axis, palette, labelled=len(stars) == 1) for curve in stars]
         for target in panel.targets if of_accuracy else ():
@@ -196,9 +196,9 @@ def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tup
 
 
 def _check(measure: str, cost: str) -> None:
-    for what, value, known in (("measure", measure, MEASURES), ("cost", cost, COSTS)):
-        if value not in known:
-            raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
+    for what, value, choices in (("measure", measure, MEASURES), ("cost", cost, COSTS)):
+        if value not in choices:
+            raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(choices)}")
 
 
 def _drawn(curve: Curve, look: _Look, axis: str, *, in_legend: bool) -> list[go.Scatter]:

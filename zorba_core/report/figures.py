@@ -107,15 +107,15 @@ def _lambda_makers(results: Results) -> list[Callable[[], ReportFigure | None]]:
                     f"{rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f}) over the {rho['count']:.0f} {whose}"
                     for rho, whose in zip(ranked, ("that solvers return", "built by hand"), strict=True)
                 ]
-                told = f"Rank correlation {', '.join(apart)}; intervals over allocations and seeds"
+                sentence = f"Rank correlation {', '.join(apart)}; intervals over allocations and seeds"
             except InvalidInputError:
-                told = "Too few allocations for a correlation"
+                sentence = "Too few allocations for a correlation"
             try:
                 error = arms_differ(main.losses).standard_error
-                told += f". Bars: one standard error of a point over its seeds, {error:.3f}"
+                sentence += f". Bars: one standard error of a point over its seeds, {error:.3f}"
             except InvalidInputError:
                 error = None
-            caption = f"{told}. {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
+            caption = f"{sentence}. {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
             return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette, error))
 
         return make
@@ -142,13 +142,13 @@ def _position_maker(ablations: Results) -> Callable[[], ReportFigure | None]:
     first, last = "first 4 blocks", "last 4 blocks"
 
     def make() -> ReportFigure | None:
-        found = paired(ablations.runs, last, first, "late_loss")
-        if found is None:
+        pairs = paired(ablations.runs, last, first, "late_loss")
+        if pairs is None:
             return None
         curves = analysis.paired_curves(ablations.runs, ablations.curves, first, arms=[last])
         caption = (
             "Everybody trains the last four of twelve blocks, minus everybody the first four: one Λ, V, E and T. Late "
-            f"loss {interval_text(found).replace('pairs', 'seeds')}. SST-2, opt-mini, 20 clients."
+            f"loss {interval_text(pairs).replace('pairs', 'seeds')}. SST-2, opt-mini, 20 clients."
         )
         return _picture(
             "Where the trained blocks stand",
@@ -167,10 +167,10 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], ReportFig
     from zorba_core.plots.methods import seeds_by_method
 
     def cases() -> ReportFigure | None:
-        one = results["cases"]
-        curves = analysis.mean_curves(one.runs, one.curves)
+        experiment = results["cases"]
+        curves = analysis.mean_curves(experiment.runs, experiment.curves)
         titles = {name: f"{name}, Λ {s.bias_lambda:.2f} at {s.vram_ratio:.2f}" for name, s in PAPER_SCENARIOS.items()}
-        count = int(one.runs["seed"].nunique())
+        count = int(experiment.runs["seed"].nunique())
         caption = f"50 clients, SST-2, opt-mini, matrices with the printed (VRAM ratio, Λ). {count} runs each."
         return _picture(
             "The case study of Fig. 4(b)",
@@ -180,14 +180,16 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], ReportFig
 
     def methods(cost: str, title: str, x: str, log_x: bool) -> Callable[[], ReportFigure | None]:
         def make() -> ReportFigure | None:
-            one = results["tables"]
-            curves = seed_curves(one, "sst2", cost)
+            experiment = results["tables"]
+            curves = seed_curves(experiment, "sst2", cost)
             if curves.empty:
                 return None
             curves = curves[curves["cost"] > 0] if log_x else curves
             titles = {"zorba": "ZorBA, Q=10", "decomfl-10": "DeComFL, Q=10", "decomfl": "DeComFL, Q=1",
                       "fedzo": "FedZO, Q=1", "fedit": "FedIT"}  # fmt: skip
-            edges = [f"{titles[arm]} (η {edge.rate:g})" for arm in titles if (edge := grid_edge(one, "sst2", arm))]
+            edges = [
+                f"{titles[arm]} (η {edge.rate:g})" for arm in titles if (edge := grid_edge(experiment, "sst2", arm))
+            ]
             caption = (
                 f"SST-2, opt-mini, 20 clients, {curves['seed'].nunique()} seeds (thin) and their mean as far as all "
                 "ran; a star stopped at the 95 % target. "
@@ -220,11 +222,11 @@ def _front() -> ReportFigure:
     from zorba_core.plots.claims import lines_figure
 
     ratios = np.linspace(0.5, 0.95, 10)
-    found = [at_ratio(float(ratio)) for ratio in ratios]
+    front = [at_ratio(float(ratio)) for ratio in ratios]
     lines = {
-        "the paper's method": (ratios, [one.method for one in found]),
-        "optimum, same budgets": (ratios, [one.same_budgets for one in found]),
-        "optimum, same VRAM in all": (ratios, [one.same_total for one in found]),
+        "the paper's method": (ratios, [point.method for point in front]),
+        "optimum, same budgets": (ratios, [point.same_budgets for point in front]),
+        "optimum, same VRAM in all": (ratios, [point.same_total for point in front]),
     }
     points = {name: (s.vram_ratio, s.bias_lambda) for name, s in PAPER_SCENARIOS.items()}
     caption = (

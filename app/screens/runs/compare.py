@@ -78,8 +78,8 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
     """One row a group."""
     rows = []
     for name, runs in behind.items():
-        found = [run.outcome for run in runs]
-        best, reached = _known(found, "best"), _known(found, "to_target")
+        outcomes = [run.outcome for run in runs]
+        best, reached = _known(outcomes, "best"), _known(outcomes, "to_target")
         rows.append(
             {
                 "group": name,
@@ -99,8 +99,8 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
     return frame
 
 
-def _known(found: Sequence[dict[str, float | None]], key: str) -> list[float]:
-    return [value for one in found if (value := one[key]) is not None]
+def _known(outcomes: Sequence[dict[str, float | None]], key: str) -> list[float]:
+    return [value for outcome in outcomes if (value := outcome[key]) is not None]
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -29,7 +29,7 @@ def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) 
     records = with_baseline(chosen, baseline)
     panels = panels_of(asked, records)
     for panel in panels:
-        _say_untold(panel)
+        _name_missing_curves(panel)
     shown = tuple(panel for panel in panels if panel.curves)
     if not shown:
         st.info("None of the chosen runs tells this. Choose another measure or cost.", icon=":material/search_off:")
@@ -67,10 +67,10 @@ def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[CurvePanel]
     ]
 
 
-def _say_untold(panel: CurvePanel) -> None:
-    if panel.untold:
-        names = ", ".join(components.plain(name) for name in panel.untold[:4])
-        more = f" and {len(panel.untold) - 4} more" if len(panel.untold) > 4 else ""
+def _name_missing_curves(panel: CurvePanel) -> None:
+    if panel.without_curve:
+        names = ", ".join(components.plain(name) for name in panel.without_curve[:4])
+        more = f" and {len(panel.without_curve) - 4} more" if len(panel.without_curve) > 4 else ""
         st.caption(
             f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]} told by "
             f"{names}{more}."

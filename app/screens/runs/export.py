@@ -17,7 +17,7 @@ from zorba_core.study.comparison import Cloud, CurvePanel, Record
 
 def draw(
     source: Source,
-    kept: Sequence[Record],
+    records: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
     drawn: curves.DrawnCurves | outcomes.DrawnOutcomes,
@@ -29,18 +29,18 @@ def draw(
         name = "zorba-runs"
         code = programs.of_curves(source, listed, drawn.asked, drawn.baseline)
     else:
-        listed = list(kept)
+        listed = list(records)
         first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
         name = "zorba-outcomes"
         code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
-    told = Download(
+    program = Download(
         "Runs (JSON)",
         "zorba-runs.json",
         "application/json",
         lambda: runs_json(listed),
         "Settings, provenance and outcome of each run in the picture.",
     )
-    components.downloads([first, told], key="export", picture=Picture(lambda: drawn.figure, name))
+    components.downloads([first, program], key="export", picture=Picture(lambda: drawn.figure, name))
     with st.expander("Take it with you: Python, command", icon=":material/code:"):
         python, command = st.tabs(["Copy as Python", "Copy as command"])
         python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")

@@ -52,5 +52,5 @@ def _reading(source: Source, records: Sequence[Record]) -> str:
     )
 
 
-def _arguments(**told: Any) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
+def _arguments(**arguments: Any) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items() if value is not None)

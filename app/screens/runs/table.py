@@ -85,7 +85,7 @@ _SAID_ONCE = ("dataset", "model", "method", "solver")
 
 
 def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
-    found = record.outcome
+    outcome = record.outcome
     row = {
         "run": record.name,
         "dataset": record.config.get("dataset"),
@@ -93,21 +93,21 @@ def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, A
         "method": record.method,
         "solver": record.solver,
         "seed": record.config.get("seed"),
-        "best": found["best"],
+        "best": outcome["best"],
     }
     if against is not None:
-        row["Δ best"] = _difference(found["best"], against["best"])
-    row["to target"] = found["to_target"]
+        row["Δ best"] = _difference(outcome["best"], against["best"])
+    row["to target"] = outcome["to_target"]
     if against is not None:
-        row["Δ to target"] = _difference(found["to_target"], against["to_target"])
-        row["Δ VRAM"] = _difference(found["vram"], against["vram"])
-        row["Δ Λ"] = _difference(found["lambda"], against["lambda"])
+        row["Δ to target"] = _difference(outcome["to_target"], against["to_target"])
+        row["Δ VRAM"] = _difference(outcome["vram"], against["vram"])
+        row["Δ Λ"] = _difference(outcome["lambda"], against["lambda"])
     return {
         **row,
-        "rounds": found["rounds"],
-        "blocks": found["total_blocks"],
-        "Λ": found["lambda"],
-        "VRAM (GiB)": found["vram"],
+        "rounds": outcome["rounds"],
+        "blocks": outcome["total_blocks"],
+        "Λ": outcome["lambda"],
+        "VRAM (GiB)": outcome["vram"],
         "status": record.status,
         "began": None if record.began is None else time.strftime("%d %b %H:%M", time.localtime(record.began)),
     }

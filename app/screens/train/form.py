@@ -38,10 +38,10 @@ def allocation_or_explained() -> tuple[Allocation, str] | None:
 
 def draw(runs_folder: Path) -> None:
     """The form and its Start button."""
-    found = allocation_or_explained()
-    if found is None:
+    choice = allocation_or_explained()
+    if choice is None:
         return
-    allocation, origin = found
+    allocation, origin = choice
     left, right = st.columns([0.42, 0.58], gap="large")
     with right:
         st.markdown("##### On what, and how")

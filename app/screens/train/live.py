@@ -124,24 +124,24 @@ def _not_begun(job: Job, state: State) -> None:
 def _running(job: Job, state: State, request: Request) -> None:
     log = _log(state.run)
     config = request.config
-    asked = int(config.get("rounds") or job.rounds)
-    done = min(log.rounds_done, asked)
-    left = log.seconds_left(asked, *evaluation_cost(log, state.run, config)) if state.name == "running" else None
-    words = f"Round {done} of {asked}"
-    if left is not None and done < asked:
+    rounds = int(config.get("rounds") or job.rounds)
+    done = min(log.rounds_done, rounds)
+    left = log.seconds_left(rounds, *evaluation_cost(log, state.run, config)) if state.name == "running" else None
+    words = f"Round {done} of {rounds}"
+    if left is not None and done < rounds:
         words += f" · about {duration(left)} left"
     elif state.name == "running" and not done:
         words += " · evaluating the model before fine-tuning"
-    st.progress(done / asked if asked else 0.0, words)
+    st.progress(done / rounds if rounds else 0.0, words)
     components.numbers(numbers(job, state, request, log))
-    _curves(log, config, asked)
+    _curves(log, config, rounds)
 
 
-def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:
+def _curves(log: LiveLog, config: dict[str, Any], rounds: int) -> None:
     if not log.evaluations:
         return
     target = config.get("target")
-    shared = {"rounds_asked": asked, "resumed_after": log.resumed_after, "palette": components.palette()}
+    shared = {"rounds_asked": rounds, "resumed_after": log.resumed_after, "palette": components.palette()}
     evaluated = [judged.round for judged in log.evaluations]
     left, right = st.columns(2, gap="medium")
     with left:
@@ -155,7 +155,7 @@ def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:
             ),
             key="live_accuracy",
             name="zorba-accuracy",
-            alt=f"Accuracy after {log.rounds_done} of {asked} rounds: from {log.evaluations[0].accuracy:.1%} to "
+            alt=f"Accuracy after {log.rounds_done} of {rounds} rounds: from {log.evaluations[0].accuracy:.1%} to "
             f"{log.evaluations[-1].accuracy:.1%}.",
         )
     with right:
@@ -168,7 +168,7 @@ def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:
             ),
             key="live_loss",
             name="zorba-loss",
-            alt=f"Loss after {log.rounds_done} of {asked} rounds: from {log.evaluations[0].loss:.3f} to "
+            alt=f"Loss after {log.rounds_done} of {rounds} rounds: from {log.evaluations[0].loss:.3f} to "
             f"{log.evaluations[-1].loss:.3f} on held-out rows.",
         )
 

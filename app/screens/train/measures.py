@@ -66,12 +66,12 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
                 f"largest client {vram[1]:.2g} GiB",
             )
         )
-    held = resident_bytes(job.pid) if state.alive else None
-    if held is not None:
+    resident = resident_bytes(job.pid) if state.alive else None
+    if resident is not None:
         shown.append(
             Number(
                 "Memory, measured",
-                mib(held),
+                mib(resident),
                 "Of the process now: it plays all clients, Python and its libraries included.",
                 "the process, all included",
             )
@@ -109,10 +109,10 @@ def _sent(request: Request, last: Round) -> str:
 
 
 def _measured_at_the_end(run: Path) -> float | None:
-    found: Any = jobs.summary_of(run) or {}
+    summary: Any = jobs.summary_of(run) or {}
     for key in ("memory", "measured", "bytes"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return float(found) if isinstance(found, int | float) else None
+        summary = summary.get(key) if isinstance(summary, dict) else None
+    return float(summary) if isinstance(summary, int | float) else None
 
 
 def _vram(run: Path, request: Request) -> tuple[float, float] | None:

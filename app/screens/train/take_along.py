@@ -38,8 +38,8 @@ def take_along(request: TrainRequest) -> None:
         python.code(as_python(request), language="python")
         with tune:
             st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
-            asked = {name: value for name, value in options.items() if name in flags_of("tune")}
-            st.code(shlex.join(train_command(file, asked, verb="tune")), language="bash", wrap_lines=True)
+            tune_options = {name: value for name, value in options.items() if name in flags_of("tune")}
+            st.code(shlex.join(train_command(file, tune_options, verb="tune")), language="bash", wrap_lines=True)
         if request.allocation is not None:
             st.download_button(
                 "Allocation (NPZ)",

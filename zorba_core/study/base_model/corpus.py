@@ -32,14 +32,14 @@ def corpus_texts(recipe: BaseModelRecipe, seed: int) -> dict[str, list[str]]:
     if not recipe.needs_data:
         return {"toy-reviews": load_split("toy-reviews", "base")["text"].tolist()}
     sources = load_corpus() | {"ag-news": load_split("ag-news", "base")["text"].tolist()}
-    wanted = lm_tokens(recipe) * _CHARACTERS_PER_TOKEN
+    num_characters = lm_tokens(recipe) * _CHARACTERS_PER_TOKEN
     chosen = {}
     for index, (name, share) in enumerate(sorted(recipe.corpus.items())):
         texts = sources[name]
         order = np.random.default_rng([seed, 1, index]).permutation(len(texts))
         picked, size = [], 0
         for row in order:
-            if size > share * wanted:
+            if size > share * num_characters:
                 break
             text = texts[row]
             picked.append(_like_sst2(text) if name in _REVIEWS else text)

@@ -47,11 +47,11 @@ def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, list[Record]]:
-    told = [{key: v for key, v in of[0].settings.items() if key not in unsaid} for of in sets]
-    keys = [key for key in differing(told) if key not in (*UNTOLD, *_DERIVED)]
+    settings = [{key: v for key, v in of[0].settings.items() if key not in unsaid} for of in sets]
+    keys = [key for key in differing(settings) if key not in (*UNTOLD, *_DERIVED)]
     keys.sort(key=lambda key: (key not in _SAID_FIRST, key == "seed"))
     named: dict[str, list[Record]] = {}
-    for config, of in zip(told, sets, strict=True):
+    for config, of in zip(settings, sets, strict=True):
         first = of[0]
         words = [in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
         if first.arm is not None:  # it stands for the settings that its experiment varies, but for these
@@ -83,5 +83,5 @@ def shown(value: Any) -> str:
 
 
 def _setting(record: Record) -> str:
-    told = [("arm", record.arm), *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNTOLD))]
-    return to_json(sorted(told))
+    pairs = [("arm", record.arm), *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNTOLD))]
+    return to_json(sorted(pairs))

@@ -58,8 +58,8 @@ def arm_effects(runs: pd.DataFrame, column: str) -> pd.Series:
     if len(ended):
         by_arm = np.eye(len(arms.categories))[arms.codes]
         by_seed = np.eye(len(seeds.categories))[seeds.codes] - 1 / len(seeds.categories)
-        found = np.linalg.lstsq(np.column_stack([by_arm, by_seed]), ended[column].to_numpy(float), rcond=None)[0]
-        effects |= dict(zip(arms.categories, found[: len(arms.categories)].tolist(), strict=True))
+        coefficients = np.linalg.lstsq(np.column_stack([by_arm, by_seed]), ended[column].to_numpy(float), rcond=None)[0]
+        effects |= dict(zip(arms.categories, coefficients[: len(arms.categories)].tolist(), strict=True))
     return pd.Series(effects, name=column, dtype=float).rename_axis("arm")
 
 

@@ -93,7 +93,7 @@ class Cluster:
 
     def finished(self) -> list[tuple[RunSpec, Outcome]]:
         done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=_PATIENCE_S)
-        return [(self._running[one], self._outcome(one, self._running.pop(one))) for one in done]
+        return [(self._running[task], self._outcome(task, self._running.pop(task))) for task in done]
 
     def _outcome(self, reference: Any, spec: RunSpec) -> Outcome:
         errors = self._ray.exceptions
@@ -113,7 +113,7 @@ class Cluster:
             self._ray.cancel(reference, force=False)
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Ray itself waits many minutes for a machine that is not there.
 
     Raises:
@@ -143,7 +143,7 @@ def cluster(address: str, places: int | None, work: Path) -> Iterator[Cluster]:
 
     options = {"include_dashboard": False} if address == "local" else {}
     try:
-        _knock(address)
+        _check_reachable(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, RuntimeError, ValueError) as error:
         line = str(error).strip().splitlines()[0]

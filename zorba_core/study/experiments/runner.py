@@ -98,7 +98,7 @@ def run_experiments(
     stream = stream or sys.stderr
     experiments = [store.experiment_named(name) for name in names]
     tables = [_Table(experiment, profile, Path(root)) for experiment in experiments]
-    found = sum(len(table.belonging) for table in tables)
+    finished = sum(len(table.belonging) for table in tables)
     ran, busy, refused, stopped = 0, set(), {}, False
     while not stopped:  # trials that are done can ask for more runs
         missing = _missing(tables, busy | set(refused))
@@ -115,14 +115,16 @@ def run_experiments(
                 stopped |= outcome is NotDone.INTERRUPTED
                 continue
             ran += 1
-            known = sum(len(table.specs) for table in tables)
+            total = sum(len(table.specs) for table in tables)
             for table in tables:
                 table.add(spec, outcome)
             pace.done(spec, outcome)
-            if sum(len(table.specs) for table in tables) > known:
+            if sum(len(table.specs) for table in tables) > total:
                 break  # the last trial of a rate is in: the runs that use it may come next
     failed = sum(int((table.belonging["status"] == "failed").sum()) for table in tables)
-    return Done(ran=ran, found=found, failed=failed, busy=len(busy), refused=tuple(refused.values()), stopped=stopped)
+    return Done(
+        ran=ran, found=finished, failed=failed, busy=len(busy), refused=tuple(refused.values()), stopped=stopped
+    )
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class _Table:
 
     def add(self, spec: RunSpec, record: Record) -> None:
         """Keep the record if this experiment asks for it. What another process wrote meanwhile is kept too."""
-        own = {wanted.sha256: wanted for wanted in self.specs}.get(spec.sha256)
+        own = {each.sha256: each for each in self.specs}.get(spec.sha256)
         if own is None:
             return
         row, curve = record
@@ -204,8 +206,8 @@ def _missing(tables: Sequence[_Table], busy: set[str]) -> list[RunSpec]:
     unique: dict[str, RunSpec] = {}
     for table in tables:
         for spec in table.missing:
-            known = unique.get(spec.sha256)
-            if known is None or spec.wave < known.wave:
+            first = unique.get(spec.sha256)
+            if first is None or spec.wave < first.wave:
                 unique[spec.sha256] = spec
     return sorted((spec for spec in unique.values() if spec.sha256 not in busy), key=lambda spec: spec.wave)
 
@@ -222,29 +224,29 @@ def _outcomes(
                 return
         return
     opened = processes(workers, work) if ray_address is None else cluster(ray_address, workers, work)
-    with opened as pool, _counting() as asked:
-        waiting, running, told = list(reversed(specs)), 0, False
-        while running or (waiting and not asked):
-            while waiting and not asked and running < pool.places:
+    with opened as pool, _counting() as interrupts:
+        waiting, running, announced = list(reversed(specs)), 0, False
+        while running or (waiting and not interrupts):
+            while waiting and not interrupts and running < pool.places:
                 pool.start(waiting.pop())
                 running += 1
-            if asked and not told:
+            if interrupts and not announced:
                 pool.stop()
-                told = True
+                announced = True
             for spec, outcome in pool.finished():
                 running -= 1
                 yield spec, outcome
-        if waiting and asked:
+        if waiting and interrupts:
             yield waiting[-1], NotDone.INTERRUPTED
 
 
 @contextmanager
 def _counting() -> Iterator[list[int]]:
     """Ctrl-C while it is open, counted instead of raised: the workers end their rounds, and no new run begins."""
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        yield asked
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, before)
 
