@@ -55,7 +55,7 @@ def answers(view: View, point: int, recommended: int, solution: Solution) -> Non
         far = at < 1 - saving - _SPARSE
         lines.append(
             f"- Saving **{saving:.0%}** gives **{_against(view, reached, best)}**{' or better' if far else ''} "
-            f"({_symbol(view.measure)}\u00a0=\u00a0{reached:{measure.format}}{f', affordable at {at:.0%}' if far else ''})."
+            f"({_symbol(view.measure)}\u00a0=\u00a0{reached:{measure.format}}{f', found at {at:.0%}' if far else ''})."
         )
     st.markdown(
         f"With nothing held back the fleet uses {study.everything_ratio:.0%} of its VRAM, "
