@@ -26,7 +26,7 @@ def guarded(part: Callable[..., None]) -> Callable[..., None]:
             components.problem(
                 "Something went wrong on our side",
                 "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to "
-                "go on.",
+                "continue.",
             )
 
     return careful

@@ -258,7 +258,7 @@ def test_as_many_runs_as_cores_disable_start_and_say_why(app, runs, monkeypatch)
     write_job(runs, **alive())
     train(app)
     assert app.button(key="train_start").disabled
-    assert "1 run is going on, one for each of this machine's 1 cores" in texts(app)
+    assert "1 run is in progress, one for each of this machine's 1 cores" in texts(app)
 
 
 def test_an_ended_job_leaves_the_list_and_its_run_stays(app, runs):

@@ -34,7 +34,7 @@ def experiment(
 ) -> None:
     """Run an experiment's missing runs and keep its tables. Finished runs are skipped, interrupted ones resumed.
 
-    Ctrl-C ends the runs in progress after their round and exits with status 1; the same command goes on.
+    Ctrl-C ends the runs in progress after their round and exits with status 1; the same command continues it.
     """
     if again:
         _make_again(name, profile, again, root, as_json)

@@ -71,7 +71,7 @@ def up(
 ) -> None:
     """Start a SuperLink and one SuperNode for each client on this machine's loopback, fine-tune, and end them all.
 
-    Ctrl-C ends everything at once; the run so far is kept and goes on with --resume. For clients on other machines
+    Ctrl-C ends everything at once; the run so far is kept; continue it with --resume. For clients on other machines
     write the app with --app-only and follow zorba_core/federation/README.md.
     """
     from zorba_core.federation.flower.app_folder import write_app, write_request
@@ -110,9 +110,9 @@ def up(
             **output,
         )
     except KeyboardInterrupt:
-        raise RunError(f"stopped; {_how_to_go_on(place)}") from None
+        raise RunError(f"stopped; {_how_to_resume(place)}") from None
     except ZorbaError as error:
-        raise type(error)(f"{error}; {_how_to_go_on(place)}") from None
+        raise type(error)(f"{error}; {_how_to_resume(place)}") from None
     if folder is None:
         shutil.rmtree(place, ignore_errors=True)
     emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
@@ -180,7 +180,7 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None) -> list[dict[
 
 
 def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
-    """What the clients of a run that is gone on with could hold, if it was started in the same folder."""
+    """The capacities of a resumed run's clients, if it was started in the same folder."""
     from zorba_core.federation.flower.deployment import read_json
 
     stored = read_json(place / _NODES)
@@ -188,14 +188,14 @@ def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
     return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
 
 
-def _how_to_go_on(place: Path) -> str:
+def _how_to_resume(place: Path) -> str:
     from zorba_core.federation.flower.deployment import read_json
 
     named = read_json(place / "run.json")
     sentence = f"logs and replicas are in {place}"
     if named is None:
         return sentence
-    return f"{sentence}; go on with: zorba federation up --resume {named['run']} --folder {place}"
+    return f"{sentence}; resume with: zorba federation up --resume {named['run']} --folder {place}"
 
 
 def _lines(run: Run) -> list[str]:

@@ -103,7 +103,7 @@ def _row(run: Run) -> dict[str, Any]:
         "lambda": run.allocation.bias_lambda,
         "total_blocks": run.allocation.total_blocks,
         "work": int(run.work.max()) if len(run.metrics) else 0,
-        "communication": run.communication,  # null for a run that goes on
+        "communication": run.communication,  # null for a run in progress
         "config": run.config,
     }
 

@@ -54,7 +54,7 @@ def _aim(
     """The exact total and the target Lambda.
 
     Raises:
-        InvalidInputError: an unknown name, a name beside what it stands for, or too little to know both.
+        InvalidInputError: an unknown name, a name together with the values it stands for, or too few values.
     """
     if name is not None:
         if total is not None or vram_ratio is not None or target_lambda is not None:

@@ -103,7 +103,7 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
             return work([progress, interrupt] if ranks.writes else [interrupt])
     except KeyboardInterrupt:
         folder = interrupt.folder
-        state = "nothing was written" if folder is None else f"the rounds done are kept; zorba resume {folder} goes on"
+        state = "nothing was written" if folder is None else f"resume with: zorba resume {folder}"
         raise RunError(f"stopped at once; {state}") from None
     finally:
         progress.close()
@@ -117,7 +117,7 @@ def fail_if_interrupted(run: Run, ranks: Ranks) -> None:
         raise typer.Exit(1)
     raise RunError(
         f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
-        f"go on with: zorba resume {run.path}"
+        f"resume with: zorba resume {run.path}"
     )
 
 

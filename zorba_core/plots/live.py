@@ -1,4 +1,4 @@
-"""One run while it goes on: how far it has come, what it measures, and what it is after."""
+"""A run in progress: its round, its measures and its target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def progress_figure(
 
     Args:
         share: the values are shares, shown in percent; ``target`` is one too.
-        resumed_after: a thin upright line where the run was last taken up; 0 for none.
+        resumed_after: a thin upright line where the run was last resumed; 0 for none.
     """
     traces: list[go.Scatter] = []
     if each_round is not None:

@@ -25,7 +25,7 @@ def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None)
     """The figure as ``pdf``, ``svg`` or ``png``, in about two seconds; with a kaleido server running, at once.
 
     Args:
-        scale: pixels of a PNG for each of the figure's; 2 unless told.
+        scale: pixels of a PNG for each of the figure's; default 2.
     """
     import kaleido
 

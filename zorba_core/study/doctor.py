@@ -115,7 +115,7 @@ def _torch() -> list[Finding]:
 def _processor() -> list[Finding]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    text = f"{usable} cores, load {busy:.1f}; zorba train uses --threads of them, 1 unless told"
+    text = f"{usable} cores, load {busy:.1f}; zorba train uses --threads of them, 1 by default"
     if busy > usable:
         return [Finding("processor", "note", text, "other work keeps the cores busy: timings will not be good")]
     return [Finding("processor", "ok", text)]

@@ -71,7 +71,7 @@ class Edits:
     def as_link(self) -> str | None:
         """The changed cells for a page's address, None for none: as ``block.client`` joined by ``_``, or the matrix of
         changes packed where that is shorter. Where both are too long only how many there are, so that whoever opens the
-        link is told."""
+        link sees it."""
         changed_MN = self.base_MN ^ self.A_MN
         count = int(changed_MN.sum())
         if not count:

@@ -116,7 +116,7 @@ def _say_what_is_gone(source: str, missing: Sequence[str]) -> None:
         f"{more}.** No other run is drawn instead.",
         icon=":material/folder_off:",
     )
-    st.button("Go on without", key="forget_gone", on_click=_forget, args=(source, missing), type="tertiary")
+    st.button("Continue without", key="forget_gone", on_click=_forget, args=(source, missing), type="tertiary")
 
 
 def _forget(source: str, missing: Collection[str]) -> None:

@@ -72,8 +72,8 @@ def _name_missing_curves(panel: CurvePanel) -> None:
         names = ", ".join(components.plain(name) for name in panel.without_curve[:4])
         more = f" and {len(panel.without_curve) - 4} more" if len(panel.without_curve) > 4 else ""
         st.caption(
-            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]} told by "
-            f"{names}{more}."
+            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]}: "
+            f"missing for {names}{more}."
         )
 
 

@@ -1,4 +1,4 @@
-"""The comparison as files: numbers to go on computing with, and the figure to put somewhere."""
+"""The comparison as files: its numbers, and its figure."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _warnings(record: Record) -> None:
         return
     if being_written(record.path):
         st.info(
-            "This run is going on; its numbers are those of the last evaluation, and follow by themselves.",
+            "This run is in progress; its numbers are those of the last evaluation and update automatically.",
             icon=":material/hourglass_top:",
         )
     else:

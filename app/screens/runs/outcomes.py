@@ -60,7 +60,7 @@ def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
         words += " A group's mean is over those of its seeds that reached the target."
     if cloud.without_numbers:
         count = len(cloud.without_numbers)
-        what = "never reached their target" if asked.y == "to_target" else "do not tell both"
+        what = "never reached their target" if asked.y == "to_target" else "lack one of the two values"
         words += f" {count} of {count + len(cloud.dots)} {what}: not drawn."
     return words
 

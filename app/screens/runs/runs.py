@@ -101,7 +101,7 @@ def _read(folder: Path) -> tuple[Listing, Source]:
 
 
 def _follow(folder: Path, records: Sequence[Record]) -> None:
-    """While a run goes on, look again by itself."""
+    """While a run is in progress, refresh automatically."""
     going = [record for record in records if record.status == "unfinished" and record.path is not None]
     if any(being_written(record.path) for record in going):
         st.fragment(_look_again, run_every=EVERY_SECONDS)(folder, _evaluated(folder))

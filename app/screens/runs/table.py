@@ -70,7 +70,7 @@ def _worth_showing(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_common(frame: pd.DataFrame) -> dict[str, str]:
-    """What all runs of a table share, and need not be told in every row: column to value."""
+    """What all runs of a table share, so that no row repeats it: column to value."""
     if len(frame) < 2:
         return {}
     return {

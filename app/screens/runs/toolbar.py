@@ -86,7 +86,7 @@ def _curves() -> CurvesAsked:
         format_func=COST_LABELS.get,
         key="cost",
         width=155,
-        help="Rounds are not equally dear: forward passes, bytes and seconds say what they cost. A backward pass "
+        help="Rounds are not equally expensive: forward passes, bytes and seconds say what they cost. A backward pass "
         "counts as two forward passes.",
     )
     band = _band()

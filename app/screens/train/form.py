@@ -136,7 +136,7 @@ def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:
             disabled=full,
             on_click=_begin,
             args=(runs_folder, request),
-            help="Starts `zorba train` as a process of its own: it goes on when this page is closed.",
+            help="Starts `zorba train` as a separate process: it continues when this page is closed.",
         )
         st.caption(
             f"By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before its "
@@ -144,8 +144,8 @@ def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:
         )
     if full:
         st.info(
-            f"{running} run{'s are' if running > 1 else ' is'} going on, one for each of this machine's {most} cores. "
-            "Stop one, or wait until one has finished.",
+            f"{running} run{'s are' if running > 1 else ' is'} in progress, one for each of this machine's {most} "
+            "cores. Stop one, or wait until one has finished.",
             icon=":material/hourglass_top:",
         )
     elif running:

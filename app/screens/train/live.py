@@ -26,7 +26,7 @@ EVERY_SECONDS = 2.0
 
 
 def panel(runs_folder: Path, job: Job) -> None:
-    """The job, looked at again every two seconds while it goes on."""
+    """The job, read again every two seconds while it runs."""
     alive = jobs.state_of(runs_folder, job).alive
     st.fragment(_look, run_every=EVERY_SECONDS if alive else None)(runs_folder, job, alive)
 
@@ -64,8 +64,8 @@ def _heading(runs_folder: Path, job: Job, state: State) -> None:
             )
     if state.name == "interrupted" and job.stop_asked is None and jobs.summary_of(state.run) is None:
         st.info(
-            "The process ended without a word: it was killed, or the machine ran out of memory or power. Every whole "
-            "round is kept; Resume goes on from the last.",
+            "The process ended without a message: it was killed, or the machine ran out of memory or power. Every "
+            "whole round is kept; Resume continues from the last.",
             icon=":material/power_off:",
         )
     if state.reason:
@@ -83,7 +83,7 @@ def _buttons(runs_folder: Path, job: Job, state: State) -> None:
             icon=":material/stop_circle:",
             help="Loses the round at hand, keeps all before it."
             if again
-            else "As Ctrl-C: finishes the round at hand and keeps everything. Resume goes on to the same bits.",
+            else "As Ctrl-C: finishes the round at hand and keeps everything. Resume continues to the same bits.",
         ):
             processes.stop(runs_folder, job)
             st.rerun()
@@ -92,7 +92,7 @@ def _buttons(runs_folder: Path, job: Job, state: State) -> None:
         key=f"resume_{job.id}",
         type="primary",
         icon=":material/play_arrow:",
-        help="`zorba resume`: goes on after the last whole round, to the weights of an uninterrupted run.",
+        help="`zorba resume`: continues after the last whole round, to the weights of an uninterrupted run.",
     ):
         resume(runs_folder, state.run, job.rounds, job.title)
         st.rerun()

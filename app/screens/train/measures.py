@@ -1,4 +1,4 @@
-"""What a run is told by in numbers while it goes on: learning, pace, bytes, VRAM by the model, memory as measured."""
+"""The numbers of a run in progress: learning, pace, bytes, VRAM by the model, memory as measured."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 By precision: seconds of a whole round (estimate and update, full activation), the most memory allocated at once, the
 rate of the matrix products in it beside what one large product reaches on the same device, and rho's error; and for the
-fastest precision, which operations the time went to. A size that does not fit is said not to, and the next one goes on.
+fastest precision, which operations the time went to. A size that does not fit is reported, and the next one follows.
 
 Shapes: M blocks, N clients, B rows of a client, L positions, H hidden size.
 """

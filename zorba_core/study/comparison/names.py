@@ -17,7 +17,7 @@ SEED_KEYS = (
     "allocation.total_blocks",
     "recipe.shuffle",  # an experiment's recipe may draw its matrix anew for each seed
 )
-UNTOLD = ("save_model", "force", "threads")
+UNNAMED = ("save_model", "force", "threads")
 _DERIVED = SEED_KEYS[1:]
 _SAID_FIRST = ("dataset", "model", "method", "allocation.solver")  # their values speak for themselves
 _BESIDE_AN_ARM = ("dataset", "alpha", "num_clients", "lr", "seed")
@@ -48,7 +48,7 @@ def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, list[Record]]:
     settings = [{key: v for key, v in of[0].settings.items() if key not in unsaid} for of in sets]
-    keys = [key for key in differing(settings) if key not in (*UNTOLD, *_DERIVED)]
+    keys = [key for key in differing(settings) if key not in (*UNNAMED, *_DERIVED)]
     keys.sort(key=lambda key: (key not in _SAID_FIRST, key == "seed"))
     named: dict[str, list[Record]] = {}
     for config, of in zip(settings, sets, strict=True):
@@ -83,5 +83,8 @@ def shown(value: Any) -> str:
 
 
 def _setting(record: Record) -> str:
-    pairs = [("arm", record.arm), *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNTOLD))]
+    pairs = [
+        ("arm", record.arm),
+        *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNNAMED)),
+    ]
     return to_json(sorted(pairs))

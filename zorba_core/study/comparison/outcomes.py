@@ -11,7 +11,7 @@ import numpy as np
 from zorba_core.allocation import find_measure
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.comparison.curves import spread_of
-from zorba_core.study.comparison.names import UNTOLD, groups, in_words, labels
+from zorba_core.study.comparison.names import UNNAMED, groups, in_words, labels
 from zorba_core.study.comparison.records import ALLOCATED, Record
 
 OUTCOMES = {
@@ -28,7 +28,7 @@ _MEASURED = {
     "seconds": "Seconds of training",
     "rounds": "Rounds done",
 }
-_MOST_KINDS = 12  # more colours and shapes than this are not told apart
+_MOST_KINDS = 12  # more colours and shapes than this cannot be distinguished
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _number(record: Record, key: str) -> float | None:
 
 def _worth_offering(key: str) -> bool:
     """Not what says nothing about the result, nor how an experiment made its matrices, which its arms stand for."""
-    return key not in UNTOLD and not key.startswith("recipe.") and not key.endswith("sha256")
+    return key not in UNNAMED and not key.startswith("recipe.") and not key.endswith("sha256")
 
 
 def _is_number(value: object) -> bool:

@@ -76,7 +76,7 @@ class Cluster:
     """A processor of a Ray cluster for each place, and a GPU for a run that asks for one.
 
     Every machine needs this checkout with its environment, and the data (``ZORBA_DATA``). Run folders stay on the
-    machine that did the run, below the same path as here; a run cut short goes on where its folder lies, and begins
+    machine that did the run, below the same path as here; an interrupted run resumes where its folder is, and begins
     anew anywhere else. The bits are the same on machines of one kind. Ray trusts whoever reaches its ports.
     """
 
@@ -108,16 +108,16 @@ class Cluster:
             raise RunError(f"the cluster lost {spec.dataset} {spec.arm} seed {spec.seed}: {line}") from None
 
     def stop(self) -> None:
-        """Ctrl-C does not reach other machines: each run in progress is told, and ends its round."""
+        """Ctrl-C does not reach other machines: each run in progress gets a signal, and ends its round."""
         for reference in self._running:
             self._ray.cancel(reference, force=False)
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself waits many minutes for a machine that is not there.
+    """Check that a machine answers: Ray itself waits many minutes for one that does not.
 
     Raises:
-        OSError, ValueError: nobody listens there, or it is no address.
+        OSError, ValueError: nothing listens there, or the address is not valid.
     """
     if address in ("auto", "local"):
         return

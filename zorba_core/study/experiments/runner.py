@@ -69,7 +69,7 @@ def check(done: Done) -> None:
         RunError: the sweep is not complete, and why.
     """
     if done.stopped:
-        raise RunError("stopped; what is finished is kept, and the same command goes on")
+        raise RunError("stopped; what is finished is kept, and the same command continues it")
     if done.refused:
         raise RunError(f"{len(done.refused)} runs were refused, the others are done; {done.refused[0]}")
 

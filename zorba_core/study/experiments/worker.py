@@ -50,7 +50,7 @@ def run_folder(spec: RunSpec, work: Path) -> Path:
 
 
 def run_spec(spec: RunSpec, work: Path) -> Record | NotDone | Refused:
-    """Do one run, or go on with it, or find that it is done. A run that diverges is a record too."""
+    """Do one run, or resume it, or find that it is done. A run that diverges is a record too."""
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.engine.callbacks import Interrupt
