@@ -135,7 +135,7 @@ def let_it_be_drawn(name: str, picture: object) -> None:
 
 
 def problem(title: str, sentence: str) -> None:
-    """Something stands in the way: what, in one sentence."""
+    """Show a problem in one sentence."""
     st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
 
 
@@ -157,7 +157,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure to hand out; ``name`` is its files' name without the ending."""
+    """A figure offered for download; ``name`` is its files' name without the ending."""
 
     figure: Callable[[], go.Figure]
     name: str

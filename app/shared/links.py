@@ -23,8 +23,8 @@ from app.shared.widget_keys import is_report, starting_at, widget_key
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
 _PAGE, _ASKED = "page_at_hand", "asked_by_link"
 _REMEMBERED, _OPENED, _KEPT = "remembered_choices", "opened_address", "kept_by_page"
-Value = TypeVar("Value")
-Number = TypeVar("Number", int, float)
+ValueT = TypeVar("ValueT")
+NumberT = TypeVar("NumberT", int, float)
 
 
 def linked(
@@ -84,8 +84,15 @@ def several(key: str, options: Sequence[str], default: Sequence[str]) -> list[st
 
 
 def linked_number(
-    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
-) -> Number:
+    widget: Callable[..., NumberT],
+    label: str,
+    low: NumberT,
+    high: NumberT,
+    default: NumberT,
+    *,
+    key: str,
+    **arguments: Any,
+) -> NumberT:
     """As :func:`linked`, for a number from ``low`` to ``high``, whole if ``default`` is."""
     value = number(key, low, high, default)
     draw(widget, key, value, (), label, low, high, **arguments)
@@ -93,10 +100,10 @@ def linked_number(
     return value
 
 
-def number(key: str, low: Number, high: Number, default: Number) -> Number:
+def number(key: str, low: NumberT, high: NumberT, default: NumberT) -> NumberT:
     """The number chosen last, here or by the link."""
 
-    def parse(text: str) -> Number | None:
+    def parse(text: str) -> NumberT | None:
         try:
             value = type(default)(text[:20])
         except ValueError:
@@ -143,7 +150,7 @@ def linked_day(label: str, first: date, last: date, *, key: str, **arguments: An
     return value
 
 
-def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -> Value:
+def remembered(key: str, default: ValueT, parse: Callable[[str], ValueT | None]) -> ValueT:
     """The value that the session remembers, else what ``parse`` makes of the address, else ``default``."""
     known = st.session_state.get(_REMEMBERED, {})
     if key in known:
@@ -160,14 +167,14 @@ def carry(key: str, value: Any, default: Any) -> None:
 
 
 def forget(key: str) -> None:
-    """Start a choice anew: what it was about is not there any more, by the reader's own doing."""
+    """Reset a choice whose object the reader has removed."""
     for known in (_REMEMBERED, _OPENED):
         st.session_state.get(known, {}).pop(key, None)
     keep(key, None)
 
 
 def forget_unless(key: str, options: Collection[str]) -> None:
-    """Start a choice anew if the session remembers one that is not among ``options`` any more."""
+    """Reset a choice if the remembered one is no longer among ``options``."""
     known = st.session_state.get(_REMEMBERED, {})
     if key in known and known[key] not in options:
         forget(key)
@@ -248,7 +255,7 @@ def kept_here() -> set[str]:
 
 
 def choose(key: str, value: Any) -> None:
-    """Choose on the reader's behalf what the widget of ``key`` will show; before it is drawn, or in a callback."""
+    """Set what the widget of ``key`` will show; before it is drawn, or in a callback."""
     _remember(key, value)
 
 

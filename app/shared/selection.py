@@ -91,7 +91,7 @@ def edited_allocation() -> Allocation | None:
 
 
 def set_edited(allocation: Allocation) -> None:
-    """Go on with a matrix edited by hand, until the scenario or the selected point changes."""
+    """Use a matrix edited by hand, until the scenario or the selected point changes."""
     st.session_state[_EDITED] = (_identity(), allocation)
 
 

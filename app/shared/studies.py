@@ -1,4 +1,4 @@
-"""Solved scenarios, shared by every session of the server, and the progress of those that take a while."""
+"""Solved scenarios, shared by every session of the server, and the progress of slow ones."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from zorba_core.planning.memory import (
 from zorba_core.planning.models import ModelSpec
 
 TauMode = Literal["client", "vector"]
-TooSmall = Literal["clamp", "drop"]
+OutOfBudget = Literal["clamp", "drop"]
 
 # A stream apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
 # capacity.
@@ -46,7 +46,7 @@ def sweep(
     seed: int = 0,
     *,
     objective: Objective = "lambda",
-    too_small: TooSmall = "clamp",
+    too_small: OutOfBudget = "clamp",
     reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,

@@ -24,7 +24,7 @@ _MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """How :func:`zorba_core.allocation.solve` goes about it; it checks them."""
+    """Options of :func:`zorba_core.allocation.solve`, which checks them."""
 
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
     objective: str = setting("lambda", "lambda or v: what to minimise and bound.")

@@ -122,7 +122,8 @@ def wire(
     run: Path = typer.Argument(..., help="The folder of a federated run."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """What a federated run sent, by message, beside what the paper counts; and what a round's seconds went into."""
+    """What a federated run sent, by message, beside what the paper counts; and the seconds of a round by part of the
+    work."""
     from zorba_core.federation.wire_report import wire_report
     from zorba_core.runs import read_run
 

@@ -1,4 +1,4 @@
-"""What several commands share: budgets given outright, or from a model and a fleet."""
+"""Options that several commands share: budgets given directly, or from a model and a fleet."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def resume(
     model: str | None = _MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Go on with the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
+    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
     from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
     from zorba_core.engine.ranks import joined
     from zorba_core.runs import resume as resuming

@@ -121,10 +121,10 @@ class Refusal:
     reason: str
 
 
-Message = Hello | Registration | RoundTask | RoundAnswer | CatchUp | Standing | Refusal
+AnyMessage = Hello | Registration | RoundTask | RoundAnswer | CatchUp | Standing | Refusal
 
 
-def encode(message: Message) -> Payload:
+def encode(message: AnyMessage) -> Payload:
     """The message as it travels."""
     values: dict[str, Value] = {}
     for name in message.__dataclass_fields__:
@@ -138,7 +138,7 @@ def encode(message: Message) -> Payload:
     return Payload(_NAMES[type(message)], values)
 
 
-def decode(payload: Payload, *expected: type) -> Message:
+def decode(payload: Payload, *expected: type) -> AnyMessage:
     """The message in a payload, which must be one of the ``wanted`` types.
 
     Raises:

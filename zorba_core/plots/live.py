@@ -10,15 +10,15 @@ import plotly.graph_objects as go
 from zorba_core.plots.runs import target_line
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
-Points = tuple[Sequence[float], Sequence[float]]  # rounds, values
+Series = tuple[Sequence[float], Sequence[float]]  # rounds, values
 
 
 def progress_figure(
-    evaluated: Points,
+    evaluated: Series,
     *,
     title: str,
     rounds_asked: int,
-    each_round: Points | None = None,
+    each_round: Series | None = None,
     target: float | None = None,
     share: bool = False,
     resumed_after: int = 0,

@@ -142,22 +142,22 @@ def curves_figure(
     return styled(traces, palette, height=height + 22 * min(_legend_rows(names), _LEGEND_ROWS), layout=layout)
 
 
-class _Look(NamedTuple):
+class _CurveLook(NamedTuple):
     color: str
     dash: str
     symbol: str
     width: float
 
 
-def _looks(names: Sequence[str], baseline: str | None, palette: Palette) -> dict[str, _Look]:
-    looks: dict[str, _Look] = {}
+def _looks(names: Sequence[str], baseline: str | None, palette: Palette) -> dict[str, _CurveLook]:
+    looks: dict[str, _CurveLook] = {}
     index = 0
     for name in dict.fromkeys(names):
         if name == baseline:
-            looks[name] = _Look(palette.text, "solid", "diamond", 3.2)
+            looks[name] = _CurveLook(palette.text, "solid", "diamond", 3.2)
             continue
         color = palette.series[index % len(palette.series)]
-        looks[name] = _Look(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
+        looks[name] = _CurveLook(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
         index += 1
     return looks
 
@@ -201,7 +201,7 @@ def _check(measure: str, cost: str) -> None:
             raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(choices)}")
 
 
-def _drawn(curve: Curve, look: _Look, axis: str, *, in_legend: bool) -> list[go.Scatter]:
+def _drawn(curve: Curve, look: _CurveLook, axis: str, *, in_legend: bool) -> list[go.Scatter]:
     """The line, with what lies behind it: the band of a group, the unsmoothed values."""
     name = as_text(curve.name)
     name += f" · {curve.runs} runs" if curve.runs > 1 else ""
@@ -243,7 +243,7 @@ def _faded(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def _star(curve: Curve, look: _Look, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
+def _star(curve: Curve, look: _CurveLook, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
     x, y, done = curve.reached
     return go.Scatter(
         x=[x],

@@ -92,7 +92,7 @@ def toy_map(
 
 
 @dataclass(frozen=True)
-class _Column:
+class _TotalColumn:
     """The room of one total: its middle, and half of its width."""
 
     middle: float
@@ -135,7 +135,7 @@ def _clusters(classes: Mapping[str, MatrixClass]) -> list[list[str]]:
     return clusters
 
 
-def _columns(classes: Mapping[str, MatrixClass]) -> dict[int, _Column]:
+def _columns(classes: Mapping[str, MatrixClass]) -> dict[int, _TotalColumn]:
     """A column for each total, as wide as its widest cluster."""
     widest: dict[int, int] = {}
     for cluster in _clusters(classes):
@@ -144,12 +144,12 @@ def _columns(classes: Mapping[str, MatrixClass]) -> dict[int, _Column]:
     columns, left = {}, 0.0
     for total, width in widest.items():
         room = width + 0.25
-        columns[total] = _Column(left + room / 2, room / 2)
+        columns[total] = _TotalColumn(left + room / 2, room / 2)
         left += room
     return columns
 
 
-def _bands(columns: Mapping[int, _Column], palette: Palette) -> list[dict]:
+def _bands(columns: Mapping[int, _TotalColumn], palette: Palette) -> list[dict]:
     """Every other column shaded."""
     return [
         {

@@ -25,7 +25,7 @@ import zorba_core
 from zorba_core.errors import ZorbaError
 from zorba_core.runs import DEFAULT_FOLDER, list_runs
 
-State = Literal["ok", "note", "broken"]
+FindingState = Literal["ok", "note", "broken"]
 _DISTRIBUTION = "zorba-core"
 _LOW_BYTES, _TOO_LOW_BYTES = 2 * 10**9, 10**8
 
@@ -35,7 +35,7 @@ class Finding:
     """What was looked at, how it is, and the way to put it right (empty when it is)."""
 
     name: str
-    state: State
+    state: FindingState
     found: str
     cure: str = ""
 

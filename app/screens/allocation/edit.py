@@ -93,7 +93,7 @@ def say_unheld(edits: Edits) -> None:
 
 
 def change(edits: Edits) -> None:
-    """Go on with other edits (a button's callback)."""
+    """Replace the edits (a button's callback)."""
     identity, _ = st.session_state[_EDITS]
     st.session_state[_EDITS] = (identity, edits)
 

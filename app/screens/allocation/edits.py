@@ -84,7 +84,7 @@ class Edits:
         return shortest if len(shortest) <= MAX_LINKED else f"{_UNHELD}{count}"
 
     def flip(self, text: str) -> Edits:
-        """Flip the cells that a link names, as one change; what is no cell of this matrix is passed over."""
+        """Flip the cells that a link names, as one change; what is no cell of this matrix is ignored."""
         if text.startswith(_UNHELD):
             count = text.removeprefix(_UNHELD)
             return replace(self, unheld=int(count) if count.isdecimal() and len(count) < 10 else 1)

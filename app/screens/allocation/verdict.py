@@ -1,4 +1,4 @@
-"""What a matrix made by hand is worth, in words: what keeps it from running, or how it stands against the solver."""
+"""The verdict on a matrix made by hand, in words: why it cannot run, or how it compares with the solver."""
 
 from __future__ import annotations
 

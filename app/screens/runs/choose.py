@@ -169,7 +169,7 @@ def _picks(source: str, names: Sequence[str]) -> Picks:
 
 
 def baseline_of(records: Sequence[Record]) -> Record | None:
-    """The pinned run that the others are held against."""
+    """The pinned run that the others are compared with."""
     by_name = {record.name: record for record in records}
     name = linked(
         st.selectbox,

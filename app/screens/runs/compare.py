@@ -1,4 +1,4 @@
-"""What the chosen runs have apart: settings that differ, and groups of seeds held against each other."""
+"""How the chosen runs differ: their settings, and groups of seeds compared with each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run looked into: its numbers, who trained what, and a drawer with everything it was made with."""
+"""One run in detail: its numbers, who trained what, and all its settings."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _headline(record: Record) -> list[Number]:
 
 
 def _measured(record: Record) -> str | None:
-    """What the process, which plays all clients, was measured to hold above the model."""
+    """The measured memory of the process, which plays all clients, above the model."""
     memory = record.summary.get("memory")
     measured = memory.get("measured") if isinstance(memory, dict) else None
     measured_bytes = measured.get("bytes") if isinstance(measured, dict) else None

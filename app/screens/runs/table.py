@@ -56,7 +56,8 @@ def _with_learned(frame: pd.DataFrame) -> list[str]:
 
 
 def table(records: Sequence[Record], baseline: Record | None = None) -> pd.DataFrame:
-    """One row a run; with a baseline also how far each is from it. What all share, and what none tells, is left out."""
+    """One row a run; with a baseline also how far each is from it. Columns that are equal in all runs, or empty, are
+    left out."""
     return _worth_showing(_frame(records, baseline))
 
 

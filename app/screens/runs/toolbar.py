@@ -50,7 +50,7 @@ class OutcomesAsked:
 
 
 def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
-    """The row of controls. ``kept``: the runs that pass the filters, which tell what can be laid out."""
+    """The row of controls. ``records``: the runs that pass the filters; their values decide which axes are offered."""
     axes = axes_of(records)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         view = "curves"

@@ -85,7 +85,7 @@ def _verdict(fact: Fact) -> None:
 
 
 def _pictures(fact: Fact | None) -> None:
-    """The one that was asked for goes first: another class's numbers, or another claim's classes."""
+    """Draw first what was clicked: another class's numbers, or another claim's classes."""
     plot, words = st.columns([0.66, 0.34], gap="medium")
     claim = None if fact is None else fact.key
     answers = [(words, _one_class), (plot, lambda: _map(fact))]

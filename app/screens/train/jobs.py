@@ -1,4 +1,4 @@
-"""Jobs as their files have them: what was started from here, what it is doing, or what became of it.
+"""Jobs as their files have them: what was started from here, what it is doing, or how it ended.
 
 A job is a folder ``<runs folder>/.jobs/<id>/``, and every look starts from its files; nothing is kept in memory::
 
@@ -158,7 +158,7 @@ def _known_run(job: Job) -> Path | None:
 
 
 def summary_of(run: Path) -> dict[str, Any] | None:
-    """What came out of a run, once it has ended by itself or was stopped; None before, or where it cannot be read."""
+    """The summary of a run that has ended or was stopped; None before, or where it cannot be read."""
     try:
         content = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -99,7 +99,7 @@ def _buttons(runs_folder: Path, job: Job, state: State) -> None:
 
 
 def resume(runs_folder: Path, run: Path, rounds: int, title: str) -> None:
-    """Take a run up again (a button's callback)."""
+    """Resume a run (a button's callback)."""
     try:
         job = processes.start_resume(runs_folder, run, rounds=rounds, title=title)
     except ZorbaError as error:

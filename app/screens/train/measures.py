@@ -89,7 +89,7 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
 
 
 def evaluation_cost(log: LiveLog, run: Path, config: dict[str, Any]) -> tuple[float, int]:
-    """(seconds of an evaluation, rounds between two), as far as this process' first stretch tells."""
+    """(seconds of an evaluation, rounds between two), measured in this process' first rounds."""
     every = max(1, int(config.get("eval_every") or 1))
     if log.resumed_after or not log.rounds or not log.evaluations:
         return 0.0, every

@@ -1,4 +1,4 @@
-"""Fine-tuning as processes of their own: each a ``zorba train`` or ``zorba resume`` that outlives browser and app.
+"""Fine-tuning in separate processes: each a ``zorba train`` or ``zorba resume`` that outlives browser and app.
 
 The process leads a session of its own, so closing the terminal of the app does not reach it. All that is known of it
 lies in files (``app.screens.train.jobs``).
@@ -63,7 +63,7 @@ def start_resume(runs_folder: Path, run: Path, *, rounds: int, title: str) -> Jo
 def train_command(
     allocation_file: Path | str | None, options: dict[str, Any], *, verb: str = "train"
 ) -> tuple[str, ...]:
-    """The words of the command that trains, or does with the same options what ``verb`` says."""
+    """The words of the command ``verb`` with these options."""
     return ("zorba", verb, *option_words(verb, {"allocation": allocation_file, **options}))
 
 

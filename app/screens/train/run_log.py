@@ -96,7 +96,7 @@ class LiveLog:
 
 
 def _put(entries: list, entry: Round | Judged) -> None:
-    """Append; what was computed again after a torn record takes the place of what stood there."""
+    """Append; a round computed again after a torn record replaces the earlier one."""
     while entries and entries[-1].round >= entry.round:
         entries.pop()
     entries.append(entry)

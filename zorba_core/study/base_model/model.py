@@ -22,7 +22,7 @@ from zorba_core.study.base_model.optimizer import BaseOptimizer
 from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID
 
-Progress = Callable[[int, str, float], None]  # step, kind of step, its loss
+ReportStep = Callable[[int, str, float], None]  # step, kind of step, its loss
 
 
 def build_model(recipe: BaseModelRecipe, vocab_size: int, seed: int) -> OPTForCausalLM:
@@ -76,7 +76,7 @@ def train(
     prompts: dict[str, Encoded],
     donor_ids: dict[str, torch.Tensor],
     seed: int,
-    progress: Progress,
+    progress: ReportStep,
 ) -> None:
     """Run the recipe on ``model``, in place: linear warm-up, cosine decay to a fiftieth, gradients clipped to 1."""
     optimizer = BaseOptimizer(model, recipe.matrix_lr, recipe.lr, recipe.weight_decay)

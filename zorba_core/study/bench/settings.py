@@ -49,7 +49,7 @@ class BenchSettings:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Those that the device has."""
+        """The precisions that the device has."""
         return PRECISIONS if self.device == "cuda" else tuple(name for name in PRECISIONS if name != "tf32")
 
     @property

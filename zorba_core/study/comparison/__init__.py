@@ -1,4 +1,4 @@
-"""Runs held against each other: what each of them is, what tells them apart, and their curves and outcomes as numbers.
+"""Runs compared with each other: what each of them is, how they differ, and their curves and outcomes as numbers.
 No torch and no plotly in here; :mod:`zorba_core.plots` draws it.
 
 from zorba_core.study.comparison import experiment_records, panel_of

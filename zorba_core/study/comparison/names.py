@@ -1,4 +1,4 @@
-"""What tells runs apart: settings that differ, names made of them, and runs that differ in their seed alone."""
+"""How runs differ: settings that differ, names made of them, and runs that differ in their seed alone."""
 
 from __future__ import annotations
 

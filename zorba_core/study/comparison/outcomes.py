@@ -1,4 +1,4 @@
-"""What came out of runs against what went into them: a dot a run, or a dot a group of seeds with its spread."""
+"""Outcomes of runs against their settings: a dot for each run, or for each group of seeds with its spread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Dots, and the names of runs or groups that do not tell both coordinates."""
+    """Dots, and the names of runs or groups without both coordinates."""
 
     dots: tuple[Dot, ...]
     x: str

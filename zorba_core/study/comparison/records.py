@@ -82,7 +82,7 @@ class Record:
 
     @functools.cached_property
     def outcome(self) -> dict[str, float | None]:
-        """What runs are judged by. ``to_target``: rounds until the target was first reached."""
+        """The outcomes by which runs are compared. ``to_target``: rounds until the target was first reached."""
         accuracy, loss = self.evaluations["eval_accuracy"], self.metrics["eval_loss"].dropna()
         reached = target_reached(self)
         last = self.metrics.iloc[-1] if len(self.metrics) else None
@@ -101,7 +101,7 @@ class Record:
 
     @property
     def _allocated(self) -> dict[str, float | None]:
-        """Measures of the allocation: of the matrix, or as far as an experiment's table tells them."""
+        """Measures of the allocation: of the matrix, or as far as an experiment's table has them."""
         if self.allocation is not None:
             return {name: float(find_measure(name).value(self.allocation)) for name in ALLOCATED}
         stored = self.summary.get("allocation", {})
@@ -257,7 +257,7 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
 
 
 def _with_next_step(line: str) -> str:
-    """What to do about a folder that is no readable run."""
+    """Advice for a folder that is no readable run."""
     if "cut short at its start: no metrics" in line:
         return f"{line}. It was stopped before its first evaluation: `zorba resume` starts it, or remove the folder"
     if "cut short at its start" in line:

@@ -1,4 +1,4 @@
-"""From an experiment's tables to what they say. No number in here comes from anywhere but the tables.
+"""The findings of an experiment, computed from its tables. Every number here comes from the tables.
 
 A loss is compared within its seed: seeds draw their own rows and directions, so an arm's loss is its effect in the
 additive model loss = arm + seed, which is the plain mean where every arm has the same seeds.

@@ -1,4 +1,4 @@
-"""When runs reach a target, as far as their evaluations tell.
+"""When runs reach a target, as far as their evaluations show.
 
 A curve is evaluated every k rounds, so the round of reaching is known to lie between two evaluations, and no better: an
 interval. A run that ends short of the target reaches it later than its last evaluation. Methods are compared within one

@@ -1,7 +1,7 @@
 """Running experiments: what is missing, in order, over a pool of workers, with the tables kept up to date.
 
-Every run is a function of its request, so the number of workers changes nothing but the time. Whatever ends a sweep
-early, what is finished stays, and what was in progress is resumed.
+Every run is a function of its request, so the number of workers changes nothing but the time. When a sweep ends
+early, finished runs are kept, and runs in progress are resumed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import pandas as pd
 
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.study.experiments import store
-from zorba_core.study.experiments.pools import Outcome, cluster, processes
+from zorba_core.study.experiments.pools import RunOutcome, cluster, processes
 from zorba_core.study.experiments.specs import Experiment, RunSpec
-from zorba_core.study.experiments.worker import NotDone, Record, Refused, run_spec
+from zorba_core.study.experiments.worker import NotDone, Refused, RunRows, run_spec
 
 MAX_WORKERS = 256
 # Relative costs of a round on a dataset, by the length of its prompts.
@@ -33,11 +33,11 @@ _DATASET_COST = {"sst2": 1.0, "ag-news": 2.0, "snli": 1.4, "toy-reviews": 0.7}
 
 @dataclass(frozen=True)
 class Done:
-    """What a sweep did."""
+    """The result of a sweep."""
 
     ran: int
-    found: int  # finished before
-    failed: int  # diverged, found or new
+    earlier: int  # finished before this sweep
+    failed: int  # diverged, now or before
     busy: int  # another process is running them
     refused: tuple[str, ...]  # a line for each that cannot be run here
     stopped: bool  # by Ctrl-C
@@ -123,7 +123,7 @@ def run_experiments(
                 break  # the last trial of a rate is in: the runs that use it may come next
     failed = sum(int((table.belonging["status"] == "failed").sum()) for table in tables)
     return Done(
-        ran=ran, found=finished, failed=failed, busy=len(busy), refused=tuple(refused.values()), stopped=stopped
+        ran=ran, earlier=finished, failed=failed, busy=len(busy), refused=tuple(refused.values()), stopped=stopped
     )
 
 
@@ -181,7 +181,7 @@ class _Table:
         done = set(self.belonging["sha256"])
         return [spec for spec in self.specs if spec.sha256 not in done]
 
-    def add(self, spec: RunSpec, record: Record) -> None:
+    def add(self, spec: RunSpec, record: RunRows) -> None:
         """Keep the record if this experiment asks for it. What another process wrote meanwhile is kept too."""
         own = {each.sha256: each for each in self.specs}.get(spec.sha256)
         if own is None:
@@ -214,7 +214,7 @@ def _missing(tables: Sequence[_Table], busy: set[str]) -> list[RunSpec]:
 
 def _outcomes(
     specs: Sequence[RunSpec], work: Path, workers: int | None, ray_address: str | None
-) -> Iterator[tuple[RunSpec, Outcome]]:
+) -> Iterator[tuple[RunSpec, RunOutcome]]:
     """Each run's outcome as it comes; after an interruption, only of those that were in progress."""
     if workers in (None, 1) and ray_address is None:
         for spec in specs:
@@ -260,7 +260,7 @@ class _Pace:
         self._spent, self._started, self._stream = 0.0, time.monotonic(), stream
         print(f"{len(specs)} runs to do, {where}", file=stream, flush=True)
 
-    def done(self, spec: RunSpec, record: Record) -> None:
+    def done(self, spec: RunSpec, record: RunRows) -> None:
         row = record[0]
         self._count += 1
         self._spent += self._left.pop(spec.sha256)
