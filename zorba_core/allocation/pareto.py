@@ -202,7 +202,7 @@ def _front(
 
 
 def _check_held(num_points: int, num_clients: int) -> None:
-    """Refuse a sweep that no memory holds, before it is begun."""
+    """Refuse a sweep too large for memory, before it starts."""
     if num_points * num_clients > MAX_BUDGETS:
         raise InvalidInputError(
             f"{in_short(num_points)} points for {num_clients} clients are too many; "

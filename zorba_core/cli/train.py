@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What is trained on what, in one process."""
+    """Task and model of a run in one process."""
 
     model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
     dataset: str = setting("toy-reviews", "{choices}; toy-reviews needs no data.", choices=lambda: TASKS)
@@ -42,7 +42,7 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """What a run writes, and whether it starts at all."""
+    """What a run writes, and whether it may start."""
 
     runs_folder: Path = setting(DEFAULT_FOLDER, "Where the run's folder is made.")
     name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")

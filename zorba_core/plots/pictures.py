@@ -1,4 +1,4 @@
-"""Figures as pictures, made on this machine and from no network; needs kaleido and a Chromium."""
+"""Figures as pictures, made on this machine without a network; needs kaleido and a Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of the ledger: what a reviewer reads first, the figures, then every claim with its
+"""One self-contained HTML page of the ledger: the summary, the figures, then every claim with its
 evidence. No script, no outside request; pictures are inside, for a light and for a dark screen."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Lambda does not see: the same allocation by every number that says something about its noise and bias.
+"""What Lambda hides: the same allocation by every number that says something about its noise and bias.
 
 Shapes: M blocks, N clients.
 """

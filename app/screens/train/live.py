@@ -1,4 +1,4 @@
-"""One job on the screen: how far it is, what it measures, what it costs, what it says; and Stop and Resume.
+"""One job on the screen: its progress, measures, costs and log; and Stop and Resume.
 
 Everything shown is read from files and from the process anew each time, so a reload or another browser shows the same.
 """

@@ -1,4 +1,4 @@
-"""Zeroth-order estimates, one client after another: the paper's finite differences, written to be read.
+"""Zeroth-order estimates, one client after another: the paper's finite differences, written for readability.
 
     rho[n, q] = (F_n(w^_n + mu v_q; xi_n) - F_n(w^_n; xi_n)) / mu
 

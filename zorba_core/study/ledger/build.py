@@ -1,4 +1,4 @@
-"""The ledger, built anew from solvers, the VRAM model and the experiments' tables. Nothing in it is typed in."""
+"""Build the ledger from solvers, the VRAM model and the experiments' tables. No value in it is typed by hand."""
 
 from __future__ import annotations
 
