@@ -235,10 +235,10 @@ def went_back() -> bool:
     if context is None or not context.is_history_navigation:
         return False
     earlier, known = st.session_state.get(_OPENED, {}), st.session_state.get(_REMEMBERED, {})
-    kept = kept_here()
-    for key in kept:
+    current = kept_here()
+    for key in current:
         known.pop(key, None)
-    others = {key: texts for key, texts in earlier.items() if key not in kept}
+    others = {key: texts for key, texts in earlier.items() if key not in current}
     st.session_state[_OPENED] = {**others, **_address()}
     return True
 

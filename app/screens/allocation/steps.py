@@ -185,7 +185,7 @@ def sentence(replay: GreedyReplay, step: int, names: Sequence[str]) -> str:
         idle = np.flatnonzero(~replay.initial_MN.any(axis=0))
         unserved = (
             f" Dinic leaves **{idle.size} client{'s' if idle.size > 1 else ''} with no block at all**, which the flow "
-            "does not mind; Algorithm 1 will mend it, since only clients with room can take a block."
+            "does not mind; Algorithm 1 will fix it, since only clients with room can take a block."
             if idle.size
             else ""
         )

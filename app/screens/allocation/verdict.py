@@ -67,7 +67,7 @@ def _obstacles(study: Study, judgement: Judgement) -> list[str]:
     more = len(judgement.too_full_clients) - 3
     if more > 0:
         obstacles.append(f"{more} more clients hold too many.")
-    obstacles.append("Train would start from the point's own matrix until this is mended.")
+    obstacles.append("Train would start from the point's own matrix until this is fixed.")
     return obstacles
 
 

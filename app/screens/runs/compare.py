@@ -25,7 +25,7 @@ def differences(chosen: Sequence[Record]) -> None:
     made = [flat({key: record.environment.get(key) for key in _MADE_WITH}) for record in chosen]
     with st.expander("What differs between these runs", icon=":material/difference:", expanded=len(keys) <= _FEW):
         if not keys:
-            st.markdown("Nothing that was asked for: the settings are the same.")
+            st.markdown("The settings are the same.")
         else:
             st.dataframe(
                 _side_by_side(configs, keys, chosen),

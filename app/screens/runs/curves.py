@@ -32,7 +32,7 @@ def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) 
         _name_missing_curves(panel)
     shown = tuple(panel for panel in panels if panel.curves)
     if not shown:
-        st.info("None of the chosen runs tells this. Choose another measure or cost.", icon=":material/search_off:")
+        st.info("None of the chosen runs has this value. Choose another measure or cost.", icon=":material/search_off:")
         return None
     pinned = None
     if baseline is not None:

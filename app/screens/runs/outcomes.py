@@ -33,7 +33,7 @@ def draw(
     """The figure of the runs of ``source``; None when there is nothing to draw, after saying why."""
     cloud = cloud_of(records, x=asked.x, y=asked.y, kind=asked.kind, band=asked.band)
     if not cloud.dots:
-        st.info("None of these runs tells both. Choose another outcome or axis.", icon=":material/search_off:")
+        st.info("None of these runs has both values. Choose another outcome or axis.", icon=":material/search_off:")
         return None
     picked = tuple(record.name for record in chosen)
     figure = outcomes_figure(cloud, picked=picked, log_x=asked.log_x, log_y=asked.log_y, palette=components.palette())

@@ -289,8 +289,8 @@ def _table() -> None:
     with st.expander("The same in Python", icon=":material/code:"):
         st.code(
             "from zorba_core.study.toy.observations import exact_lambda, facts, lettered_classes\n\n"
-            "for letter, found in lettered_classes().items():\n"
-            "    print(letter, found.total_blocks, exact_lambda(found.representative), found.count)\n"
+            "for letter, each in lettered_classes().items():\n"
+            "    print(letter, each.total_blocks, exact_lambda(each.representative), each.count)\n"
             "for fact in facts():\n"
             "    print(fact.title, fact.verdict, fact.finding)\n",
             language="python",

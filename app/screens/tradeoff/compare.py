@@ -60,7 +60,7 @@ def section(study: Study, point: int) -> None:
                 )
     broken = [f"{name}: {side}" for name, side in sides.items() if isinstance(side, str)]
     if broken:
-        components.problem("A pinned point cannot be shown; let it go, or pin another", " ".join(broken))
+        components.problem("A pinned point cannot be shown; unpin it, or pin another", " ".join(broken))
         return
     comparison = compare(left, right, (first, second))
     if comparison.differing.empty:
