@@ -228,7 +228,7 @@ def divide_rows(
 def evaluation_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
 ) -> tuple[Encoded, dict[str, Any]]:
-    """The rows to be judged by, with what is worth knowing about them."""
+    """The evaluation rows, with facts about them for ``environment.json``."""
     split = task.rows.evaluation_split
     frame = load_split(task.name, split)
     rows = encode(

@@ -1,6 +1,6 @@
 """Flower's simulation runtime: virtual clients in a few processes of Ray, for more clients than a machine has room for.
 
-One process serves the run and starts Ray; each of Ray's workers plays many clients with one replica between them
+One process serves the run and starts Ray; each of Ray's workers plays many clients that share one replica
 (:mod:`zorba_core.federation.shared_replica`). Server, protocol and rounds are those of a deployment. Ray passes our
 apps to its workers by its own means (pickle), and its processes listen on every interface of the machine, whatever
 address it is given: for a machine that others do not reach.
