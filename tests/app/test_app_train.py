@@ -223,7 +223,7 @@ def test_a_stopped_run_offers_to_go_on_and_a_finished_one_does_not(app, runs):
 def test_a_process_that_was_killed_says_what_is_kept(app, runs):
     write_job(runs, run=write_run(runs))
     train(app)
-    assert "The process ended without a word" in texts(app)
+    assert "The process ended without a message" in texts(app)
     assert "Every whole round is kept" in texts(app)
 
 
