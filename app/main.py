@@ -42,7 +42,8 @@ def main() -> None:
         logging.getLogger("zorba.app").exception("page %s failed", page.title)
         components.problem(
             "Something went wrong on our side",
-            "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to go on.",
+            "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to "
+            "continue.",
         )
     housekeeping.settle(page.title)
 

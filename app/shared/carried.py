@@ -1,4 +1,4 @@
-"""What the Trade-off page decides for the pages that go on from it: they keep it in their own address."""
+"""What the Trade-off page decides for the later pages: they keep it in their own address."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def let_it_be_drawn(name: str, picture: object) -> None:
 
 
 def problem(title: str, sentence: str) -> None:
-    """Something stands in the way: what, in one sentence."""
+    """Show a problem in one sentence."""
     st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
 
 
@@ -157,7 +157,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure to hand out; ``name`` is its files' name without the ending."""
+    """A figure offered for download; ``name`` is its files' name without the ending."""
 
     figure: Callable[[], go.Figure]
     name: str
@@ -184,16 +184,16 @@ def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = 
 def _picture(picture: Picture, key: str) -> None:
     with st.popover("Figure", icon=":material/image:", help="For a paper, a slide, or to send to somebody."):
         offered = formats()
-        for one in offered:
+        for item in offered:
             st.download_button(
-                one.label,
-                lambda one=one: figure_bytes(picture.figure(), one.suffix),
-                f"{picture.name}.{one.suffix}",
-                one.mime,
-                key=f"{key}_{one.suffix}",
+                item.label,
+                lambda item=item: figure_bytes(picture.figure(), item.suffix),
+                f"{picture.name}.{item.suffix}",
+                item.mime,
+                key=f"{key}_{item.suffix}",
                 on_click="ignore",
                 icon=":material/download:",
-                help=one.help,
+                help=item.help,
                 width="stretch",
             )
         st.caption(

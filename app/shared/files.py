@@ -1,4 +1,4 @@
-"""What the pages hand out as files.
+"""The files that the pages offer.
 
 Shapes: M blocks, N clients, E points of the sweep.
 """

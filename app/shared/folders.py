@@ -1,4 +1,4 @@
-"""Where the dashboard looks for what was made."""
+"""The folders in which the dashboard looks for runs, experiments and the ledger."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from zorba_core.errors import ZorbaError
 
 
 def guarded(part: Callable[..., None]) -> Callable[..., None]:
-    """``part`` whose errors are one sentence on the page: when it reruns alone, main.py is not there to say it."""
+    """``part`` whose errors are one sentence on the page: when it reruns alone, main.py cannot show it."""
 
     @functools.wraps(part)
     def careful(*arguments, **named) -> None:
@@ -26,7 +26,7 @@ def guarded(part: Callable[..., None]) -> Callable[..., None]:
             components.problem(
                 "Something went wrong on our side",
                 "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to "
-                "go on.",
+                "continue.",
             )
 
     return careful

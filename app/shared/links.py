@@ -23,8 +23,8 @@ from app.shared.widget_keys import is_report, starting_at, widget_key
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
 _PAGE, _ASKED = "page_at_hand", "asked_by_link"
 _REMEMBERED, _OPENED, _KEPT = "remembered_choices", "opened_address", "kept_by_page"
-Value = TypeVar("Value")
-Number = TypeVar("Number", int, float)
+ValueT = TypeVar("ValueT")
+NumberT = TypeVar("NumberT", int, float)
 
 
 def linked(
@@ -40,10 +40,10 @@ def linked(
     another is named; the address leaves it out. A name the list does not have is ignored."""
     default = options[0] if default is None else default
     value = choice(key, options, default)
-    asked = remembered(key, None, str)
-    if asked and asked not in options:
+    from_link = remembered(key, None, str)
+    if from_link and from_link not in options:
         shown = arguments.get("format_func", str)(value)
-        _tell_absent(label, str(asked), f"instead: {shown}")
+        _tell_absent(label, str(from_link), f"instead: {shown}")
     draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == default else value)
     return value
@@ -52,8 +52,8 @@ def linked(
 def choice(key: str, options: Sequence[str], default: str | None = None) -> str:
     """What was chosen last of ``options``, here or by the link; the default otherwise."""
     default = options[0] if default is None else default
-    held = remembered(key, default, lambda text: text if text in options else None)
-    return held if held in options else default
+    value = remembered(key, default, lambda text: text if text in options else None)
+    return value if value in options else default
 
 
 def linked_many(
@@ -79,13 +79,20 @@ def linked_many(
 
 def several(key: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
     """What was chosen last of ``options``, any number of them, in their order."""
-    held = remembered(key, list(default), lambda text: text.split(","))
-    return [option for option in options if option in held]
+    value = remembered(key, list(default), lambda text: text.split(","))
+    return [option for option in options if option in value]
 
 
 def linked_number(
-    widget: Callable[..., Number], label: str, low: Number, high: Number, default: Number, *, key: str, **arguments: Any
-) -> Number:
+    widget: Callable[..., NumberT],
+    label: str,
+    low: NumberT,
+    high: NumberT,
+    default: NumberT,
+    *,
+    key: str,
+    **arguments: Any,
+) -> NumberT:
     """As :func:`linked`, for a number from ``low`` to ``high``, whole if ``default`` is."""
     value = number(key, low, high, default)
     draw(widget, key, value, (), label, low, high, **arguments)
@@ -93,10 +100,10 @@ def linked_number(
     return value
 
 
-def number(key: str, low: Number, high: Number, default: Number) -> Number:
+def number(key: str, low: NumberT, high: NumberT, default: NumberT) -> NumberT:
     """The number chosen last, here or by the link."""
 
-    def parse(text: str) -> Number | None:
+    def parse(text: str) -> NumberT | None:
         try:
             value = type(default)(text[:20])
         except ValueError:
@@ -143,7 +150,7 @@ def linked_day(label: str, first: date, last: date, *, key: str, **arguments: An
     return value
 
 
-def remembered(key: str, default: Value, parse: Callable[[str], Value | None]) -> Value:
+def remembered(key: str, default: ValueT, parse: Callable[[str], ValueT | None]) -> ValueT:
     """The value that the session remembers, else what ``parse`` makes of the address, else ``default``."""
     known = st.session_state.get(_REMEMBERED, {})
     if key in known:
@@ -160,14 +167,14 @@ def carry(key: str, value: Any, default: Any) -> None:
 
 
 def forget(key: str) -> None:
-    """Start a choice anew: what it was about is not there any more, by the reader's own doing."""
+    """Reset a choice whose object the reader has removed."""
     for known in (_REMEMBERED, _OPENED):
         st.session_state.get(known, {}).pop(key, None)
     keep(key, None)
 
 
 def forget_unless(key: str, options: Collection[str]) -> None:
-    """Start a choice anew if the session remembers one that is not among ``options`` any more."""
+    """Reset a choice if the remembered one is no longer among ``options``."""
     known = st.session_state.get(_REMEMBERED, {})
     if key in known and known[key] not in options:
         forget(key)
@@ -228,10 +235,10 @@ def went_back() -> bool:
     if context is None or not context.is_history_navigation:
         return False
     earlier, known = st.session_state.get(_OPENED, {}), st.session_state.get(_REMEMBERED, {})
-    kept = kept_here()
-    for key in kept:
+    current = kept_here()
+    for key in current:
         known.pop(key, None)
-    others = {key: texts for key, texts in earlier.items() if key not in kept}
+    others = {key: texts for key, texts in earlier.items() if key not in current}
     st.session_state[_OPENED] = {**others, **_address()}
     return True
 
@@ -248,7 +255,7 @@ def kept_here() -> set[str]:
 
 
 def choose(key: str, value: Any) -> None:
-    """Choose on the reader's behalf what the widget of ``key`` will show; before it is drawn, or in a callback."""
+    """Set what the widget of ``key`` will show; before it is drawn, or in a callback."""
     _remember(key, value)
 
 

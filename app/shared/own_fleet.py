@@ -57,7 +57,7 @@ def edited_rows(rows: tuple[Row, ...], edits: dict[str, Any]) -> tuple[Row, ...]
     for index, cells in edits.get("edited_rows", {}).items():
         for column, value in cells.items():
             table[int(index)][_COLUMNS[column]] = value
-    gone = set(edits.get("deleted_rows", ()))
-    kept = [tuple(row) for index, row in enumerate(table) if index not in gone]
+    deleted = set(edits.get("deleted_rows", ()))
+    remaining = [tuple(row) for index, row in enumerate(table) if index not in deleted]
     added = [tuple(row.get(column) for column in _COLUMNS) for row in edits.get("added_rows", ())]
-    return tuple(row for row in (*kept, *added) if row != (None, None))
+    return tuple(row for row in (*remaining, *added) if row != (None, None))

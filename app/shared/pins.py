@@ -50,8 +50,8 @@ def pin(letter: str, scenario: Scenario, point: int) -> None:
 
 
 def unpin(letter: str) -> None:
-    """Let a point go (a button's callback)."""
-    st.session_state[_PINS] = {kept: pin for kept, pin in pins().items() if kept != letter}
+    """Unpin a point (a button's callback)."""
+    st.session_state[_PINS] = {letter_of_pin: pin for letter_of_pin, pin in pins().items() if letter_of_pin != letter}
 
 
 def write_address(scenario: Scenario) -> list[str]:
@@ -94,5 +94,5 @@ def _differences(text: str, here: Scenario) -> dict[str, str]:
 
 
 def _whole(text: str) -> dict[str, str]:
-    """Links of before held every pin in full."""
+    """Older links held every pin in full."""
     return dict(parse_qsl(text, max_num_fields=40)) if text.count("&") < 40 else {}

@@ -334,8 +334,8 @@ def _taking_part(fleet: Fleet, scenario: Scenario) -> tuple[Fleet, tuple[str, ..
     small = np.flatnonzero(~fits_N)
     names = tuple(fleet.names[n] for n in small)
     if scenario.leave_out_small and fits_N.any():
-        kept = np.flatnonzero(fits_N)
-        return Fleet(tuple(fleet.names[n] for n in kept), fleet.capacity_N_bytes[kept]), names
+        clients = np.flatnonzero(fits_N)
+        return Fleet(tuple(fleet.names[n] for n in clients), fleet.capacity_N_bytes[clients]), names
     need = sum(block_gib(scenario))
     raise InfeasibleError(
         f"{len(small)} of {fleet.num_clients} clients cannot hold {scenario.model} and one block ({need:.3f} GiB): "

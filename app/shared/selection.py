@@ -53,7 +53,7 @@ def current_point(study: Study) -> int:
 
 
 def recommended_point(study: Study) -> int:
-    """The point for the preference that the Trade-off page was told; at first the knee."""
+    """The point for the preference set on the Trade-off page; at first the knee."""
     return chosen_view(study).recommended(preference() / 100)
 
 
@@ -68,7 +68,7 @@ def preference() -> int:
 
 
 def current_allocation() -> tuple[Allocation, str]:
-    """The allocation to go on with, and in words where it comes from: edited by hand, or the selected point's.
+    """The allocation for the next pages, and in words where it comes from: edited by hand, or the selected point's.
 
     Raises:
         InvalidInputError, InfeasibleError: the scenario has no allocation (see ``app.shared.infeasible``).
@@ -91,7 +91,7 @@ def edited_allocation() -> Allocation | None:
 
 
 def set_edited(allocation: Allocation) -> None:
-    """Go on with a matrix edited by hand, until the scenario or the selected point changes."""
+    """Use a matrix edited by hand, until the scenario or the selected point changes."""
     st.session_state[_EDITED] = (_identity(), allocation)
 
 

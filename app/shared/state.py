@@ -59,12 +59,12 @@ def update(**fields: Any) -> Scenario:
 
 
 def apply(scenario: Scenario) -> None:
-    """Go over to another scenario. For callbacks: controls that show another value are drawn anew."""
+    """Switch to another scenario. For callbacks: controls that show another value are drawn anew."""
     st.session_state[_SCENARIO] = scenario
 
 
 def apply_remedy(remedy: Remedy) -> None:
-    """Go over to the remedy's scenario (a button's callback)."""
+    """Switch to the remedy's scenario (a button's callback)."""
     apply(remedy.scenario)
 
 
@@ -158,7 +158,7 @@ def _fleet_controls() -> None:
 
 
 def _start_table() -> None:
-    """Whoever turns to clients of their own finds the fleet that was there, to be typed over."""
+    """The table of own clients starts with the fleet shown before, for editing."""
     before = current()
     if before.fleet_kind != "table" and not before.table:
         with contextlib.suppress(ZorbaError):
@@ -234,9 +234,9 @@ def kind_controls(place: Any) -> None:
 
 
 def _write_address(scenario: Scenario) -> None:
-    wanted = scenario_to_link(scenario)
+    link = scenario_to_link(scenario)
     for key in (*KEYS.values(), ROWS):
-        keep(key, wanted.get(key))
+        keep(key, link.get(key))
     if not is_held(scenario):
         st.session_state[_LONG_TABLE] = scenario.table  # for who comes back to this address
 

@@ -1,4 +1,4 @@
-"""Solved scenarios, shared by every session of the server, and the progress of those that take a while."""
+"""Solved scenarios, shared by every session of the server, and the progress of slow ones."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class _Studies:
                 self._kept.move_to_end(scenario)
             return self._kept.get(scenario)
 
-    def put(self, found: Study) -> None:
+    def put(self, study: Study) -> None:
         with self._lock:
-            self._kept[found.scenario] = found
-            self._kept.move_to_end(found.scenario)
+            self._kept[study.scenario] = study
+            self._kept.move_to_end(study.scenario)
             while len(self._kept) > 1 and (
                 len(self._kept) > MAX_STUDIES or sum(kept.nbytes for kept in self._kept.values()) > MAX_BYTES
             ):
@@ -51,11 +51,11 @@ def solved(scenario: Scenario) -> Study:
     Raises:
         InvalidInputError, InfeasibleError: the scenario has no study.
     """
-    found = _studies().get(scenario)
-    if found is None:
-        found = _solve_with_progress(scenario)
-        _studies().put(found)
-    return found
+    study = _studies().get(scenario)
+    if study is None:
+        study = _solve_with_progress(scenario)
+        _studies().put(study)
+    return study
 
 
 def solved_or_error(scenario: Scenario) -> Study | ZorbaError:

@@ -20,12 +20,12 @@ import streamlit as st
 _SHOWN = "shown_values"  # name: (how often the key changed, the value that the widget shows)
 
 
-def widget_key(name: str, kept: Any) -> str:
-    """The key under which the widget ``name`` shows ``kept``. Call it right before the widget is drawn."""
+def widget_key(name: str, current: Any) -> str:
+    """The key under which the widget ``name`` shows ``current``. Call it right before the widget is drawn."""
     shown = st.session_state.setdefault(_SHOWN, {})
-    kept = _comparable(kept)
-    turn, value = shown.get(name, (0, kept))
-    shown[name] = (turn if value == kept else turn + 1, kept)
+    current = _comparable(current)
+    turn, value = shown.get(name, (0, current))
+    shown[name] = (turn if value == current else turn + 1, current)
     return current_key(name)
 
 
@@ -59,12 +59,12 @@ def report(name: str, value: Any) -> None:
     st.session_state[_SHOWN][name] = (turn, _comparable(value))
 
 
-def starting_at(widget: Callable[..., Any], kept: Any, options: Sequence[Any] = ()) -> dict[str, Any]:
-    """The argument that makes ``kept`` the default of ``widget``, which lists ``options`` or none."""
+def starting_at(widget: Callable[..., Any], current: Any, options: Sequence[Any] = ()) -> dict[str, Any]:
+    """The argument that makes ``current`` the default of ``widget``, which lists ``options`` or none."""
     names = inspect.signature(widget).parameters
     if "index" in names:
-        return {"index": list(options).index(kept)}
-    return {"value" if "value" in names else "default": kept}
+        return {"index": list(options).index(current)}
+    return {"value" if "value" in names else "default": current}
 
 
 def _comparable(value: Any) -> Any:

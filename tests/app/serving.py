@@ -79,7 +79,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def settled(page: Page, selector: str, timeout_s: float = 90.0) -> None:
-    """Wait until ``selector`` is there and no rerun is going on."""
+    """Wait until ``selector`` is there and no rerun is in progress."""
     page.wait_for_selector(selector, timeout=1000 * timeout_s)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=1000 * timeout_s)
 

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
-from app.screens.train.take_along import Request, as_python
+from app.screens.train.take_along import TrainRequest, as_python
 from tests.plugin_example.zorba_example import MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -223,7 +223,7 @@ def test_a_stopped_run_offers_to_go_on_and_a_finished_one_does_not(app, runs):
 def test_a_process_that_was_killed_says_what_is_kept(app, runs):
     write_job(runs, run=write_run(runs))
     train(app)
-    assert "The process ended without a word" in texts(app)
+    assert "The process ended without a message" in texts(app)
     assert "Every whole round is kept" in texts(app)
 
 
@@ -258,7 +258,7 @@ def test_as_many_runs_as_cores_disable_start_and_say_why(app, runs, monkeypatch)
     write_job(runs, **alive())
     train(app)
     assert app.button(key="train_start").disabled
-    assert "1 run is going on, one for each of this machine's 1 cores" in texts(app)
+    assert "1 run is in progress, one for each of this machine's 1 cores" in texts(app)
 
 
 def test_an_ended_job_leaves_the_list_and_its_run_stays(app, runs):
@@ -302,13 +302,13 @@ def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
 def test_the_copied_program_compiles_and_names_what_the_form_says():
     allocation = Allocation(np.ones((12, 4), dtype=bool))
     options = {"method": "zorba", "model": "opt-mini", "dataset": "sst2", "rounds": 5, "perturbations": 3}
-    program = as_python(Request(allocation, options, "t"))
+    program = as_python(TrainRequest(allocation, options, "t"))
     compile(program, "copied", "exec")
     assert "num_perturbations=3" in program
-    program = as_python(Request(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
+    program = as_python(TrainRequest(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
     compile(program, "copied", "exec")
     assert "allocation, num_clients=4" in program
-    assert "force=True" in as_python(Request(allocation, {**options, "force": True}, "t"))
+    assert "force=True" in as_python(TrainRequest(allocation, {**options, "force": True}, "t"))
 
 
 def test_the_pages_about_runs_load_no_torch(root, runs):

@@ -11,7 +11,7 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import ServerSettings, read_config, with_local
-from zorba_core.federation.messages import Hello, MessageError, Refusal, Task, decode, encode
+from zorba_core.federation.messages import Hello, MessageError, Refusal, RoundTask, decode, encode
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.request import check_config, configs_of, request_config
 from zorba_core.federation.robust import AggregationSettings
@@ -105,6 +105,6 @@ def test_a_servers_name_for_the_model_reads_no_folder_of_the_client(make_config)
 
 def test_a_task_without_a_greeting_is_declined(make_config):
     client = Client(ClientSettings(seat=0, blocks=1))
-    task = Task("ab" * 32, 1, np.array([1], dtype=np.uint32), (0,), ())
+    task = RoundTask("ab" * 32, 1, np.array([1], dtype=np.uint32), (0,), ())
     reply = decode(client.answer(encode(task)), Refusal)
-    assert (reply.round, reply.reason) == (0, "this client was not greeted for the run")
+    assert (reply.round, reply.reason) == (0, "the run has not greeted this client")

@@ -1,4 +1,4 @@
-"""Clients and server die, come back and come late: the run goes on, and all weights stay the same bits."""
+"""Clients and server die, come back and come late: the run continues, and all weights stay the same bits."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ from zorba_core.federation.messages import (
     CATCH_UP,
     HELLO,
     TRAIN,
-    Answer,
     CatchUp,
     Hello,
     MessageError,
     Payload,
     Registration,
-    Task,
+    RoundAnswer,
+    RoundTask,
     decode,
     encode,
 )
@@ -60,15 +60,15 @@ def through_flower(records: RecordDict) -> RecordDict:
 @pytest.mark.parametrize("up", [False, True])
 def test_numbers_cross_flower_with_every_bit(up):
     rho_Q = np.array([math.pi, -0.0, 5e-324, math.inf, math.nan, 1e308])
-    answer = Answer(RUN, 3, 7, rho_Q, math.nan, 7)
-    found = decode(from_records(through_flower(to_records(encode(answer), up=up))), Answer)
+    answer = RoundAnswer(RUN, 3, 7, rho_Q, math.nan, 7)
+    found = decode(from_records(through_flower(to_records(encode(answer), up=up))), RoundAnswer)
     assert found.rho_Q.tobytes() == rho_Q.tobytes()
     assert (found.seat, found.round, found.forward_passes, math.isnan(found.loss)) == (3, 7, 7, True)
 
 
 def test_a_task_without_averages_and_seeds_up_to_32_bits_cross_flower():
-    task = Task(RUN, 1, np.array([0, 2**32 - 1], dtype=np.uint32), (0, 11), ())
-    found = decode(from_records(through_flower(to_records(encode(task), up=False))), Task)
+    task = RoundTask(RUN, 1, np.array([0, 2**32 - 1], dtype=np.uint32), (0, 11), ())
+    found = decode(from_records(through_flower(to_records(encode(task), up=False))), RoundTask)
     assert found.seeds_Q.tolist() == [0, 2**32 - 1]
     assert (found.blocks, found.averages) == ((0, 11), ())
 
@@ -143,7 +143,7 @@ def test_each_message_has_records_of_its_own_and_lives_until_the_deadline():
 
 
 def test_the_meter_counts_numbers_and_what_flower_puts_around_them():
-    task = Task(RUN, 1, np.arange(10, dtype=np.uint32), (0,), ())
+    task = RoundTask(RUN, 1, np.arange(10, dtype=np.uint32), (0,), ())
     payload, framed = sizes(Message(to_records(encode(task), up=False), 1, "train"))
     assert 10 + len(RUN) < payload < framed < 2000
     assert meter_of(Message(to_records(encode(task), up=False), 1, "train")) == {}
@@ -207,8 +207,8 @@ def test_nothing_outlives_a_launcher_that_is_killed(tmp_path, how):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_deployment_that_ends_ends_its_warden(tmp_path):
+def test_a_deployment_that_ends_ends_its_reaper(tmp_path):
     with Deployment(tmp_path) as deployment:
         deployment.start("node-0", ["sh", "-c", "setsid sleep 600 & sleep 600"])
-    assert deployment._warden.returncode == 0
+    assert deployment._reaper.returncode == 0
     assert processes_under(str(tmp_path.resolve() / "flwr-home")) == []

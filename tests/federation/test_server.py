@@ -1,4 +1,4 @@
-"""The server goes on whatever clients send, plans for those who are there, and writes down who was refused and why."""
+"""The server continues whatever clients send, plans for the clients present, and logs who was refused and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zorba_core.errors import InfeasibleError
 from zorba_core.federation import messages
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.membership import Incoming
-from zorba_core.federation.messages import Answer, Payload, Refusal, Registration, Standing, encode
+from zorba_core.federation.messages import Payload, Refusal, Registration, RoundAnswer, Standing, encode
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.server import Server
 
@@ -59,7 +59,7 @@ def register(server: Server, seat: int, /, address: int | None = None, present: 
 
 
 def good(server: Server, seat: int, /, **changes) -> Incoming:
-    answer = Answer(server.run, seat, server.rounds_done + 1, np.array([0.1, -0.2, 0.3]) * (seat + 1), 0.7, 1 + Q)
+    answer = RoundAnswer(server.run, seat, server.rounds_done + 1, np.array([0.1, -0.2, 0.3]) * (seat + 1), 0.7, 1 + Q)
     return Incoming(100 + seat, encode(replace(answer, **changes)))
 
 
@@ -69,7 +69,7 @@ BAD = {
     "a loss that is no number": ({"loss": math.nan}, NON_FINITE, "non-finite"),
     "1e30": ({"rho_Q": np.array([1e30, 0.1, 0.1])}, 3, "absurd"),
     "a thousand times too large": ({"rho_Q": np.array([900.0, 900.0, 900.0])}, OUTLIER, "outlier"),
-    "too few scalars": ({"rho_Q": np.array([0.1])}, MALFORMED, "1 scalars where 3 were due"),
+    "too few scalars": ({"rho_Q": np.array([0.1])}, MALFORMED, "1 scalars where 3 were expected"),
     "too many scalars": ({"rho_Q": np.zeros(4000)}, MALFORMED, "4000 scalars"),
     "a stale round": ({"round": 7}, MALFORMED, "stale answer, of round 7"),
     "another's seat": ({"seat": 0}, MALFORMED, "for seat 0 instead of 3"),
@@ -128,7 +128,7 @@ def test_a_client_that_is_silent_too_long_leaves_and_the_rest_is_planned_anew(ma
     for _ in range(2):
         plan, _ = server.begin_round()
         server.conclude_round(plan, [good(server, seat) for seat in (0, 1, 2)])
-    assert [member.seat for member in server.fleet] == [0, 1, 2]
+    assert [member.seat for member in server.members] == [0, 1, 2]
     assert server.replan()
     assert not server.plan.blocks(3)
     assert server.plan.allocation.popularity_M.min() >= 1
@@ -175,7 +175,7 @@ def test_a_first_plan_that_cannot_cover_every_block_is_refused(make_server):
 def test_a_registration_that_does_not_fit_is_turned_away_once(make_server, notes, changes, reason):
     server = make_server(budgets=(3, 3))
     register(server, 3, address=7, present=(100, 101, 7), **changes)
-    assert 7 not in server.fleet
+    assert 7 not in server.members
     assert [reason in content["reason"] for what, content in notes if what == "turned away"] == [True]
     assert not server.greetings([100, 101, 7])
 
@@ -187,13 +187,13 @@ def test_a_capacity_in_bytes_becomes_whole_blocks(make_server):
     work = Workload(4, 32, "float32")
     need = psi_model_bytes(server._spec, work) + 2 * psi_block_bytes(server._spec, work)
     register(server, 1, vram_bytes=need + 1, blocks=0)
-    assert server.fleet.at(1).budget == 2
+    assert server.members.at(1).budget == 2
 
 
 def test_a_client_that_comes_back_takes_its_seat_from_a_connection_that_is_gone(make_server, notes):
     server = make_server()
     register(server, 2, address=555, present=(100, 101, 103, 555), blocks=3)
-    assert server.fleet.at(2).address == 555
+    assert server.members.at(2).address == 555
     assert ("left", "102") in [(what, content["client"]) for what, content in notes if what == "left"]
 
 
@@ -201,13 +201,13 @@ def test_a_second_client_for_a_seat_waits_until_the_first_owes_an_answer(make_se
     server = make_server()
     for _ in range(2):
         register(server, 2, address=7, present=(100, 101, 102, 103, 7))
-        assert server.fleet.at(2).address == 102
+        assert server.members.at(2).address == 102
         assert [one.address for one in server.greetings([102, 7])] == [7]
     assert [what for what, _ in notes].count("waiting") == 1
     plan, _ = server.begin_round()
     server.conclude_round(plan, [good(server, 0)])
     register(server, 2, address=7, present=(100, 101, 102, 103, 7))  # 102 is listed still, though it is dead
-    assert server.fleet.at(2).address == 7
+    assert server.members.at(2).address == 7
 
 
 def test_a_client_far_behind_gets_averages_until_it_can_take_part(make_server, monkeypatch):
@@ -215,7 +215,7 @@ def test_a_client_far_behind_gets_averages_until_it_can_take_part(make_server, m
     for _ in range(5):
         plan, _ = server.begin_round()
         server.conclude_round(plan, [good(server, seat) for seat in range(4)])
-    server.fleet.update(103, round=0)
+    server.members.update(103, round=0)
     monkeypatch.setattr("zorba_core.federation.server.MAX_NUMBERS", 2 * 3 * Q)  # two rounds a message
     plan, outgoing = server.begin_round()
     sent = {one.address: one for one in outgoing}
@@ -226,7 +226,7 @@ def test_a_client_far_behind_gets_averages_until_it_can_take_part(make_server, m
     standing = Incoming(103, encode(Standing(server.run, 3, 2, "0" * 64)))
     done = server.conclude_round(plan, [*(good(server, seat) for seat in range(3)), standing])
     assert done.status_N.tolist() == [REPORTED, REPORTED, REPORTED, NOT_ASKED]
-    assert server.fleet[103].round == 2
+    assert server.members[103].round == 2
 
 
 def test_a_client_that_says_where_it_stands_is_helped_from_there(make_server):
@@ -234,9 +234,9 @@ def test_a_client_that_says_where_it_stands_is_helped_from_there(make_server):
     plan, _ = server.begin_round()
     server.conclude_round(plan, [good(server, seat) for seat in range(4)])
     plan, _ = server.begin_round()
-    declined = Incoming(102, encode(Refusal(server.run, 2, 0, "averages go on at round 1")))
+    declined = Incoming(102, encode(Refusal(server.run, 2, 0, "averages continue at round 1")))
     server.conclude_round(plan, [good(server, 0), declined])
-    assert server.fleet[102].round == 0
+    assert server.members[102].round == 0
 
 
 def test_a_private_run_does_not_look_at_other_clients_to_judge_one(make_server):
@@ -273,5 +273,5 @@ def test_malformed_answers_by_the_thousand_do_not_stop_the_server(server, seed):
     done = server.conclude_round(plan, [good(server, 0), good(server, 1), good(server, 2), *bad])
     assert done.status_N[:3].tolist() == [REPORTED] * 3
     assert np.isfinite(done.rho_bar_MQ).all()
-    if 103 not in server.fleet:
+    if 103 not in server.members:
         register(server, 3)

@@ -1,4 +1,4 @@
-"""Runs whose process dies at any moment, and which end with the same bits all the same."""
+"""Runs whose process dies at any moment, and which still end with the same bits."""
 
 from __future__ import annotations
 

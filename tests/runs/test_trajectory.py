@@ -185,7 +185,7 @@ def test_a_full_disk_ends_the_run_with_a_reason_and_leaves_a_log_that_reads(path
 
 
 def test_a_log_that_a_resume_cuts_back_meanwhile_is_never_called_damaged(path):
-    """As when fedit goes on from its last evaluation: the file shrinks under a reader, and grows again otherwise."""
+    """As when fedit resumes from its last evaluation: the file shrinks under a reader, and grows again otherwise."""
     whole = path.read_bytes()
     log = TrajectoryLog(path)
     end, _ = log.trajectory.evaluation_ends[1]

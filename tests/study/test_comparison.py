@@ -81,7 +81,7 @@ def test_a_group_is_a_dot_at_its_means_with_its_spread():
 def test_what_is_not_told_is_named():
     cloud = cloud_of(FOUR, x="lambda", y="to_target")
     assert len(cloud.dots) == 3
-    assert len(cloud.untold) == 1
+    assert len(cloud.without_numbers) == 1
     assert not cloud_of(FOUR, x="unheard of", y="best").dots
     with pytest.raises(InvalidInputError, match="choose one of best"):
         cloud_of(FOUR, x="lr", y="money")

@@ -7,7 +7,7 @@ from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, Scenario, solve_scenario, total_at_ratio
+from zorba_core.allocation.scenarios import PAPER_SCENARIOS, PaperScenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
 from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
@@ -40,7 +40,7 @@ __all__ = [
     "GreedyStep",
     "Measure",
     "Objective",
-    "Scenario",
+    "PaperScenario",
     "Solution",
     "Solver",
     "SolverOptions",

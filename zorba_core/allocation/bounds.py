@@ -80,5 +80,5 @@ def _most_uneven(problem: AllocationProblem) -> tuple[NDArray[np.int64], NDArray
             clients[1 + spare] += 1
             clients[1] += count[budget] - full - 1
             spare = 0
-    held = np.flatnonzero(clients)
-    return held, clients[held]
+    levels = np.flatnonzero(clients)
+    return levels, clients[levels]

@@ -87,7 +87,7 @@ def find_measure(name: str) -> Measure:
 
 for _measure in (
     Measure(
-        "lambda", "Λ", "convergence bias", lambda found: found.bias_lambda, ".4g",
+        "lambda", "Λ", "convergence bias", lambda matrix: matrix.bias_lambda, ".4g",
         r"\Lambda = \sum_n 1/\underline{c}_n^2",
         r"with $\underline{c}_n$ the smallest popularity among client *n*'s blocks: the part of the paper's bound on "
         "convergence that the allocation decides. It charges each client once, for its scarcest block, however many "
@@ -95,7 +95,7 @@ for _measure in (
         log=True, traded=True,
     ),
     Measure(
-        "mean_inverse_popularity", "V", "mean of 1/popularity", lambda found: found.mean_inverse_popularity, ".4f",
+        "mean_inverse_popularity", "V", "mean of 1/popularity", lambda matrix: matrix.mean_inverse_popularity, ".4f",
         r"V = \frac{1}{M} \sum_m 1/c_m",
         "how unequal clients' weights in the blocks' averages are: Σ over blocks and clients of the squared distance "
         "of their weights from 1/N is M(V − 1/N). Balanced allocations minimise it at every total; that they train "
@@ -103,41 +103,41 @@ for _measure in (
         log=True, traded=True,
     ),
     Measure(
-        "effective_clients", "N_eff", "effective clients", lambda found: found.effective_clients, ".1f",
+        "effective_clients", "N_eff", "effective clients", lambda matrix: matrix.effective_clients, ".1f",
         r"N_{\mathrm{eff}} = 1/\sum_n I_n^2, \; I_n = \frac{1}{M} \sum_m a_{m,n}/c_m",
         "how many equal clients would weigh on the result as these do; few means that a few clients decide",
         better="higher", distinct=False,
     ),
     Measure(
-        "largest_influence", "max I", "largest influence of a client", lambda found: found.largest_influence, ".3f",
+        "largest_influence", "max I", "largest influence of a client", lambda matrix: matrix.largest_influence, ".3f",
         r"\max_n I_n", "the largest share that one client has in the result", distinct=False,
     ),
     Measure(
-        "min_popularity", "min c", "least trained block", lambda found: found.min_popularity, ".0f",
+        "min_popularity", "min c", "least trained block", lambda matrix: matrix.min_popularity, ".0f",
         r"\min_m c_m",
         "clients that train the block with the fewest; a block trained by one client learns that client's data only",
         better="higher", unit="clients", traded=True, distinct=False,
     ),
     Measure(
-        "coupled_noise", "E", "coupled noise", lambda found: coupled_noise(found.A_MN), ".3f",
+        "coupled_noise", "E", "coupled noise", lambda matrix: coupled_noise(matrix.A_MN), ".3f",
         r"E = \frac{1}{M} \sum_m \frac{1}{c_m^2} \sum_{n:\,a_{m,n}=1} k_n",
         "mini-batch noise that enters a block from all blocks of its clients, who hold $k_n$ each. M/N when both "
         "popularities and holdings are even, whatever the total; large where few generalists carry scarce blocks",
     ),
     Measure(
-        "direction_coupling", "D", "direction coupling", lambda found: direction_coupling(found.A_MN), ".2f",
+        "direction_coupling", "D", "direction coupling", lambda matrix: direction_coupling(matrix.A_MN), ".2f",
         r"D = \frac{1}{M} \sum_m \sum_{m'} (c_{m,m'}/c_m)^2",
         "how many blocks' random directions a block's estimate carries; averaging over clients does not lower it, "
         "since they share the directions. M for full activation, 1 for one block each",
     ),
     Measure(
-        "forward_work", "work", "forward work", lambda found: found.forward_work, ",.0f",
+        "forward_work", "work", "forward work", lambda matrix: matrix.forward_work, ",.0f",
         r"\sum_n (M - \text{first active block of } n)",
         "blocks that a round computes anew when each client reuses the base pass up to its first active block",
         unit="blocks", distinct=False,
     ),
     Measure(
-        "total_blocks", "T", "activated blocks", lambda found: found.total_blocks, ",.0f",
+        "total_blocks", "T", "activated blocks", lambda matrix: matrix.total_blocks, ",.0f",
         r"\sum_m \sum_n a_{m,n}", "how many blocks are trained, over all clients; VRAM grows with it",
         better="", distinct=False,
     ),

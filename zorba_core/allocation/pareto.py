@@ -28,7 +28,7 @@ from zorba_core.planning.memory import (
 from zorba_core.planning.models import ModelSpec
 
 TauMode = Literal["client", "vector"]
-TooSmall = Literal["clamp", "drop"]
+OutOfBudget = Literal["clamp", "drop"]
 
 # A stream apart from a fleet drawn with the same seed: equal streams would make a client's reduction a function of its
 # capacity.
@@ -46,7 +46,7 @@ def sweep(
     seed: int = 0,
     *,
     objective: Objective = "lambda",
-    too_small: TooSmall = "clamp",
+    too_small: OutOfBudget = "clamp",
     reference: tuple[float, float] | None = None,
     on_solution: Callable[[Solution], None] | None = None,
     **options: Any,
@@ -76,10 +76,10 @@ def sweep(
     tau_EN = tau_rng.random((E, len(capacity_N)) if tau_mode == "client" else (E, 1))
     whole_EN = affordable_blocks(capacity_N, model, workload, tau_EN * capacity_N)
     clamped_E = (whole_EN < 1).sum(axis=1)
-    kept = np.arange(E) if too_small == "clamp" else np.flatnonzero(clamped_E == 0)
-    if not kept.size:
+    chosen = np.arange(E) if too_small == "clamp" else np.flatnonzero(clamped_E == 0)
+    if not chosen.size:
         raise InfeasibleError(f"in each of {E} reductions some client cannot hold one block; use the policy clamp")
-    budget_EN = np.clip(whole_EN[kept], 1, M).astype(np.int16 if M < 2**15 else np.int64)
+    budget_EN = np.clip(whole_EN[chosen], 1, M).astype(np.int16 if M < 2**15 else np.int64)
     if solver.rows is not None:
         points = _points_of_rows(solver.rows(budget_EN, M), budget_EN, M, objective)
     else:
@@ -94,8 +94,8 @@ def sweep(
                 if not solver.random:  # which draws anew for each point
                     solved[key] = solution
             _put(points, i, solution, on_solution)
-    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(kept)}
-    sweep_fields = {"tau_E": tau_EN[kept].mean(axis=1), "clamped_E": clamped_E[kept], "limit_E": None}
+    identity = {"num_blocks": M, "solver": solver, "objective": objective, "seed": seed, "dropped": E - len(chosen)}
+    sweep_fields = {"tau_E": tau_EN[chosen].mean(axis=1), "clamped_E": clamped_E[chosen], "limit_E": None}
     return _front(points, capacity_N, model, workload, reference, budget_EN=budget_EN, **identity, **sweep_fields)
 
 
@@ -202,7 +202,7 @@ def _front(
 
 
 def _check_held(num_points: int, num_clients: int) -> None:
-    """Refuse a sweep that no memory holds, before it is begun."""
+    """Refuse a sweep too large for memory, before it starts."""
     if num_points * num_clients > MAX_BUDGETS:
         raise InvalidInputError(
             f"{in_short(num_points)} points for {num_clients} clients are too many; "

@@ -37,17 +37,17 @@ _HEATS = (0.01, 0.1, 0.03)  # starting temperatures of the walk, of the target
 _COOLING = 0.98
 
 
-class Scenario(NamedTuple):
+class PaperScenario(NamedTuple):
     """A point of the paper's Fig. 4(a): fraction of all VRAM in use, and Lambda."""
 
     vram_ratio: float
     bias_lambda: float
 
 
-PAPER_SCENARIOS: Mapping[str, Scenario] = {
-    "SC1": Scenario(0.71, 0.50),
-    "SC2": Scenario(0.86, 0.50),
-    "SC3": Scenario(0.86, 0.95),
+PAPER_SCENARIOS: Mapping[str, PaperScenario] = {
+    "SC1": PaperScenario(0.71, 0.50),
+    "SC2": PaperScenario(0.86, 0.50),
+    "SC3": PaperScenario(0.86, 0.95),
 }
 
 

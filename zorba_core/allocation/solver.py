@@ -1,4 +1,4 @@
-"""What a solver is: a function from a problem to an allocation, and all that is to be known about it.
+"""What a solver is: a function from a problem to an allocation, and its declared facts.
 
 A solver is a value. Those that this package and others register have a name by which command, dashboard and notebooks
 offer them (``zorba_core.allocation.SOLVERS``); :func:`~zorba_core.allocation.solve.solve` takes any other as well.

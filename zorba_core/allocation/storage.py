@@ -149,8 +149,8 @@ def _read_csv(path: Path) -> Allocation:
     header, rows = [name.strip() for name in lines[0]], lines[1:]
     for name in _HEADER[1:]:
         if header.count(name) != 1:
-            seen = in_short(", ".join(header), _MOST_SHOWN)[1:-1]
-            raise InvalidInputError(f"columns are {seen}; want {','.join(_HEADER)}, separated by commas")
+            shown = in_short(", ".join(header), _MOST_SHOWN)[1:-1]
+            raise InvalidInputError(f"columns are {shown}; want {','.join(_HEADER)}, separated by commas")
     if not rows:
         raise InvalidInputError("no rows; give each client one")
     num_blocks, ids = [], []

@@ -106,8 +106,8 @@ def main() -> None:
         if error.filename is None:
             raise
         problem = (error.strerror or type(error).__name__).lower()
-        said = ZorbaError(f"{os.fsdecode(error.filename)!r} cannot be used: {problem}")
-        _leave(one_line(said), 2 if error.errno in WRONG_PATH else 1)
+        failure = ZorbaError(f"{os.fsdecode(error.filename)!r} cannot be used: {problem}")
+        _leave(one_line(failure), 2 if error.errno in WRONG_PATH else 1)
     sys.exit(status or 0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from zorba_core.allocation import MEASURES, SOLVERS, AllocationProblem, Solution, solve, write_allocation
-from zorba_core.cli.fleet_options import FleetOptions, Request
+from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
@@ -24,7 +24,7 @@ _MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """How :func:`zorba_core.allocation.solve` goes about it; it checks them."""
+    """Options of :func:`zorba_core.allocation.solve`, which checks them."""
 
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
     objective: str = setting("lambda", "lambda or v: what to minimise and bound.")
@@ -63,12 +63,12 @@ def check_save(save: Path | None) -> None:
     check_target(save)
 
 
-def solution_json(solution: Solution, request: Request) -> dict[str, Any]:
+def solution_json(solution: Solution, request: FleetRequest) -> dict[str, Any]:
     """The JSON object of ``allocate`` and ``scenario``."""
     return {**solution.describe(), "vram_gib": _vram_gib(solution, request)}
 
 
-def solution_lines(solution: Solution, request: Request) -> Iterator[str]:
+def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
     """The same for people: the measures, then a row per client; computed when they are read."""
     allocation = solution.allocation
     bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
@@ -93,7 +93,7 @@ def solution_lines(solution: Solution, request: Request) -> Iterator[str]:
     yield from lines
 
 
-def _vram_gib(solution: Solution, request: Request) -> dict[str, Any] | None:
+def _vram_gib(solution: Solution, request: FleetRequest) -> dict[str, Any] | None:
     if request.model is None:
         return None
     per_client = psi_client_bytes(request.model, request.workload, solution.allocation.blocks_held_N) / GIB

@@ -1,4 +1,4 @@
-"""Who trains what, from the options of ``zorba train`` and ``zorba tune``: solved for a fleet, or read from a file; for
+"""The allocation, from the options of ``zorba train`` and ``zorba tune``: solved for a fleet, or read from a file; for
 a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_CLIENTS = 20
 
 @dataclass(frozen=True)
 class AllocationChoice:
-    """Who activates what: a file, or what a solver makes of budgets."""
+    """The allocation: from a file, or by a solver from budgets."""
 
     clients: int | None = setting(
         None,

@@ -17,7 +17,7 @@ def doctor(
     runs_folder: Path = typer.Option(DEFAULT_FOLDER, help="Where runs are written."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Check versions, PyTorch, data, the base model, Chromium and the runs folder; say how to put right what is amiss.
+    """Check versions, PyTorch, data, the base model, Chromium and the runs folder; say how to fix each problem.
 
     Exit status 1 when something is broken that training needs; what is merely absent is listed and no failure.
     """

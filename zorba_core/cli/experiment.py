@@ -34,7 +34,7 @@ def experiment(
 ) -> None:
     """Run an experiment's missing runs and keep its tables. Finished runs are skipped, interrupted ones resumed.
 
-    Ctrl-C ends the runs in progress after their round and exits with status 1; the same command goes on.
+    Ctrl-C ends the runs in progress after their round and exits with status 1; the same command continues it.
     """
     if again:
         _make_again(name, profile, again, root, as_json)
@@ -44,11 +44,11 @@ def experiment(
     if (name is None) == (not run_all):
         raise InvalidInputError(f"name one experiment ({_NAMES}) or give --all, not both")
     chosen = [store.experiment_named(name)] if name is not None else list(EXPERIMENTS.values())
-    names = [one.name for one in chosen]
+    names = [item.name for item in chosen]
     done = None
     if not listing:
         done = run_experiments(names, profile, workers=workers, ray_address=ray_address, root=root)
-    rows = [_state(one, profile, root) for one in chosen]
+    rows = [_state(item, profile, root) for item in chosen]
     emit({"profile": profile, "experiments": rows}, as_json, [line for row in rows for line in _lines(row)])
     if done is not None:
         check(done)
@@ -66,18 +66,18 @@ def _make_again(name: str | None, profile: str, count: int, root: Path, as_json:
         raise RunError(f"{len(strays)} of {count} runs gave other weights than stored: {strays[0]}")
 
 
-def _state(one: Experiment, profile: str, root: Path) -> dict[str, Any]:
-    runs, _ = store.read_tables(store.results_folder(one.name, profile, root))
-    kept, left_out, specs = store.select(runs, one, profile)
+def _state(experiment: Experiment, profile: str, root: Path) -> dict[str, Any]:
+    runs, _ = store.read_tables(store.results_folder(experiment.name, profile, root))
+    done, left_out, specs = store.select(runs, experiment, profile)
     return {
-        "experiment": one.name,
-        "question": one.question,
-        "runs": len(kept),
-        "failed": int((kept["status"] == "failed").sum()),
-        "missing": len(specs) - len(kept),
-        "hours": float(kept["seconds"].sum()) / 3600,
+        "experiment": experiment.name,
+        "question": experiment.question,
+        "runs": len(done),
+        "failed": int((done["status"] == "failed").sum()),
+        "missing": len(specs) - len(done),
+        "hours": float(done["seconds"].sum()) / 3600,
         "left_out": list(left_out),
-        "folder": str(store.results_folder(one.name, profile, root)),
+        "folder": str(store.results_folder(experiment.name, profile, root)),
     }
 
 

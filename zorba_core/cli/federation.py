@@ -71,7 +71,7 @@ def up(
 ) -> None:
     """Start a SuperLink and one SuperNode for each client on this machine's loopback, fine-tune, and end them all.
 
-    Ctrl-C ends everything at once; the run so far is kept and goes on with --resume. For clients on other machines
+    Ctrl-C ends everything at once; the run so far is kept; continue it with --resume. For clients on other machines
     write the app with --app-only and follow zorba_core/federation/README.md.
     """
     from zorba_core.federation.flower.app_folder import write_app, write_request
@@ -110,9 +110,9 @@ def up(
             **output,
         )
     except KeyboardInterrupt:
-        raise RunError(f"stopped; {_how_to_go_on(place)}") from None
+        raise RunError(f"stopped; {_how_to_resume(place)}") from None
     except ZorbaError as error:
-        raise type(error)(f"{error}; {_how_to_go_on(place)}") from None
+        raise type(error)(f"{error}; {_how_to_resume(place)}") from None
     if folder is None:
         shutil.rmtree(place, ignore_errors=True)
     emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
@@ -122,7 +122,8 @@ def wire(
     run: Path = typer.Argument(..., help="The folder of a federated run."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """What a federated run sent, by message, beside what the paper counts; and what a round's seconds went into."""
+    """What a federated run sent, by message, beside what the paper counts; and the seconds of a round by part of the
+    work."""
     from zorba_core.federation.wire_report import wire_report
     from zorba_core.runs import read_run
 
@@ -141,17 +142,17 @@ def wire(
 
 
 def _configs(
-    asked: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
+    task_options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings]:
     """Both configs, checked before any process is started."""
     from zorba_core.federation.request import check_config
     from zorba_core.runs.model_source import resolve_model
 
-    task, model = get_task(asked.dataset or _default_dataset()), asked.model
+    task, model = get_task(task_options.dataset or _default_dataset()), task_options.model
     resolve_model(model)
     if os.path.isdir(model):
         model = str(Path(model).resolve())
-    config = RunConfig(task.name, model, task.label_words, alpha=asked.alpha, settings=settings, **seats)
+    config = RunConfig(task.name, model, task.label_words, alpha=task_options.alpha, settings=settings, **seats)
     if serving["min_clients"] is None:
         serving = {**serving, "min_clients": config.num_clients}
     server = ServerSettings(**serving)
@@ -180,22 +181,22 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None) -> list[dict[
 
 
 def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
-    """What the clients of a run that is gone on with could hold, if it was started in the same folder."""
+    """The capacities of a resumed run's clients, if it was started in the same folder."""
     from zorba_core.federation.flower.deployment import read_json
 
-    kept = read_json(place / _NODES)
-    nodes = kept.get("nodes") if isinstance(kept, dict) else None
+    stored = read_json(place / _NODES)
+    nodes = stored.get("nodes") if isinstance(stored, dict) else None
     return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
 
 
-def _how_to_go_on(place: Path) -> str:
+def _how_to_resume(place: Path) -> str:
     from zorba_core.federation.flower.deployment import read_json
 
     named = read_json(place / "run.json")
-    kept = f"logs and replicas are in {place}"
+    sentence = f"logs and replicas are in {place}"
     if named is None:
-        return kept
-    return f"{kept}; go on with: zorba federation up --resume {named['run']} --folder {place}"
+        return sentence
+    return f"{sentence}; resume with: zorba federation up --resume {named['run']} --folder {place}"
 
 
 def _lines(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""What several commands share: budgets given outright, or from a model and a fleet."""
+"""Options that several commands share: budgets given directly, or from a model and a fleet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_MODEL = "opt-125m"
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class FleetRequest:
     """Budgets of N clients; ``model`` and ``workload`` are None when only budgets were given."""
 
     budget_N: NDArray[np.int64]
@@ -47,7 +47,7 @@ class FleetOptions:
     def __post_init__(self) -> None:
         check(self)
 
-    def request(self, workload: Workload) -> Request:
+    def request(self, workload: Workload) -> FleetRequest:
         """Budgets from ``--budgets --blocks``, or from a model with ``--clients`` or ``--fleet``.
 
         Raises:
@@ -60,7 +60,7 @@ class FleetOptions:
                     raise InvalidInputError(f"give --budgets or --{name}, not both")
             if self.blocks is None:
                 raise InvalidInputError("--budgets needs --blocks, the number of blocks M")
-            return Request(parse_budgets(self.budgets), self.blocks)
+            return FleetRequest(parse_budgets(self.budgets), self.blocks)
         if self.blocks is not None:
             raise InvalidInputError("--blocks belongs to --budgets; a model brings its own number of blocks")
         if self.model is None and self.clients is None and self.fleet is None:
@@ -68,7 +68,7 @@ class FleetOptions:
         spec = model_spec(self.model or DEFAULT_MODEL)
         chosen = read_fleet(spec, workload, self.clients, self.fleet, self.seed)
         budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
-        return Request(budget_N, spec.num_blocks, spec, workload, chosen)
+        return FleetRequest(budget_N, spec.num_blocks, spec, workload, chosen)
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:

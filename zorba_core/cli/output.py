@@ -1,4 +1,4 @@
-"""What commands print: one JSON object on stdout with ``--json``, a readable table without it."""
+"""The output of commands: one JSON object on stdout with ``--json``, a readable table without it."""
 
 from __future__ import annotations
 

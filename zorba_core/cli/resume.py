@@ -1,4 +1,4 @@
-"""``zorba resume`` and ``zorba replay``: a run taken up again, and the model of any round, from its trajectory."""
+"""``zorba resume`` and ``zorba replay``: resume a run, or rebuild the model of any round, from its trajectory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def resume(
     model: str | None = _MODEL,
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Go on with the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
+    """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
     from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
     from zorba_core.engine.ranks import joined
     from zorba_core.runs import resume as resuming
@@ -35,7 +35,7 @@ def resume(
 
 
 def replay(
-    run: Path = typer.Argument(..., help="The run's folder; it may still be going on."),
+    run: Path = typer.Argument(..., help="The run's folder; it may still be in progress."),
     round_index: int | None = typer.Option(None, "--round", help="Rounds to replay, 0 is the base; default: all."),
     save: Path | None = typer.Option(None, help="A new folder for the model, in Hugging Face format."),
     model: str | None = _MODEL,

@@ -53,11 +53,11 @@ def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:
     """The rows asked for, in the order asked for; all without ``only``."""
     if not only:
         return rows
-    found = {row["run"]: row for row in rows}
+    by_name = {row["run"]: row for row in rows}
     for name in only:
-        if name not in found:
+        if name not in by_name:
             raise MissingDataError(f"there is no run {name!r} here; without --only the command names all of them")
-    return [found[name] for name in only]
+    return [by_name[name] for name in only]
 
 
 def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
@@ -66,7 +66,7 @@ def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dic
     listing = experiment_records(name, profile, root)
     rows = []
     for record in listing.records:
-        found = record.outcome
+        outcome = record.outcome
         rows.append(
             {
                 "run": record.name,
@@ -75,13 +75,13 @@ def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dic
                 "dataset": record.config["dataset"],
                 "model": record.config["model"],
                 "seed": record.config["seed"],
-                "rounds_done": int(found["rounds"] or 0),
-                "best_accuracy": found["best"],
-                "rounds_to_target": None if found["to_target"] is None else int(found["to_target"]),
-                "lambda": found["lambda"],
-                "total_blocks": found["total_blocks"],
-                "work": found["work"],
-                "sent_bytes": found["bytes"],
+                "rounds_done": int(outcome["rounds"] or 0),
+                "best_accuracy": outcome["best"],
+                "rounds_to_target": None if outcome["to_target"] is None else int(outcome["to_target"]),
+                "lambda": outcome["lambda"],
+                "total_blocks": outcome["total_blocks"],
+                "work": outcome["work"],
+                "sent_bytes": outcome["bytes"],
                 "config": record.config,
             }
         )
@@ -103,7 +103,7 @@ def _row(run: Run) -> dict[str, Any]:
         "lambda": run.allocation.bias_lambda,
         "total_blocks": run.allocation.total_blocks,
         "work": int(run.work.max()) if len(run.metrics) else 0,
-        "communication": run.communication,  # null for a run that goes on
+        "communication": run.communication,  # null for a run in progress
         "config": run.config,
     }
 

@@ -9,7 +9,7 @@ import typer
 
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio, write_allocation
 from zorba_core.cli.allocate import SAVE_OPTION, check_save, solution_json, solution_lines
-from zorba_core.cli.fleet_options import FleetOptions, Request
+from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
@@ -49,20 +49,20 @@ def scenario(
 
 
 def _aim(
-    request: Request, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
+    request: FleetRequest, name: str | None, total: int | None, vram_ratio: float | None, target_lambda: float | None
 ) -> tuple[int, float]:
     """The exact total and the target Lambda.
 
     Raises:
-        InvalidInputError: an unknown name, a name beside what it stands for, or too little to know both.
+        InvalidInputError: an unknown name, a name together with the values it stands for, or too few values.
     """
     if name is not None:
         if total is not None or vram_ratio is not None or target_lambda is not None:
             raise InvalidInputError("give --name, or --target-lambda with --total or --vram-ratio, not both")
         if name.upper() not in PAPER_SCENARIOS:
             raise InvalidInputError(f"unknown scenario {name!r}; choose one of {', '.join(PAPER_SCENARIOS)}")
-        known = PAPER_SCENARIOS[name.upper()]
-        vram_ratio, target_lambda = known.vram_ratio, known.bias_lambda
+        scenario = PAPER_SCENARIOS[name.upper()]
+        vram_ratio, target_lambda = scenario.vram_ratio, scenario.bias_lambda
     if target_lambda is None:
         raise InvalidInputError("give --target-lambda, or --name with one of the paper's scenarios")
     if (total is None) == (vram_ratio is None):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What is trained on what, in one process."""
+    """Task and model of a run in one process."""
 
     model: str = setting("opt-mini", "opt-mini, a Hugging Face folder, or a hub id.")
     dataset: str = setting("toy-reviews", "{choices}; toy-reviews needs no data.", choices=lambda: TASKS)
@@ -42,7 +42,7 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """What a run writes, and whether it starts at all."""
+    """What a run writes, and whether it may start."""
 
     runs_folder: Path = setting(DEFAULT_FOLDER, "Where the run's folder is made.")
     name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")
@@ -103,8 +103,8 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
             return work([progress, interrupt] if ranks.writes else [interrupt])
     except KeyboardInterrupt:
         folder = interrupt.folder
-        kept = "nothing was written" if folder is None else f"the rounds done are kept; zorba resume {folder} goes on"
-        raise RunError(f"stopped at once; {kept}") from None
+        state = "nothing was written" if folder is None else f"resume with: zorba resume {folder}"
+        raise RunError(f"stopped at once; {state}") from None
     finally:
         progress.close()
 
@@ -117,7 +117,7 @@ def fail_if_interrupted(run: Run, ranks: Ranks) -> None:
         raise typer.Exit(1)
     raise RunError(
         f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
-        f"go on with: zorba resume {run.path}"
+        f"resume with: zorba resume {run.path}"
     )
 
 

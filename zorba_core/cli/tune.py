@@ -29,7 +29,7 @@ def tune(
             "precision",
         ),
     ),
-    asked: TaskOptions = options_of(TaskOptions),
+    task_options: TaskOptions = options_of(TaskOptions),
     choice: AllocationChoice = options_of(AllocationChoice),
     lrs: str | None = typer.Option(
         None, help="Rates to compare, e.g. 0.003,0.01,0.03; default: by their step's length."
@@ -45,14 +45,14 @@ def tune(
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)
-    task = get_task(asked.dataset)
-    chosen, _ = choice.allocation_for(read_spec(asked.model), settings)
+    task = get_task(task_options.dataset)
+    chosen, _ = choice.allocation_for(read_spec(task_options.model), settings)
     transformers_logging.disable_progress_bar()
     with use_threads(settings.threads):
-        network, tokenizer = open_network(task, asked.model, asked.words, settings)
-        rows, _ = divide_rows(task, tokenizer, chosen.num_clients, asked.alpha, settings)
+        network, tokenizer = open_network(task, task_options.model, task_options.words, settings)
+        rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings)
         check_fit(network, chosen, rows, settings)
-        found = find_rate(
+        tuning = find_rate(
             network,
             chosen,
             rows,
@@ -62,17 +62,17 @@ def tune(
             notice=lambda line: typer.echo(line, err=True),
         )
     lines = [
-        f"learning rate {found.lr:g}",
-        f"  held-out loss {found.initial_loss:.4f} before, {found.held_out_rows} rows of the clients' split; "
-        f"{found.rounds_computed} rounds computed",
+        f"learning rate {tuning.lr:g}",
+        f"  held-out loss {tuning.initial_loss:.4f} before, {tuning.held_out_rows} rows of the clients' split; "
+        f"{tuning.rounds_computed} rounds computed",
         "        lr  rounds  held-out loss",
     ]
-    for candidate in found.candidates:
+    for candidate in tuning.candidates:
         loss = "diverged" if candidate.loss is None else f"{candidate.loss:.4f}"
         lines.append(f"  {candidate.lr:>8.3g}  {candidate.rounds:>6}  {loss:>13}")
-    if found.note:
-        lines.append(f"  {found.note}")
-    emit(found.describe(), as_json, lines)
+    if tuning.note:
+        lines.append(f"  {tuning.note}")
+    emit(tuning.describe(), as_json, lines)
 
 
 def _grid(text: str) -> list[float]:

@@ -62,8 +62,8 @@ def encode(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, 
     if len(label_R) == 0:
         raise InvalidInputError(f"task {task.name}: there are no rows to encode")
     if label_R.min() < 0 or label_R.max() >= task.num_classes:
-        found = f"{label_R.min()}..{label_R.max()}"
-        raise InvalidInputError(f"task {task.name}: labels must be 0..{task.num_classes - 1}, found {found}")
+        label_range = f"{label_R.min()}..{label_R.max()}"
+        raise InvalidInputError(f"task {task.name}: labels must be 0..{task.num_classes - 1}, found {label_range}")
 
     start, segments = _prompt_segments(task, frame, tokenizer)
     fixed = len(start) + sum(len(segment) for segment in segments if not isinstance(segment, _Texts))
@@ -78,10 +78,10 @@ def encode(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, 
     last_R = np.empty(len(label_R), dtype=np.int64)
     for row in range(len(label_R)):
         texts = [segment.token_ids_R[row] for segment in segments if isinstance(segment, _Texts)]
-        kept = iter(_shorten([len(text) for text in texts], room))
+        lengths = iter(_shorten([len(text) for text in texts], room))
         ids = list(start)
         for segment in segments:
-            ids += segment.token_ids_R[row][: next(kept)] if isinstance(segment, _Texts) else segment
+            ids += segment.token_ids_R[row][: next(lengths)] if isinstance(segment, _Texts) else segment
         token_ids_RL[row, : len(ids)] = ids
         last_R[row] = len(ids) - 1
     return Encoded(torch.from_numpy(token_ids_RL), torch.from_numpy(last_R), torch.from_numpy(label_R.copy()))

@@ -1,4 +1,4 @@
-"""A fleet's table as people have it: text of a CSV, or cells of an editor. What is wrong is said in one sentence."""
+"""A fleet's table as users have it: text of a CSV, or cells of an editor. An error is one sentence."""
 
 from __future__ import annotations
 

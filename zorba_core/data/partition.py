@@ -48,9 +48,9 @@ def dirichlet_partition(label_R: ArrayLike, num_clients: int, alpha: float, seed
         cuts = np.rint(np.cumsum(share_N[order])[:-1] * len(rows)).astype(np.int64)
         for client, piece in zip(order, np.split(rows, cuts), strict=True):
             parts[client].append(piece)
-    held = [np.concatenate(pieces) for pieces in parts]
+    rows_N = [np.concatenate(pieces) for pieces in parts]
     for client in range(num_clients):
-        if len(held[client]) == 0:
-            richest = max(range(num_clients), key=lambda other: len(held[other]))
-            held[client], held[richest] = held[richest][-1:], held[richest][:-1]
-    return [np.sort(rows).astype(np.int64) for rows in held]
+        if len(rows_N[client]) == 0:
+            richest = max(range(num_clients), key=lambda other: len(rows_N[other]))
+            rows_N[client], rows_N[richest] = rows_N[richest][-1:], rows_N[richest][:-1]
+    return [np.sort(rows).astype(np.int64) for rows in rows_N]

@@ -1,4 +1,4 @@
-"""Where the rows of a task come from.
+"""Sources of a task's rows.
 
 Search order of published rows: the folder named by ``ZORBA_DATA`` (``sst2/train.parquet``, ``ag_news/test.parquet``,
 ...), then the Hugging Face hub when the package ``datasets`` is installed, then one error that names both ways.

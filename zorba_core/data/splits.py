@@ -15,16 +15,16 @@ def load_split(task_name: str, split: str) -> pd.DataFrame:
     """Rows of one split: the task's text columns and an int64 ``label``.
 
     ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
-    ``note``, empty unless the training rows are not the official set, which must be said beside a result.
+    ``note``, empty unless the training rows are not the official set, which a result must then state.
 
     Raises:
         InvalidInputError: unknown task or split, or a file whose columns or labels are not this task's.
-        MissingDataError: the rows are neither in the folder ``ZORBA_DATA`` nor to be had from the hub.
+        MissingDataError: the rows are neither in the folder ``ZORBA_DATA`` nor available from the hub.
     """
     task = get_task(task_name)
     if split not in task.rows.splits:
-        known = ", ".join(task.rows.splits)
-        raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {known}")
+        names = ", ".join(task.rows.splits)
+        raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {names}")
     frame = task.rows.read(task, split)
     copy = frame.copy()
     copy.attrs = dict(frame.attrs)

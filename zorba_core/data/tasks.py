@@ -1,6 +1,6 @@
 """Tasks: classification as a prompt. The model reads the text, then the prompt, and the label is the next word.
 
-A task is one object and one registration. This package's own stand in :mod:`zorba_core.data.catalogue`, a file each; a
+A task is one object and one registration. This package's own are in :mod:`zorba_core.data.catalogue`, a file each; a
 script adds one with ``TASKS.register(Task(...))``, an installed package through an entry point of ``zorba.tasks``.
 """
 
@@ -29,7 +29,7 @@ class Task:
 
     name: str  # "sst2": lower case, digits, single hyphens
     title: str  # "SST-2": what a page or a plot shows
-    about: str  # what is asked of the model, in a few words
+    about: str  # the question to the model, in a few words
     label_names: tuple[str, ...]  # names of labels 0..C-1
     label_words: tuple[str, ...]  # the answer for each label
     prompt: str  # template over text_columns; the answer follows its end

@@ -1,4 +1,4 @@
-"""What happens beside the training loop: progress on the terminal, and leaving on Ctrl-C with the work kept."""
+"""Callbacks of the training loop: progress on the terminal, and a stop on Ctrl-C that keeps the work."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RoundRecord:
 
 
 class Callback:
-    """Told of every round, including round 0, the evaluation before the first."""
+    """Called for every round, including round 0, the evaluation before the first."""
 
     def on_start(self, folder: Path) -> None:
         """Everything is loaded and checked; the run's folder exists."""
@@ -87,7 +87,7 @@ class Progress(Callback):
 
     def on_step(self, entry: RoundEntry) -> None:
         refused = set(np.flatnonzero(entry.refused_N).tolist())
-        if refused - self._refused:  # said once for each client, however long it goes on
+        if refused - self._refused:  # reported once for each client
             print(f"\nround {entry.round}: {describe_refusals(entry.status_N)}", file=self._stream, flush=True)
         self._refused |= refused
 

@@ -25,11 +25,11 @@ class Evaluation:
     loss: float  # mean cross-entropy, nats
 
 
-def choose_rows(num_rows: int, wanted: int | None, seed: int) -> np.ndarray:
+def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
     """Indices of a fixed random subset of ``wanted`` rows, sorted; all rows when ``wanted`` is None or not fewer."""
-    if wanted is None or wanted >= num_rows:
+    if most is None or most >= num_rows:
         return np.arange(num_rows)
-    return np.sort(stream("evaluation-rows", seed).choice(num_rows, size=wanted, replace=False))
+    return np.sort(stream("evaluation-rows", seed).choice(num_rows, size=most, replace=False))
 
 
 @torch.no_grad()

@@ -50,7 +50,7 @@ class Outcome:
 
 
 class Rounds(Protocol):
-    """Who computes the rounds. The network holds the weights after ``rounds_done`` of them."""
+    """The source of rounds for the loop. The network holds the weights after ``rounds_done`` of them."""
 
     settings: TrainSettings
     network: BlockNetwork
@@ -131,7 +131,7 @@ def repeat_round(
     allocation: AllocationMetrics,
     settings: TrainSettings,
 ) -> TrainState:
-    """A round whose scalars are known: the same update of the weights, without any client."""
+    """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
         update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, settings.lr)
         return replace(state, rounds_done=done.round, method_state=done.method_state)

@@ -1,5 +1,5 @@
-"""How exactly forward passes multiply matrices. Weights, what is added to them, hidden states between blocks, norms and
-the label head keep the run's dtype whatever is chosen; evaluation always multiplies in it too.
+"""The precision in which forward passes multiply matrices. Weights, what is added to them, hidden states between
+blocks, norms and the label head keep the run's dtype whatever is chosen; evaluation always multiplies in it too.
 
 - ``highest``: products in the run's dtype.
 - ``bf16``: factors rounded to bfloat16 (8 bits of mantissa), sums in float32, within each block (autocast). Three times

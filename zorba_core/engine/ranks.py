@@ -1,4 +1,4 @@
-"""Several processes on one run (``torchrun``): clients are shared out, scalars gathered, every process updates alike.
+"""Several processes on one run (``torchrun``): each computes some clients, scalars are gathered, all update alike.
 
 All ranks hold the whole model and know the seeds, so the only thing to exchange in a round is one number for each
 client and direction, and the loss. Gathering goes over gloo on the CPU also where the model is on a GPU: it is a few

@@ -1,4 +1,4 @@
-"""What the loop says of a round and of an evaluation: all that an update needs, and what metrics are made of.
+"""The loop's records of a round and of an evaluation: all that an update needs, and what metrics are made of.
 
 Shapes: M blocks, N clients, Q directions of a round.
 """

@@ -65,5 +65,5 @@ def describe_refusals(status_N: np.ndarray) -> str:
         return "none refused"
     counts = [f"{(status_N == code).sum()} {STATUSES[code]}" for code in range(NON_FINITE, len(STATUSES))]
     kinds = ", ".join(count for count in counts if not count.startswith("0 "))
-    asked = int((status_N != NOT_ASKED).sum())
-    return f"{refused.size} of {asked} refused ({kinds}; first client {refused[0]})"
+    participants = int((status_N != NOT_ASKED).sum())
+    return f"{refused.size} of {participants} refused ({kinds}; first client {refused[0]})"

@@ -23,7 +23,7 @@ from zorba_core.engine.settings import TrainSettings
 
 @dataclass(frozen=True, eq=False)
 class FederatedRows:
-    """What there is to learn from and to be judged by."""
+    """The clients' training rows and the evaluation rows."""
 
     train: Encoded  # all clients' rows
     held_N: Sequence[np.ndarray] | Mapping[int, np.ndarray]  # row indices that each client holds
@@ -32,7 +32,7 @@ class FederatedRows:
 
 @dataclass(frozen=True, eq=False)
 class TrainState:
-    """Where a run stands, its weights apart (they are the network's)."""
+    """The state of a run, except its weights, which the network holds."""
 
     rounds_done: int
     seeds_P: np.ndarray  # uint32, shared with all clients before the first round
@@ -68,7 +68,7 @@ class RoundContext:
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """What came back. A client that was not asked, or did not answer, has zeros."""
+    """The clients' reports. A client that was not asked, or did not answer, has zeros."""
 
     rho_NQ: np.ndarray  # float64
     loss_N: np.ndarray  # float64, F_n at the round's start

@@ -1,4 +1,4 @@
-"""Rows of text as tokens: what the engine trains on and is judged by, whatever task they come from.
+"""Rows of text as tokens, from any task: the engine trains on them and evaluates with them.
 
 Shapes: R rows, L token positions (``seq_len``), C classes.
 """

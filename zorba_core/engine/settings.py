@@ -1,4 +1,4 @@
-"""Everything a fine-tuning run is told, checked before anything is loaded."""
+"""All settings of a fine-tuning run, checked before anything is loaded."""
 
 from __future__ import annotations
 

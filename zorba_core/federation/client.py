@@ -1,6 +1,6 @@
-"""The client's side of the protocol: a message in, an answer out, whatever carries them.
+"""The client's side of the protocol: a message in, an answer out, over any transport.
 
-A client does what it is told only within the run that it was greeted for, with its own rows, device and base model. A
+A client acts only within the run that greeted it, and with its own rows, device and base model. A
 message that it cannot use is answered with a :class:`Refusal` that says why and where the replica stands.
 """
 
@@ -22,8 +22,8 @@ from zorba_core.federation.messages import (
     Payload,
     Refusal,
     Registration,
+    RoundTask,
     Standing,
-    Task,
 )
 from zorba_core.federation.replica import Replica, open_replica
 from zorba_core.federation.replica_store import ReplicaStore
@@ -43,13 +43,13 @@ class Client:
     ) -> None:
         self.settings, self._store, self._open = settings, store, opener
         self._run, self._replica, self._config = NO_RUN, None, None
-        self.seconds: dict[str, float] = {}  # what the last message took, by part of the work
+        self.seconds: dict[str, float] = {}  # spent on the last message, by part of the work
 
     def answer(self, payload: Payload) -> Payload:
         """The answer to a message of the server; never an exception for what the server may have sent."""
         self.seconds = {}
         try:
-            message = messages.decode(payload, Hello, Task, CatchUp)
+            message = messages.decode(payload, Hello, RoundTask, CatchUp)
             if isinstance(message, Hello):
                 return messages.encode(self._register(message))
             replica = self._replica_of(message.run)
@@ -58,7 +58,7 @@ class Client:
                 replica.apply(message.averages)
             if replica.round != before:
                 self._keep()
-            if isinstance(message, Task):
+            if isinstance(message, RoundTask):
                 with self._timed("compute_s"):
                     return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
             return messages.encode(Standing(self._run, self.settings.seat, replica.round, replica.fingerprint()))
@@ -80,25 +80,25 @@ class Client:
         )
 
     def _replica_of(self, run: str) -> Replica:
-        """The replica of the run that this client was greeted for, by this process or by one before it."""
+        """The replica of the run that greeted this client, in this process or in an earlier one."""
         if run != self._run and self._store is not None and self._store.state().get("run") == run:
             self._enter(read_config(self._store.state()["config"]), run)
         if self._replica is None or run != self._run:
-            raise MessageError("this client was not greeted for the run")
+            raise MessageError("the run has not greeted this client")
         return self._replica
 
     def _enter(self, config: RunConfig, run: str) -> None:
         self._replica, self._run, self._config = None, NO_RUN, config
-        mine, store = self.settings, self._store
+        own, store = self.settings, self._store
         # A name from the server decides neither what folder is read here nor what is fetched from a hub.
-        if mine.model is None and config.model not in BUNDLED:
-            raise InvalidInputError("this client's operator has not said where the base model lies here (model)")
-        local = with_local(config, mine.device, mine.threads)
+        if own.model is None and config.model not in BUNDLED:
+            raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
+        local = with_local(config, own.device, own.threads)
         with self._timed("open_s"):
-            kept_rows = store.rows(run, mine.seat) if store else None
-            self._replica = self._open(local, mine.seat, model=mine.model, rows=mine.rows, encoded=kept_rows)
+            kept_rows = store.rows(run, own.seat) if store else None
+            self._replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
             self._run = run
-            restored = store is None or store.restore(self._replica, run, mine.seat)
+            restored = store is None or store.restore(self._replica, run, own.seat)
         if not restored:
             self._keep()
 

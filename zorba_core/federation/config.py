@@ -1,4 +1,4 @@
-"""What a federated run is told: what all must agree on, and what is the server's own business.
+"""Settings of a federated run: those that server and clients must agree on, and those of the server alone.
 
 :class:`RunConfig` is what the server sends to a client that joins, as JSON. A client takes from it what decides the
 numbers (task, words, division of the rows, settings of the estimator) and nothing that decides what its machine does:
@@ -38,7 +38,7 @@ class RunConfig:
     )
     alpha: float = setting(..., "Of the Dirichlet division of rows; smaller is more uneven.", above=0)
     settings: TrainSettings
-    # Drawn for each run: two runs of one config are two runs, and their replicas not each other's.
+    # Drawn for each run, so that two runs of one config do not share replicas.
     token: str = setting("", "Names the run.")
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ def read_config(text: str) -> RunConfig:
     """A config that arrived from a server.
 
     Raises:
-        MessageError: not JSON of a config, or with a value that cannot be.
+        MessageError: not JSON of a config, or with an impossible value.
     """
     try:
         value = json.loads(text)

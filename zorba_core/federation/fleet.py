@@ -1,7 +1,7 @@
-"""Who takes part: N seats, whose rows each is, and the plan made for those who sit.
+"""Who takes part: N seats, each with its own rows, and the plan for the occupied ones.
 
 A seat is a place for one client, fixed when the run is set up; its number decides which rows and which random batches
-are its own. Clients come and go, so a seat may be empty: its column of the plan has no blocks and it is asked nothing.
+are its own. Clients come and go, so a seat may be empty: its column of the plan has no blocks and it gets no task.
 An address is the transport's name for a connection; a client that restarts comes back under another one.
 
 Shapes: M blocks, N seats.
@@ -27,11 +27,11 @@ class Member:
     address: Address
     seat: int
     budget: int  # whole blocks, 1..M
-    round: int  # that its replica is known to stand at
+    round: int  # the last known round of its replica
     missed: int = 0  # rounds in a row without a usable answer
 
 
-class Fleet:
+class Members:
     """The members by address; at most one to a seat."""
 
     def __init__(self, num_seats: int) -> None:
@@ -102,13 +102,14 @@ def make_plan(
     before: Plan | None,
     allocates: bool = True,
 ) -> Plan:
-    """Solve the allocation for those who are there; with a method that does not allocate, each gets every block.
+    """Solve the allocation for the registered clients; with a method that does not allocate, each gets every block.
 
-    Where they cannot cover every block between them, a run that has a plan goes on with what it can: the old columns
-    of those still here, and full budgets, wrapped around, for the others. Blocks that nobody holds keep their weights.
+    Where they cannot cover every block between them, a run that has a plan continues with a partial one: the old
+    columns of the clients still present, and full budgets, wrapped around, for the others. Blocks that nobody holds
+    keep their weights.
 
     Raises:
-        InfeasibleError: they cannot cover every block and there is no plan to fall back on, or nobody is there.
+        InfeasibleError: they cannot cover every block and there is no plan to fall back on, or no client is registered.
     """
     seats = sorted(budget_by_seat)
     if not seats:

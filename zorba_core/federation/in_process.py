@@ -1,4 +1,5 @@
-"""The transport without processes: clients are objects, a message is a call. What rounds do here they do anywhere."""
+"""The transport without processes: clients are objects, a message is a call. The rounds are the same as over a
+network."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class InProcess:
     def exchange(self, outgoing: Sequence[Outgoing], deadline: float) -> list[Incoming]:
         """Everyone's answer, in the order asked."""
         return [
-            Incoming(one.address, self.clients[one.address].answer(one.payload))
-            for one in outgoing
-            if one.address in self.clients
+            Incoming(message.address, self.clients[message.address].answer(message.payload))
+            for message in outgoing
+            if message.address in self.clients
         ]

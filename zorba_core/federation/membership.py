@@ -13,7 +13,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InfeasibleError
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
-from zorba_core.federation.fleet import Address, Fleet, Member, Plan, make_plan
+from zorba_core.federation.fleet import Address, Member, Members, Plan, make_plan
 from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
@@ -46,7 +46,7 @@ class Membership:
     def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
         self.config, self.settings, self.network = config, settings, network
         self.run = config.run
-        self.fleet = Fleet(config.num_clients)
+        self.members = Members(config.num_clients)
         self.plan: Plan | None = None
         self.averages: list[Aggregate] = []  # of all rounds so far
         self._base_sha256 = network.weights_sha256()
@@ -60,13 +60,13 @@ class Membership:
         return len(self.averages)
 
     def greetings(self, present: Iterable[Address]) -> list[Outgoing]:
-        """A hello for everyone who is present and neither a member nor turned away before."""
+        """A hello for every client that is present, not a member, and not turned away before."""
         hello = messages.encode(Hello(self.run, self.config.to_json()))
-        strangers = [a for a in present if a not in self.fleet and a not in self._turned_away]
+        strangers = [a for a in present if a not in self.members and a not in self._turned_away]
         return [Outgoing(address, HELLO, hello) for address in strangers]
 
     def register(self, incoming: Incoming, present: Iterable[Address]) -> None:
-        """Take a client in by its answer to hello, or turn it away with a note."""
+        """Register a client by its answer to hello, or turn it away with a note."""
         if incoming.payload is None:
             self._note("unreachable", {"client": str(incoming.address), "reason": incoming.failure[:200]})
             return  # it may have been busy: greeted again next round
@@ -81,7 +81,7 @@ class Membership:
             self._turned_away.add(incoming.address)
             self._note("turned away", {"client": str(incoming.address), "reason": str(error)})
             return
-        self.fleet.add(member)
+        self.members.add(member)
         self._note(
             "joined",
             {
@@ -93,9 +93,9 @@ class Membership:
         )
 
     def _vacate(self, member: Member, present: set[Address]) -> bool:
-        """Is the seat free for this client? A client that died may be taken for present for a while, so one that owes
-        an answer gives way to one that comes; the newcomer of any other is greeted again next round."""
-        sitting = self.fleet.at(member.seat)
+        """Is the seat free for this client? A client that died may look present for a while, so a member that owes an
+        answer gives its seat to a newcomer; otherwise the newcomer waits and is greeted again next round."""
+        sitting = self.members.at(member.seat)
         if sitting is None:
             return True
         if sitting.address in present and not sitting.missed:
@@ -111,8 +111,8 @@ class Membership:
     def _member(self, address: Address, reply: Registration) -> Member:
         if reply.run != self.run:
             raise MessageError("it registers for another run")
-        if not reply.seat < self.fleet.num_seats:
-            raise MessageError(f"seat {reply.seat} is not one of the {self.fleet.num_seats}, 0 to N-1")
+        if not reply.seat < self.members.num_seats:
+            raise MessageError(f"seat {reply.seat} is not one of the {self.members.num_seats}, 0 to N-1")
         if reply.base_sha256 != self._base_sha256:
             raise MessageError(
                 f"its base model has the fingerprint {reply.base_sha256[:16]}, not {self._base_sha256[:16]}"
@@ -134,23 +134,23 @@ class Membership:
         return Member(address, reply.seat, budget, reply.round)
 
     def leave(self, address: Address, reason: str) -> None:
-        member = self.fleet.remove(address)
+        member = self.members.remove(address)
         self._note("left", {"client": str(address), "seat": member.seat, "reason": reason})
 
     def keep_present(self, present: Iterable[Address]) -> None:
-        """Members whose connection is gone leave."""
-        here = set(present)
-        for member in list(self.fleet):
-            if member.address not in here:
+        """Remove the members whose connection is gone."""
+        connected = set(present)
+        for member in list(self.members):
+            if member.address not in connected:
                 self.leave(member.address, "its connection is gone")
 
     def replan(self) -> bool:
-        """Make a new plan if the members or their capacities are not those of the last; True when there is one.
+        """Make a new plan if the members or their capacities have changed; True when a new plan was made.
 
         Raises:
             InfeasibleError: there is no plan yet, and the members cannot hold every block between them.
         """
-        budgets = self.fleet.budget_by_seat
+        budgets = self.members.budget_by_seat
         if not budgets or (self.plan is not None and dict(self.plan.budget_by_seat) == budgets):
             return False
         before = self.plan
@@ -159,7 +159,7 @@ class Membership:
         changes = [f"seats {seats} {what}" for seats, what in ((came, "joined"), (went, "left")) if seats]
         reason = "first plan" if before is None else ", ".join(changes) or "other capacities"
         self.plan = make_plan(
-            budgets, self.network.num_blocks, self.fleet.num_seats, self.settings.solver, reason, before,
+            budgets, self.network.num_blocks, self.members.num_seats, self.settings.solver, reason, before,
             method_facts(self.config.settings.method).allocates,
         )  # fmt: skip
         self._note("plan", self.plan.describe())

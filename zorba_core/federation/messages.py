@@ -1,4 +1,4 @@
-"""What server and clients say to each other, and the strict reading of it.
+"""The messages between server and clients, and their strict reading.
 
 A message travels as a :class:`Payload`: a flat table of whole numbers, floats, strings and lists of numbers. Nothing in
 it is ever evaluated or unpickled, every size has a limit, and a payload with a missing, additional or mistyped field is
@@ -7,7 +7,7 @@ can be used is for ``zorba_core.engine.reports`` to judge.
 
     kind      down                                   up
     hello     Hello: which run, its config           Registration: seat, capacity, where the replica stands
-    train     Task: seeds, own blocks, averages      Answer: Q scalars and the loss
+    train     RoundTask: seeds, blocks, averages     RoundAnswer: Q scalars and the loss
     catch-up  CatchUp: averages                      Standing: round and fingerprint of the weights
 
 In place of any answer a client may send a :class:`Refusal`. Averages are those of the rounds that the client's replica
@@ -44,7 +44,7 @@ class MessageError(Exception):
 
 @dataclass(frozen=True)
 class Payload:
-    """A message on its way. ``kind`` is of the exchange; ``what`` says which message it is."""
+    """A message as it travels. ``what`` says which message it is."""
 
     what: str
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class RoundTask:
     run: str
     round: int
     seeds_Q: np.ndarray
@@ -87,7 +87,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class RoundAnswer:
     run: str
     seat: int
     round: int
@@ -112,7 +112,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A client that cannot do what it was told. ``round`` is where its replica stands, so the server can help it."""
+    """A client that cannot follow a message. ``round`` is the round of its replica, so the server can send what it
+    lacks."""
 
     run: str
     seat: int
@@ -120,10 +121,10 @@ class Refusal:
     reason: str
 
 
-Message = Hello | Registration | Task | Answer | CatchUp | Standing | Refusal
+AnyMessage = Hello | Registration | RoundTask | RoundAnswer | CatchUp | Standing | Refusal
 
 
-def encode(message: Message) -> Payload:
+def encode(message: AnyMessage) -> Payload:
     """The message as it travels."""
     values: dict[str, Value] = {}
     for name in message.__dataclass_fields__:
@@ -137,15 +138,15 @@ def encode(message: Message) -> Payload:
     return Payload(_NAMES[type(message)], values)
 
 
-def decode(payload: Payload, *wanted: type) -> Message:
+def decode(payload: Payload, *expected: type) -> AnyMessage:
     """The message in a payload, which must be one of the ``wanted`` types.
 
     Raises:
         MessageError: it is another, or malformed.
     """
-    types = {_NAMES[kind]: kind for kind in wanted}
+    types = {_NAMES[kind]: kind for kind in expected}
     if not isinstance(payload.what, str) or payload.what not in types:
-        raise MessageError(f"got {_shown(payload.what)} where {' or '.join(types)} was due")
+        raise MessageError(f"got {_shown(payload.what)} where {' or '.join(types)} was expected")
     read = _Reader(payload)
     message = _READERS[types[payload.what]](read)
     read.nothing_left()
@@ -153,7 +154,7 @@ def decode(payload: Payload, *wanted: type) -> Message:
 
 
 class _Reader:
-    """Takes fields out of a payload, each once, and complains in one line."""
+    """Takes fields out of a payload, each once; a wrong one is one line of error."""
 
     def __init__(self, payload: Payload) -> None:
         self._what, self._left = payload.what, dict(payload.values)
@@ -209,12 +210,12 @@ class _Reader:
         except KeyError:
             raise MessageError(f"{self._what}: {name} is missing") from None
 
-    def _wrong(self, name: str, value: object, wanted: str) -> MessageError:
-        return MessageError(f"{self._what}: {name} is {_shown(value)}, not {wanted}")
+    def _wrong(self, name: str, value: object, expected: str) -> MessageError:
+        return MessageError(f"{self._what}: {name} is {_shown(value)}, not {expected}")
 
 
 def _shown(value: object) -> str:
-    """What a stranger sent, short and harmless."""
+    """What an unknown sender sent, short and harmless."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
     shown = ascii(value[:40]) if isinstance(value, str) else ascii(value)[:40]
@@ -255,20 +256,20 @@ def _read_averages(read: _Reader) -> tuple[Aggregate, ...]:
     return tuple(Aggregate(first + r, seeds_RQ[r], rho_bar_RMQ[r], lrs[r]) for r in range(R))
 
 
-def _read_task(read: _Reader) -> Task:
+def _read_task(read: _Reader) -> RoundTask:
     run, round_index = read.sha256("run"), read.whole("round", MAX_ROUND, 1)
     seeds = read.wholes("seeds_Q", MAX_DIRECTIONS, 2**32 - 1)
     blocks = tuple(read.wholes("blocks", MAX_BLOCKS, MAX_BLOCKS - 1))
     if not seeds or not blocks or list(blocks) != sorted(set(blocks)):
-        raise MessageError("task: it needs seeds, and block ids that rise")
+        raise MessageError("task: it needs seeds, and block ids in rising order")
     averages = _read_averages(read)
     if averages and averages[-1].round != round_index - 1:
         raise MessageError(f"task: averages up to round {averages[-1].round} do not lead to round {round_index}")
-    return Task(run, round_index, np.array(seeds, dtype=np.uint32), blocks, averages)
+    return RoundTask(run, round_index, np.array(seeds, dtype=np.uint32), blocks, averages)
 
 
-def _read_answer(read: _Reader) -> Answer:
-    return Answer(
+def _read_answer(read: _Reader) -> RoundAnswer:
+    return RoundAnswer(
         run=read.sha256("run"),
         seat=read.whole("seat", MAX_SEATS),
         round=read.whole("round", MAX_ROUND, 1),
@@ -296,8 +297,8 @@ def _read_registration(read: _Reader) -> Registration:
 _READERS = {
     Hello: lambda read: Hello(read.sha256("run"), read.text("config", MAX_TEXT)),
     Registration: _read_registration,
-    Task: _read_task,
-    Answer: _read_answer,
+    RoundTask: _read_task,
+    RoundAnswer: _read_answer,
     CatchUp: lambda read: CatchUp(read.sha256("run"), _read_averages(read)),
     Standing: lambda read: Standing(
         read.sha256("run"),
@@ -313,6 +314,6 @@ _READERS = {
     ),
 }
 _NAMES = {
-    Hello: "hello", Registration: "registration", Task: "task", Answer: "answer", CatchUp: "catch-up",
+    Hello: "hello", Registration: "registration", RoundTask: "task", RoundAnswer: "answer", CatchUp: "catch-up",
     Standing: "standing", Refusal: "refusal",
 }  # fmt: skip

@@ -5,8 +5,8 @@ with its scalars replaced by zeros, known as zero-out adjacency (Kairouz et al.,
 released is rho_bar_MQ of every round: other clients, and whoever reads a log of averages, learn nothing else. The
 server itself is trusted: it sees each client's clipped scalars and loss.
 
-With ||rho_n|| <= C over the Q directions and the plan's popularity c_m, whoever answered, the released matrix moves
-by at most
+With ||rho_n|| <= C over the Q directions and the plan's popularity c_m, whichever clients answered, the released matrix
+moves by at most
 
     S = max_n  (C / Q) sqrt( sum_{m active in n} 1 / c_m^2 )
 
@@ -58,7 +58,7 @@ class PrivacySettings:
     def __post_init__(self) -> None:
         check(self)
         if self.noise_multiplier > 0 and self.clip == 0:
-            raise InvalidInputError("privacy noise needs a clip: without one there is no bound to what a client adds")
+            raise InvalidInputError("privacy noise needs a clip: without one nothing bounds what a client adds")
 
     @property
     def on(self) -> bool:
@@ -110,5 +110,5 @@ def epsilon(settings: PrivacySettings, rounds: int) -> float:
         ) from None
     orders = [1 + x / 10.0 for x in range(1, 100)] + list(range(12, 1024))
     spent = rdp.compute_rdp(q=1.0, noise_multiplier=settings.noise_multiplier, steps=rounds, orders=orders)
-    found, _order = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=settings.delta)
-    return float(found)
+    spent_epsilon, _order = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=settings.delta)
+    return float(spent_epsilon)

@@ -30,7 +30,7 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig
-from zorba_core.federation.messages import Aggregate, Answer, MessageError, Task
+from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
 from zorba_core.runs.session import open_network, use_threads
 
 _MAX_ROWS_BYTES = 2**31
@@ -57,7 +57,7 @@ class Replica:
             if average.round <= self.round:
                 continue
             if average.round != self.round + 1:
-                raise MessageError(f"averages go on at round {average.round} and the replica stands at {self.round}")
+                raise MessageError(f"averages continue at round {average.round} and the replica stands at {self.round}")
             if average.rho_bar_MQ.shape[0] != self.network.num_blocks:
                 raise MessageError(
                     f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
@@ -66,7 +66,7 @@ class Replica:
                 update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._directions, average.lr)
             self.round = average.round
 
-    def report(self, task: Task, seat: int) -> Answer:
+    def report(self, task: RoundTask, seat: int) -> RoundAnswer:
         """This client's scalars of the task's round; no weight is changed.
 
         Raises:
@@ -78,7 +78,7 @@ class Replica:
             )
         if task.blocks[-1] >= self.network.num_blocks:
             raise MessageError(f"block {task.blocks[-1]} is not one of the model's {self.network.num_blocks}")
-        # As the client of the same number in a run within one process: it draws its batches, and it alone is asked.
+        # As the client of the same number in a run within one process: it draws its batches, and only it is asked.
         clients = seat + 1
         A_MN, asked_N = np.zeros((self.network.num_blocks, clients), dtype=bool), np.zeros(clients, dtype=bool)
         A_MN[list(task.blocks), seat] = asked_N[seat] = True
@@ -92,7 +92,9 @@ class Replica:
         )
         with use_threads(self.settings.threads):
             reports = method_of(self.settings).report(context)
-        return Answer("", seat, task.round, reports.rho_NQ[seat], float(reports.loss_N[seat]), reports.forward_passes)
+        return RoundAnswer(
+            "", seat, task.round, reports.rho_NQ[seat], float(reports.loss_N[seat]), reports.forward_passes
+        )
 
     def fingerprint(self) -> str:
         return self.network.weights_sha256()
@@ -119,7 +121,7 @@ def open_replica(
         encoded: the rows as tokens already, where an earlier process of this client kept them.
 
     Raises:
-        InvalidInputError, MissingDataError: the model or the rows cannot be had or do not fit.
+        InvalidInputError, MissingDataError: the model or the rows are missing or do not fit.
     """
     base = open_base(config, model)
     if encoded is None:

@@ -4,8 +4,8 @@
     <folder>/weights-<round>.safetensors   every block's weights
     <folder>/rows.safetensors              the client's own rows as tokens
 
-Whatever does not fit (another run, a torn or altered file) is no error: the replica is then opened from the base, and
-the server sends all averages.
+A state that does not fit (another run, a torn or altered file) is not an error: the replica is then opened from the
+base, and the server sends all averages.
 
 Shapes: M blocks.
 """
@@ -48,17 +48,17 @@ class ReplicaStore:
         weights = {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
         with atomic_path(self.folder / name) as temporary:
             save_file(weights, temporary)
-        kept = {
+        state = {
             "run": run, "config": config, "seat": seat, "round": replica.round, "base_sha256": replica.base_sha256,
             "weights_sha256": _sha256(self.folder / name), "rows_sha256": state["rows_sha256"],
         }  # fmt: skip
-        write_json(self.folder / _STATE, kept)
+        write_json(self.folder / _STATE, state)
         for old in self.folder.glob("weights-*.safetensors"):
             if old.name != name:
                 old.unlink(missing_ok=True)
 
     def state(self) -> dict[str, Any]:
-        """What is kept, unproven; empty when nothing is."""
+        """The stored state, not yet verified; empty when there is none."""
         try:
             state = json.loads((self.folder / _STATE).read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -18,7 +18,7 @@ from zorba_core.runs.resume import settings_of
 
 
 def check_config(config: RunConfig, settings: ServerSettings) -> None:
-    """What cannot be federated.
+    """Refuse what cannot be federated.
 
     Raises:
         InvalidInputError: a method that exchanges more than scalars, or fewer seats than clients to wait for.
@@ -31,7 +31,7 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if settings.privacy.on:
-        privacy.epsilon(settings.privacy, 1)  # is the accountant there?
+        privacy.epsilon(settings.privacy, 1)  # raises if the accountant is not installed
 
 
 def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any]:
@@ -65,19 +65,19 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
     """Both configs from a run's ``config.json``.
 
     Raises:
-        InvalidInputError: the run is not a federated one, or a value cannot be.
+        InvalidInputError: the run is not a federated one, or a value is impossible.
     """
     if "federation" not in value:
         raise InvalidInputError(f"{path}: this run was made in one process; continue it with zorba resume")
     try:
-        kept = dict(value["federation"])
-        kept["aggregation"] = AggregationSettings(**kept["aggregation"])
-        kept["privacy"] = privacy.PrivacySettings(**kept["privacy"])
+        server = dict(value["federation"])
+        server["aggregation"] = AggregationSettings(**server["aggregation"])
+        server["privacy"] = privacy.PrivacySettings(**server["privacy"])
         request = runs.Request(path, value, {}, None)
         config = RunConfig(
             value["dataset"], value["model"], tuple(value["label_words"]), value["num_clients"], value["alpha"],
             settings_of(request),
         )  # fmt: skip
-        return config, ServerSettings(**kept)
+        return config, ServerSettings(**server)
     except (TypeError, KeyError) as error:
         raise InvalidInputError(f"{path / runs.CONFIG}: {error}") from None

@@ -1,6 +1,6 @@
-"""A round over a transport: greet, plan, ask, conclude. The loop around it is that of any run.
+"""A round over a transport: greet, plan, ask, conclude. The loop around it is the same for every run.
 
-A round is in the log, forced to disk, before its average is told to anyone. So a server that dies and is started again
+A round is in the log, forced to disk, before its average is sent to anyone. So a server that dies and is started again
 on the same folder knows at least what any replica knows, and resumes with the next round.
 """
 
@@ -31,7 +31,7 @@ class Transport(Protocol):
         """Addresses of the clients that are connected now."""
 
     def exchange(self, outgoing: Sequence[Outgoing], deadline: float) -> list[Incoming]:
-        """Send all, and give what came back within ``deadline`` seconds. Late answers are never given later."""
+        """Send all, and return what came back within ``deadline`` seconds. Late answers are dropped."""
 
 
 def gather(
@@ -45,22 +45,25 @@ def gather(
     """
     settings, started = server.settings, clock()
     while True:
-        # A client that is greeted for the first time loads its model: it may take as long as the start may.
-        left = settings.start_timeout - (clock() - started)
-        _greet(server, transport, settings.deadline if again else max(settings.deadline, left))
+        # A client that is greeted for the first time loads its model, which may take the whole start_timeout.
+        remaining = settings.start_timeout - (clock() - started)
+        _greet(server, transport, settings.deadline if again else max(settings.deadline, remaining))
         waited = clock() - started
-        if len(server.fleet) >= settings.min_clients or (again and len(server.fleet) and waited > settings.deadline):
+        if len(server.members) >= settings.min_clients or (
+            again and len(server.members) and waited > settings.deadline
+        ):
             return
         if waited > settings.start_timeout:
             raise RunError(
-                f"{len(server.fleet)} of {settings.min_clients} clients registered within {settings.start_timeout:g} "
+                f"{len(server.members)} of {settings.min_clients} clients registered within {settings.start_timeout:g} "
                 "seconds; look at their logs, or wait longer (start_timeout)"
             )
         time.sleep(_PAUSE)
 
 
 class FederatedRounds:
-    """The rounds of a server and its clients, for the loop of :mod:`zorba_core.engine.loop`. There is a plan already.
+    """The rounds of a server and its clients, for the loop of :mod:`zorba_core.engine.loop`. The server must have a
+    plan.
 
     ``next_round`` raises RunError when nobody gave a usable answer for a long time.
     """
@@ -95,20 +98,20 @@ class FederatedRounds:
 
 
 def bring_together(server: Server, transport: Transport) -> dict[int, Standing]:
-    """After the last round: every replica, one that only just came included, gets what it lacks and says how its
-    weights hash; by seat."""
+    """After the last round: every replica, also one that has just joined, gets the averages it lacks and reports the
+    hash of its weights; by seat."""
     standing: dict[int, Standing] = {}
     server.keep_present(transport.present())
     _greet(server, transport, server.settings.deadline)
     for _ in range(_MOST_CATCH_UPS):
         server.keep_present(transport.present())
         behind = [
-            one for one in server.catch_ups()
-            if (seat := server.fleet[one.address].seat) not in standing or standing[seat].round < server.rounds_done
+            item for item in server.catch_ups()
+            if (seat := server.members[item.address].seat) not in standing or standing[seat].round < server.rounds_done
         ]  # fmt: skip
-        known = dict(standing)
+        before = dict(standing)
         standing |= server.hear_standing(transport.exchange(behind, server.settings.deadline))
-        if not behind or standing == known:
+        if not behind or standing == before:
             break
     return standing
 
@@ -116,18 +119,18 @@ def bring_together(server: Server, transport: Transport) -> dict[int, Standing]:
 def _round(server: Server, transport: Transport) -> RoundResult | None:
     present = transport.present()
     server.keep_present(present)
-    if not server.fleet:
+    if not server.members:
         _greet(server, transport, server.settings.deadline)
     server.replan()
     greetings = server.greetings(present)
-    if not server.fleet:
+    if not server.members:
         time.sleep(_PAUSE)
         return None
     plan, tasks = server.begin_round()
     incoming = transport.exchange([*tasks, *greetings], server.settings.deadline)
-    greeted = {one.address for one in greetings}
-    result = server.conclude_round(plan, [one for one in incoming if one.address not in greeted])
-    _register(server, [one for one in incoming if one.address in greeted], present)
+    greeted = {message.address for message in greetings}
+    result = server.conclude_round(plan, [message for message in incoming if message.address not in greeted])
+    _register(server, [message for message in incoming if message.address in greeted], present)
     return result
 
 
@@ -139,8 +142,8 @@ def _greet(server: Server, transport: Transport, deadline: float) -> None:
 
 
 def _register(server: Server, incoming: Iterable[Incoming], present: Iterable[Address]) -> None:
-    heard: set[Address] = set()
-    for one in incoming:
-        if one.address not in heard:
-            heard.add(one.address)
-            server.register(one, present)
+    registered: set[Address] = set()
+    for message in incoming:
+        if message.address not in registered:
+            registered.add(message.address)
+            server.register(message, present)

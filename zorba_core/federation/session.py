@@ -1,7 +1,7 @@
 """The server's part of a federated run, from a request to a finished run folder; also resuming one.
 
 The folder is that of any run (``zorba_core.runs``): it can be listed, plotted and replayed. What is particular to a
-federation stands in the log's notes: plans, joins, leaves and refusals, with client and reason.
+federation is in the log's notes: plans, joins, leaves and refusals, with client and reason.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ServerParts:
 
 
 class NoteBook:
-    """Notes go to the log; those made before there is one wait for it. Each is also told, in a line, to a person."""
+    """Writes notes to the log, keeps those made before the log exists, and shows each in one line to the user."""
 
     def __init__(self, tell: Notice) -> None:
         self._waiting: list[tuple[str, dict[str, Any]]] = []
@@ -64,9 +64,9 @@ class NoteBook:
 
     def __call__(self, what: str, content: dict[str, Any]) -> None:
         if what in _SHOWN:
-            told = {name: value for name, value in content.items() if name != "blocks_per_client"}
+            shown = {name: value for name, value in content.items() if name != "blocks_per_client"}
             self._tell(
-                f"{what}: {', '.join(f'{name} {value}' for name, value in told.items() if value not in ('', None))}"
+                f"{what}: {', '.join(f'{name} {value}' for name, value in shown.items() if value not in ('', None))}"
             )
         if self._writer is None:
             self._waiting.append((what, content))
@@ -197,7 +197,7 @@ def _complete(
     earlier: Earlier,
 ) -> Run:
     def finish() -> dict[str, Any]:
-        """Every replica caught up and compared."""
+        """Bring every replica to the last round and compare the weights."""
         weights = server.network.weights_sha256()
         clients = [
             {"seat": seat, "round": standing.round, "weights_sha256": standing.weights_sha256,

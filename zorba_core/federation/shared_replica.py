@@ -1,8 +1,8 @@
-"""Many clients in one process with one replica between them: what a simulation of fifty clients needs.
+"""Many clients in one process that share one replica: what a simulation of fifty clients needs.
 
-Replicas of a run are equal after each round, so a process that plays many clients keeps one, and each client's own
-rows. Several processes may share the clients, in any way and changing from message to message. What one of them is told
-lies in a folder for the others::
+Replicas of a run are equal after each round, so a process that plays many clients keeps one replica, and each client's
+own rows. Several processes may share the clients, in any way and changing from message to message. What one of them
+receives lies in a folder for the others::
 
     <folder>/state.json       run and config, from the first greeting
     <folder>/average-7.json   round 7's average, as it came
@@ -22,44 +22,44 @@ from zorba_core.federation import messages
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig
-from zorba_core.federation.messages import Aggregate, Answer, CatchUp, Payload, Task
+from zorba_core.federation.messages import Aggregate, CatchUp, Payload, RoundAnswer, RoundTask
 from zorba_core.federation.replica import Base, Replica, open_base, open_rows
 from zorba_core.files import write_json
 
 _STATE = "state.json"
 
 
-class Household:
-    """The clients of one process. ``settings_N`` are those of all seats, whichever come to be asked here."""
+class VirtualClients:
+    """The clients of one process. ``settings_N`` are those of all seats, since any of them may be asked here."""
 
     def __init__(self, settings_N: Sequence[ClientSettings], folder: Path) -> None:
-        self._settings_N, self._common = settings_N, _Common(folder)
+        self._settings_N, self._folder = settings_N, _SharedFolder(folder)
         self._clients: dict[int, Client] = {}
-        self._shared: dict[str, _Shared] = {}  # by run
+        self._shared: dict[str, _SharedModel] = {}  # by run
 
     def answer(self, seat: int, payload: Payload) -> tuple[Payload, dict[str, float]]:
-        """That client's answer, and what it took by part of the work."""
+        """The client's answer, and the seconds of each part of the work."""
         if seat not in self._clients:
-            self._clients[seat] = Client(self._settings_N[seat], self._common, self._open)
+            self._clients[seat] = Client(self._settings_N[seat], self._folder, self._open)
         client = self._clients[seat]
         return client.answer(payload), client.seconds
 
     def _open(self, config: RunConfig, seat: int, *, model: str | None, rows: str | None, encoded: None) -> Replica:
         if config.run not in self._shared:
-            self._shared = {config.run: _Shared(config.run, open_base(config, model))}
+            self._shared = {config.run: _SharedModel(config.run, open_base(config, model))}
         shared = self._shared[config.run]
-        return _SharedReplica(shared, self._common, open_rows(config, seat, shared.base, rows), config)
+        return _SharedReplica(shared, self._folder, open_rows(config, seat, shared.base, rows), config)
 
 
-class _Shared:
+class _SharedModel:
     """The model of all clients in this process."""
 
     def __init__(self, run: str, base: Base) -> None:
         self.run, self.base, self.round = run, base, 0
 
 
-class _Common:
-    """What the processes tell each other; in place of each client's own ReplicaStore."""
+class _SharedFolder:
+    """The folder through which the processes share averages; it stands in for each client's own ReplicaStore."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,22 +91,22 @@ class _Common:
                 write_json(path, {"what": payload.what, "values": dict(payload.values)})
 
     def average(self, round_index: int) -> tuple[Aggregate, ...]:
-        """Empty while nobody was told it."""
+        """Empty while no process has received it."""
         try:
-            kept = json.loads(self._path(round_index).read_text(encoding="utf-8"))
+            stored = json.loads(self._path(round_index).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return ()
-        return messages.decode(Payload(kept["what"], kept["values"]), CatchUp).averages
+        return messages.decode(Payload(stored["what"], stored["values"]), CatchUp).averages
 
     def _path(self, round_index: int) -> Path:
         return self.folder / f"average-{round_index}.json"
 
 
 class _SharedReplica(Replica):
-    """One client's rows and everybody's model."""
+    """One client's rows and the model that all clients of the process share."""
 
-    def __init__(self, shared: _Shared, common: _Common, rows: Encoded, config: RunConfig) -> None:
-        self._shared, self._common = shared, common
+    def __init__(self, shared: _SharedModel, folder: _SharedFolder, rows: Encoded, config: RunConfig) -> None:
+        self._shared, self._folder = shared, folder
         super().__init__(shared.base.network, rows, config.settings, shared.base.sha256, shared.round)
 
     @property
@@ -118,10 +118,10 @@ class _SharedReplica(Replica):
         self._shared.round = value
 
     def apply(self, averages: Sequence[Aggregate]) -> None:
-        self._common.keep(self._shared.run, averages)
+        self._folder.keep(self._shared.run, averages)
         self._catch_up()
 
-    def report(self, task: Task, seat: int) -> Answer:
+    def report(self, task: RoundTask, seat: int) -> RoundAnswer:
         self._catch_up()
         return super().report(task, seat)
 
@@ -130,5 +130,5 @@ class _SharedReplica(Replica):
         return super().fingerprint()
 
     def _catch_up(self) -> None:
-        while found := self._common.average(self.round + 1):
-            super().apply(found)
+        while averages := self._folder.average(self.round + 1):
+            super().apply(averages)

@@ -45,14 +45,14 @@ def wire_report(run: Run) -> dict[str, Any]:
 def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
     counted = {row["kind"]: row for row in run.summary["communication"]["by_message"]}
     rows = []
-    for name, found in metered["by_message"].items():
+    for name, metered_row in metered["by_message"].items():
         kinds = [counted[kind] for kind in _COUNTED.get(name, ())]
         rows.append(
             {
                 "message": name,
-                "messages": int(found["messages"]),
-                "payload_bytes": int(found["payload"]),
-                "framed_bytes": int(found["framed"]),
+                "messages": int(metered_row["messages"]),
+                "payload_bytes": int(metered_row["payload"]),
+                "framed_bytes": int(metered_row["framed"]),
                 "compact_bytes": sum(kind["wire_bytes"] for kind in kinds),
                 "paper_numbers": sum(kind["paper"] for kind in kinds),
             }

@@ -1,4 +1,4 @@
-"""What crosses the wire: for each kind of message, and over a run. No torch.
+"""Counts of the messages on the wire: for each kind of message, and over a run. No torch.
 
 Three counts stand side by side.
 
@@ -53,7 +53,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Communication:
-    """What a run sent."""
+    """The communication of a run."""
 
     method: str
     form: Form  # of the aggregate
@@ -79,7 +79,7 @@ class Communication:
 def numbers_a_round(
     method: str, num_clients: int, num_blocks: int, num_directions: int, block_parameters: int
 ) -> RoundNumbers:
-    """Numbers sent in a round without any cleverness, for the columns ``scalars_up`` and ``scalars_down``."""
+    """Numbers sent in a round without compression, for the columns ``scalars_up`` and ``scalars_down``."""
     if method_facts(method).exchanges == "scalars":
         averages = num_blocks if method_facts(method).allocates else 1  # all blocks have the same clients
         return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)

@@ -133,10 +133,10 @@ def _kinds_fleet(kinds: Mapping[str, tuple[float, float]], small_gib: float, num
         raise InvalidInputError(f"the shares of {' and '.join(kinds)} GPUs add up to more than all clients")
     order = client_rng(num_clients, seed).permutation(num_clients)
     capacity_N_gib = np.full(num_clients, small_gib, float)
-    taken = 0
+    start = 0
     for (gib, _), count in zip(kinds.values(), counts, strict=True):
-        capacity_N_gib[order[taken : taken + count]] = gib
-        taken += count
+        capacity_N_gib[order[start : start + count]] = gib
+        start += count
     return _numbered(capacity_N_gib * GIB)
 
 

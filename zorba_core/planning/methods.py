@@ -1,4 +1,4 @@
-"""The methods by name: what each activates and exchanges, and all that is shown of it. No torch.
+"""The methods by name: what each activates and exchanges, and its titles. No torch.
 
 ``METHODS`` is the one registry. Its parts are facts that name the class that computes them (``code``), which is
 imported when a run needs it, so that planning a fleet needs no torch; or, where that does not matter, one object that
@@ -38,7 +38,7 @@ class MethodFacts:
 
     @property
     def federates(self) -> bool:
-        """Can its clients be processes of their own? They follow the server by scalars, never by weights."""
+        """Whether its clients can be separate processes. They follow the server by scalars, never by weights."""
         return self.exchanges == "scalars"
 
 

@@ -91,7 +91,7 @@ def spec_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
             f"model {name!r}: config has model_type {config.get('model_type')!r}; "
             f"known are {', '.join(sorted(_FAMILIES))}"
         )
-    return family(_Fields(config, name))
+    return family(_ConfigFields(config, name))
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:
@@ -107,7 +107,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
     return config
 
 
-class _Fields:
+class _ConfigFields:
     """Positive integers out of a config, under any of the names the families give them."""
 
     def __init__(self, config: Mapping[str, Any], name: str) -> None:
@@ -134,7 +134,7 @@ class _Fields:
         return ModelSpec(self.name, num_blocks, hidden, heads, num_blocks * block + rest, ffn / hidden)
 
 
-def _opt(fields: _Fields) -> ModelSpec:
+def _opt(fields: _ConfigFields) -> ModelSpec:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
     ffn, vocabulary = fields.size("ffn_dim"), fields.size("vocab_size")
     embedding = fields.size("word_embed_proj_dim", default=hidden)
@@ -152,7 +152,7 @@ def _opt(fields: _Fields) -> ModelSpec:
     return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
 
 
-def _gpt2(fields: _Fields) -> ModelSpec:
+def _gpt2(fields: _ConfigFields) -> ModelSpec:
     hidden, blocks = fields.size("n_embd"), fields.size("n_layer")
     ffn, vocabulary = fields.size("n_inner", default=4 * hidden), fields.size("vocab_size")
     block = 4 * hidden * hidden + 2 * hidden * ffn + 5 * hidden + ffn + 4 * hidden
@@ -162,7 +162,7 @@ def _gpt2(fields: _Fields) -> ModelSpec:
     return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
 
 
-def _llama(fields: _Fields) -> ModelSpec:
+def _llama(fields: _ConfigFields) -> ModelSpec:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
     ffn, vocabulary, heads = (
         fields.size("intermediate_size"),
@@ -191,7 +191,7 @@ def _llama(fields: _Fields) -> ModelSpec:
     return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
 
 
-def _gpt_neox(fields: _Fields) -> ModelSpec:
+def _gpt_neox(fields: _ConfigFields) -> ModelSpec:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
     ffn, vocabulary = fields.size("intermediate_size"), fields.size("vocab_size")
     attention_bias = 4 * hidden if fields.flag("attention_bias", True) else 0
@@ -202,7 +202,7 @@ def _gpt_neox(fields: _Fields) -> ModelSpec:
     return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
 
 
-_FAMILIES: Mapping[str, Callable[[_Fields], ModelSpec]] = {
+_FAMILIES: Mapping[str, Callable[[_ConfigFields], ModelSpec]] = {
     "opt": _opt,
     "gpt2": _gpt2,
     "llama": _llama,

@@ -1,4 +1,4 @@
-"""Two activation matrices in one picture: what both have, and what only one has.
+"""Two activation matrices in one picture: their common cells, and the cells of only one.
 
 Shapes: M blocks, N clients. ``A_MN``, ``B_MN`` bool; ``order_N`` int64, the clients from left to right.
 """

@@ -84,12 +84,12 @@ def seeds_figure(
             line={"color": palette.quiet, "width": 1.2},
             marker={"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 8, "color": palette.muted},
         )
-    known = [(at, intervals[arm]) for at, arm in enumerate(arms) if arm in intervals]
-    arms_up = [high - mean if np.isfinite(high) else 0.0 for _, (mean, low, high) in known]
-    arms_down = [mean - low if np.isfinite(low) else 0.0 for _, (mean, low, high) in known]
+    intervals_by_arm = [(at, intervals[arm]) for at, arm in enumerate(arms) if arm in intervals]
+    arms_up = [high - mean if np.isfinite(high) else 0.0 for _, (mean, low, high) in intervals_by_arm]
+    arms_down = [mean - low if np.isfinite(low) else 0.0 for _, (mean, low, high) in intervals_by_arm]
     figure.add_scatter(
-        x=[at + 0.12 for at, _ in known],
-        y=[mean for _, (mean, low, high) in known],
+        x=[at + 0.12 for at, _ in intervals_by_arm],
+        y=[mean for _, (mean, low, high) in intervals_by_arm],
         error_y={"type": "data", "array": arms_up, "arrayminus": arms_down, "thickness": 2.5, "width": 8},
         mode="markers",
         name="mean, 95 % interval",
@@ -209,15 +209,15 @@ def differences_figure(
     changed as the index. Filled where the interval leaves out zero; an interval that is not finite is not drawn."""
     figure = go.Figure()
     sure = (table["low"] > 0) | (table["high"] < 0)
-    for found, name, symbol in ((sure, "interval leaves out zero", "circle"), (~sure, "contains zero", "circle-open")):
-        part = table[found]
+    for rows, name, symbol in ((sure, "interval leaves out zero", "circle"), (~sure, "contains zero", "circle-open")):
+        part = table[rows]
         figure.add_scatter(
             x=part["value"],
             y=list(part.index),
             error_x=_interval_bars(part),
             mode="markers",
             name=name,
-            marker={"symbol": symbol, "size": 10, "color": palette.series[1 if found is sure else 0]},
+            marker={"symbol": symbol, "size": 10, "color": palette.series[1 if rows is sure else 0]},
         )
     apply(figure, palette, height=110 + 32 * len(table))
     figure.add_vline(x=0, line={"color": palette.muted, "dash": "dot", "width": 1.5})

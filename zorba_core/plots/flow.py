@@ -32,11 +32,11 @@ class ClientGroup:
 
 def client_groups(budget_N: NDArray[np.int64], certificate: GammaCertificate) -> list[ClientGroup]:
     """Largest budgets first."""
-    found: dict[tuple[int, bool], list[int]] = {}
+    groups: dict[tuple[int, bool], list[int]] = {}
     inside = set(certificate.open_clients)
     for client, budget in enumerate(budget_N.tolist()):
-        found.setdefault((budget, client in inside), []).append(client)
-    return [ClientGroup(*key, tuple(clients)) for key, clients in sorted(found.items(), reverse=True)]
+        groups.setdefault((budget, client in inside), []).append(client)
+    return [ClientGroup(*key, tuple(clients)) for key, clients in sorted(groups.items(), reverse=True)]
 
 
 def cut_figure(

@@ -1,4 +1,4 @@
-"""One run while it goes on: how far it has come, what it measures, and what it is after."""
+"""A run in progress: its round, its measures and its target."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import plotly.graph_objects as go
 from zorba_core.plots.runs import target_line
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
-Points = tuple[Sequence[float], Sequence[float]]  # rounds, values
+Series = tuple[Sequence[float], Sequence[float]]  # rounds, values
 
 
 def progress_figure(
-    evaluated: Points,
+    evaluated: Series,
     *,
     title: str,
     rounds_asked: int,
-    each_round: Points | None = None,
+    each_round: Series | None = None,
     target: float | None = None,
     share: bool = False,
     resumed_after: int = 0,
@@ -30,7 +30,7 @@ def progress_figure(
 
     Args:
         share: the values are shares, shown in percent; ``target`` is one too.
-        resumed_after: a thin upright line where the run was last taken up; 0 for none.
+        resumed_after: a thin upright line where the run was last resumed; 0 for none.
     """
     traces: list[go.Scatter] = []
     if each_round is not None:

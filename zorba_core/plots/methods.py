@@ -1,4 +1,4 @@
-"""Methods over rounds or forward passes: every seed as it ran, and no mean over the seeds that happen to go on."""
+"""Methods over rounds or forward passes: every seed as it ran, and no mean over only the seeds that continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seeds_by_method(
     log_x: bool = False,
 ) -> go.Figure:
     """Thin: each seed. Thick: the mean of an arm, only as far as all of its seeds ran. A star: a run that stopped
-    because it had reached the higher target, so that no mean goes on with the slower seeds alone.
+    because it had reached the higher target, so that no mean continues with the slower seeds alone.
 
     ``curves`` has the columns arm, seed, cost, value, stopped (see ``seed_curves``).
     """

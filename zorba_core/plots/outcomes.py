@@ -1,4 +1,4 @@
-"""Outcomes of runs as a cloud of dots: what came out against what went in."""
+"""Outcomes of runs against their settings, as a cloud of dots."""
 
 from __future__ import annotations
 

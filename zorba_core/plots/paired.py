@@ -1,4 +1,5 @@
-"""Differences between arms, seed by seed, against rounds: what is left when what seeds share has cancelled."""
+"""Differences between arms, seed by seed, against rounds: the part that remains when the seeds' common part has
+cancelled."""
 
 from __future__ import annotations
 

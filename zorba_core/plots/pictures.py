@@ -1,4 +1,4 @@
-"""Figures as pictures, made on this machine and from no network; needs kaleido and a Chromium."""
+"""Figures as pictures, made on this machine without a network; needs kaleido and a Chromium."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None)
     """The figure as ``pdf``, ``svg`` or ``png``, in about two seconds; with a kaleido server running, at once.
 
     Args:
-        scale: pixels of a PNG for each of the figure's; 2 unless told.
+        scale: pixels of a PNG for each of the figure's; default 2.
     """
     import kaleido
 
-    wanted = {
+    options = {
         "format": suffix,
         "width": figure.layout.width or _WIDTH,
         "height": figure.layout.height or _HEIGHT,
         "scale": scale or (2 if suffix == "png" else 1),
     }
     with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=wanted, kopts=dict(OFFLINE))
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=dict(OFFLINE))

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from zorba_core.errors import InvalidInputError
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
 from zorba_core.study.comparison.curves import Curve, curve_of, has_target, smoothed
-from zorba_core.study.comparison.panel import Panel
+from zorba_core.study.comparison.panel import CurvePanel
 
 if TYPE_CHECKING:
     from zorba_core.runs import Run
@@ -55,12 +55,12 @@ def learning_curves_figure(
     _check(measure, cost)
     targets = sorted({float(run.config["target"]) for run in runs if has_target(run)})
     curves = [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs]
-    panel = Panel(tuple(curves), measure, cost, {}, (), tuple(targets))
+    panel = CurvePanel(tuple(curves), measure, cost, {}, (), tuple(targets))
     return curves_figure([panel], palette=palette, height=height)
 
 
 def curves_figure(
-    panels: Sequence[Panel],
+    panels: Sequence[CurvePanel],
     *,
     baseline: str | None = None,
     log_cost: bool = False,
@@ -88,7 +88,7 @@ def curves_figure(
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     axes: dict[str, Any] = {}
-    told: set[str] = set()
+    in_legend: set[str] = set()
     share = (1 - _GAP * (len(panels) - 1)) / len(panels)
     for row, panel in enumerate(panels):
         axis = "y" if row == 0 else f"y{row + 1}"
@@ -105,8 +105,8 @@ def curves_figure(
         for curve in panel.curves:
             if log_cost:
                 curve = _from_first_cost(curve)
-            traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in told)
-            told.add(curve.name)
+            traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in in_legend)
+            in_legend.add(curve.name)
         # Labels of several stars would lie over each other; hovering tells the round.
         traces += [_star(curve, looks[curve.name], axis, palette, labelled=len(stars) == 1) for curve in stars]
         for target in panel.targets if of_accuracy else ():
@@ -142,22 +142,22 @@ def curves_figure(
     return styled(traces, palette, height=height + 22 * min(_legend_rows(names), _LEGEND_ROWS), layout=layout)
 
 
-class _Look(NamedTuple):
+class _CurveLook(NamedTuple):
     color: str
     dash: str
     symbol: str
     width: float
 
 
-def _looks(names: Sequence[str], baseline: str | None, palette: Palette) -> dict[str, _Look]:
-    looks: dict[str, _Look] = {}
+def _looks(names: Sequence[str], baseline: str | None, palette: Palette) -> dict[str, _CurveLook]:
+    looks: dict[str, _CurveLook] = {}
     index = 0
     for name in dict.fromkeys(names):
         if name == baseline:
-            looks[name] = _Look(palette.text, "solid", "diamond", 3.2)
+            looks[name] = _CurveLook(palette.text, "solid", "diamond", 3.2)
             continue
         color = palette.series[index % len(palette.series)]
-        looks[name] = _Look(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
+        looks[name] = _CurveLook(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
         index += 1
     return looks
 
@@ -196,12 +196,12 @@ def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tup
 
 
 def _check(measure: str, cost: str) -> None:
-    for what, value, known in (("measure", measure, MEASURES), ("cost", cost, COSTS)):
-        if value not in known:
-            raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(known)}")
+    for what, value, choices in (("measure", measure, MEASURES), ("cost", cost, COSTS)):
+        if value not in choices:
+            raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(choices)}")
 
 
-def _drawn(curve: Curve, look: _Look, axis: str, *, in_legend: bool) -> list[go.Scatter]:
+def _drawn(curve: Curve, look: _CurveLook, axis: str, *, in_legend: bool) -> list[go.Scatter]:
     """The line, with what lies behind it: the band of a group, the unsmoothed values."""
     name = as_text(curve.name)
     name += f" · {curve.runs} runs" if curve.runs > 1 else ""
@@ -243,7 +243,7 @@ def _faded(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def _star(curve: Curve, look: _Look, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
+def _star(curve: Curve, look: _CurveLook, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
     x, y, done = curve.reached
     return go.Scatter(
         x=[x],

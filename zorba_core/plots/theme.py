@@ -1,4 +1,4 @@
-"""One look for every figure: Okabe and Ito's colours, told apart with any colour vision, on light and dark paper.
+"""One look for every figure: Okabe and Ito's colours, distinguishable with any colour vision, on light and dark paper.
 
 A colour always has a companion (marker shape, line dash, a label), so that no meaning rests on colour alone.
 """

@@ -27,7 +27,8 @@ _RATIO_TICKS = tuple(step * 10.0**power for power in range(-4, 7) for step in (1
 
 
 def rounds_where_bias_takes_over(bound: Bound, bias_lambda: float, gap: float) -> float:
-    """T at which the start term has fallen to the bias; from there on rounds buy less than half of what is left."""
+    """T at which the start term has fallen to the bias; after it, rounds reduce the bound by less than half of the
+    remainder."""
     first = bound.terms(bias_lambda, gap, 1)
     bias = first.total - first.start
     return first.start / bias if bias > 0 and math.isfinite(first.total) else math.inf

@@ -154,10 +154,10 @@ def lambda_by_total(
         mode="markers+text",
         name="a class of matrices",
         marker={"size": 11, "color": palette.selected, "line": {"color": palette.paper, "width": 1}},
-        text=[", ".join(label_C[i] for i in found) for found in spots.values()],
+        text=[", ".join(label_C[i] for i in members) for members in spots.values()],
         textposition="top right",
         textfont={"size": 14},
-        customdata=[[str(value), sum(count_C[i] for i in found)] for (_, value), found in spots.items()],
+        customdata=[[str(value), sum(count_C[i] for i in members)] for (_, value), members in spots.items()],
         hovertemplate="%{text}: %{x} blocks, Λ = %{customdata[0]}, %{customdata[1]} matrices<extra></extra>",
     )
     theme.apply(figure, palette, height=420)

@@ -50,7 +50,7 @@ def toy_map(
             y=[y for _, y in place.values()],
             mode="markers+text",
             marker={"symbol": "square", "size": 3 * CELL_PX, "color": palette.text, "opacity": 0.0},
-            text=[f"<b>{letter}</b> {exact_lambda(found.representative)}" for letter, found in classes.items()],
+            text=[f"<b>{letter}</b> {exact_lambda(each.representative)}" for letter, each in classes.items()],
             textposition="top center",
             textfont={
                 "size": 12,
@@ -61,9 +61,8 @@ def toy_map(
             unselected={"marker": {"opacity": 0.0}, "textfont": {"color": palette.text}},
             customdata=[[letter] for letter in place],
             hovertext=[
-                f"{letter}: {found.total_blocks} blocks, Λ = {exact_lambda(found.representative)}, "
-                f"{found.count} matrices"
-                for letter, found in classes.items()
+                f"{letter}: {each.total_blocks} blocks, Λ = {exact_lambda(each.representative)}, {each.count} matrices"
+                for letter, each in classes.items()
             ],
             hoverinfo="text",
             showlegend=False,
@@ -93,7 +92,7 @@ def toy_map(
 
 
 @dataclass(frozen=True)
-class _Column:
+class _TotalColumn:
     """The room of one total: its middle, and half of its width."""
 
     middle: float
@@ -110,25 +109,25 @@ def class_places(classes: Mapping[str, MatrixClass]) -> dict[str, tuple[float, f
         # A single matrix below the middle of three moves aside, so that arrows from above reach it between them.
         aside = 0.5 if len(cluster) == 1 and len(above) == 3 and _same_total(classes, cluster, above) else 0.0
         for index, letter in enumerate(cluster):
-            found = classes[letter]
-            x = columns[found.total_blocks].middle + index - (len(cluster) - 1) / 2 - aside
-            places[letter] = (x, math.log10(exact_lambda(found.representative)))
+            matrix_class = classes[letter]
+            x = columns[matrix_class.total_blocks].middle + index - (len(cluster) - 1) / 2 - aside
+            places[letter] = (x, math.log10(exact_lambda(matrix_class.representative)))
     return places
 
 
-def _same_total(classes: Mapping[str, MatrixClass], one: list[str], other: list[str]) -> bool:
-    return classes[one[0]].total_blocks == classes[other[0]].total_blocks
+def _same_total(classes: Mapping[str, MatrixClass], first: list[str], second: list[str]) -> bool:
+    return classes[first[0]].total_blocks == classes[second[0]].total_blocks
 
 
 def _clusters(classes: Mapping[str, MatrixClass]) -> list[list[str]]:
     """Classes of one total whose Lambda is nearly the same."""
     clusters: list[list[str]] = []
-    for letter, found in classes.items():  # ordered by total, then Lambda
+    for letter, matrix_class in classes.items():  # ordered by total, then Lambda
         last = classes[clusters[-1][-1]] if clusters else None
         if (
             last is not None
-            and last.total_blocks == found.total_blocks
-            and math.log10(found.bias_lambda / last.bias_lambda) < _NEAR
+            and last.total_blocks == matrix_class.total_blocks
+            and math.log10(matrix_class.bias_lambda / last.bias_lambda) < _NEAR
         ):
             clusters[-1].append(letter)
         else:
@@ -136,7 +135,7 @@ def _clusters(classes: Mapping[str, MatrixClass]) -> list[list[str]]:
     return clusters
 
 
-def _columns(classes: Mapping[str, MatrixClass]) -> dict[int, _Column]:
+def _columns(classes: Mapping[str, MatrixClass]) -> dict[int, _TotalColumn]:
     """A column for each total, as wide as its widest cluster."""
     widest: dict[int, int] = {}
     for cluster in _clusters(classes):
@@ -145,12 +144,12 @@ def _columns(classes: Mapping[str, MatrixClass]) -> dict[int, _Column]:
     columns, left = {}, 0.0
     for total, width in widest.items():
         room = width + 0.25
-        columns[total] = _Column(left + room / 2, room / 2)
+        columns[total] = _TotalColumn(left + room / 2, room / 2)
         left += room
     return columns
 
 
-def _bands(columns: Mapping[int, _Column], palette: Palette) -> list[dict]:
+def _bands(columns: Mapping[int, _TotalColumn], palette: Palette) -> list[dict]:
     """Every other column shaded."""
     return [
         {
@@ -162,9 +161,9 @@ def _bands(columns: Mapping[int, _Column], palette: Palette) -> list[dict]:
     ]  # fmt: skip
 
 
-def _matrix(found: MatrixClass, x: float, y: float, strong: bool, palette: Palette) -> list[dict]:
+def _matrix(matrix_class: MatrixClass, x: float, y: float, strong: bool, palette: Palette) -> list[dict]:
     """Two paths, of the active and of the other cells: a shape of its own for each cell takes ten times as long."""
-    A_MN = found.representative.A_MN
+    A_MN = matrix_class.representative.A_MN
     return [
         {
             **_pixels(x, y),

@@ -30,7 +30,7 @@ _SCALE = 1.5  # pixels of the picture for one of the page
 
 
 @dataclass(frozen=True)
-class Picture:
+class ReportFigure:
     """``light`` and ``dark`` are data addresses."""
 
     title: str
@@ -42,7 +42,7 @@ class Picture:
     height: int
 
 
-def pictures(checkout: Path) -> list[Picture]:
+def pictures(checkout: Path) -> list[ReportFigure]:
     """
     Raises:
         MissingDataError: plotly or kaleido is not installed, or there are no results.
@@ -68,11 +68,11 @@ def pictures(checkout: Path) -> list[Picture]:
         kaleido.stop_sync_server(silence_warnings=True)
 
 
-def _picture(title: str, caption: str, draw: Callable[[Any], Any]) -> Picture:
+def _picture(title: str, caption: str, draw: Callable[[Any], Any]) -> ReportFigure:
     from zorba_core.plots.theme import DARK, LIGHT
 
     light, dark = (draw(palette) for palette in (LIGHT, DARK))
-    return Picture(
+    return ReportFigure(
         title, caption, f"{title}. {caption}", _png(light), _png(dark), light.layout.width, light.layout.height
     )
 
@@ -86,7 +86,7 @@ def _png(figure: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(picture).decode()
 
 
-def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
+def _lambda_makers(results: Results) -> list[Callable[[], ReportFigure | None]]:
     from zorba_core.plots.claims import pairs_figure, predictor_figure
 
     main = lambda_study.compared(results)
@@ -98,8 +98,8 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     diverged = int((table["diverged"] > 0).sum())
     seeds += f"; {diverged} allocations that diverged are not drawn" if diverged else ""
 
-    def against(measure: str, what: str) -> Callable[[], Picture]:
-        def make() -> Picture:
+    def against(measure: str, what: str) -> Callable[[], ReportFigure]:
+        def make() -> ReportFigure:
             try:
                 groups = [main.made_by(group) for group in (lambda_study.SOLVED, lambda_study.BUILT)]
                 ranked = [lambda_study.predictors(group, [measure]).loc[measure] for group in groups]
@@ -107,20 +107,20 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
                     f"{rho['value']:+.2f} ({rho['low']:+.2f} to {rho['high']:+.2f}) over the {rho['count']:.0f} {whose}"
                     for rho, whose in zip(ranked, ("that solvers return", "built by hand"), strict=True)
                 ]
-                told = f"Rank correlation {', '.join(apart)}; intervals over allocations and seeds"
+                sentence = f"Rank correlation {', '.join(apart)}; intervals over allocations and seeds"
             except InvalidInputError:
-                told = "Too few allocations for a correlation"
+                sentence = "Too few allocations for a correlation"
             try:
                 error = arms_differ(main.losses).standard_error
-                told += f". Bars: one standard error of a point over its seeds, {error:.3f}"
+                sentence += f". Bars: one standard error of a point over its seeds, {error:.3f}"
             except InvalidInputError:
                 error = None
-            caption = f"{told}. {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
+            caption = f"{sentence}. {len(table)} allocations of 20 clients, SST-2, opt-mini; {seeds}."
             return _picture(what, caption, lambda palette: predictor_figure(table, measure, palette, error))
 
         return make
 
-    def matched() -> Picture | None:
+    def matched() -> ReportFigure | None:
         pairs = analysis.matched_pairs(table, runs)
         if pairs.empty:
             return None
@@ -135,20 +135,20 @@ def _lambda_makers(results: Results) -> list[Callable[[], Picture | None]]:
     return [against("lambda", "Loss against Λ"), against("V", "Loss against V"), matched]
 
 
-def _position_maker(ablations: Results) -> Callable[[], Picture | None]:
+def _position_maker(ablations: Results) -> Callable[[], ReportFigure | None]:
     """Equal in every measure of an allocation; where the trained blocks stand in the model is all that differs."""
     from zorba_core.plots.paired import paired_curves_figure
 
     first, last = "first 4 blocks", "last 4 blocks"
 
-    def make() -> Picture | None:
-        found = paired(ablations.runs, last, first, "late_loss")
-        if found is None:
+    def make() -> ReportFigure | None:
+        pairs = paired(ablations.runs, last, first, "late_loss")
+        if pairs is None:
             return None
         curves = analysis.paired_curves(ablations.runs, ablations.curves, first, arms=[last])
         caption = (
             "Everybody trains the last four of twelve blocks, minus everybody the first four: one Λ, V, E and T. Late "
-            f"loss {interval_text(found).replace('pairs', 'seeds')}. SST-2, opt-mini, 20 clients."
+            f"loss {interval_text(pairs).replace('pairs', 'seeds')}. SST-2, opt-mini, 20 clients."
         )
         return _picture(
             "Where the trained blocks stand",
@@ -162,15 +162,15 @@ def _position_maker(ablations: Results) -> Callable[[], Picture | None]:
     return make
 
 
-def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture | None]]:
+def _training_makers(results: dict[str, Results]) -> list[Callable[[], ReportFigure | None]]:
     from zorba_core.plots.claims import arms_figure
     from zorba_core.plots.methods import seeds_by_method
 
-    def cases() -> Picture | None:
-        one = results["cases"]
-        curves = analysis.mean_curves(one.runs, one.curves)
+    def cases() -> ReportFigure | None:
+        experiment = results["cases"]
+        curves = analysis.mean_curves(experiment.runs, experiment.curves)
         titles = {name: f"{name}, Λ {s.bias_lambda:.2f} at {s.vram_ratio:.2f}" for name, s in PAPER_SCENARIOS.items()}
-        count = int(one.runs["seed"].nunique())
+        count = int(experiment.runs["seed"].nunique())
         caption = f"50 clients, SST-2, opt-mini, matrices with the printed (VRAM ratio, Λ). {count} runs each."
         return _picture(
             "The case study of Fig. 4(b)",
@@ -178,16 +178,18 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture |
             lambda palette: arms_figure(curves, palette, titles=titles, x="Rounds", y="Evaluation loss"),
         )
 
-    def methods(cost: str, title: str, x: str, log_x: bool) -> Callable[[], Picture | None]:
-        def make() -> Picture | None:
-            one = results["tables"]
-            curves = seed_curves(one, "sst2", cost)
+    def methods(cost: str, title: str, x: str, log_x: bool) -> Callable[[], ReportFigure | None]:
+        def make() -> ReportFigure | None:
+            experiment = results["tables"]
+            curves = seed_curves(experiment, "sst2", cost)
             if curves.empty:
                 return None
             curves = curves[curves["cost"] > 0] if log_x else curves
             titles = {"zorba": "ZorBA, Q=10", "decomfl-10": "DeComFL, Q=10", "decomfl": "DeComFL, Q=1",
                       "fedzo": "FedZO, Q=1", "fedit": "FedIT"}  # fmt: skip
-            edges = [f"{titles[arm]} (η {edge.rate:g})" for arm in titles if (edge := grid_edge(one, "sst2", arm))]
+            edges = [
+                f"{titles[arm]} (η {edge.rate:g})" for arm in titles if (edge := grid_edge(experiment, "sst2", arm))
+            ]
             caption = (
                 f"SST-2, opt-mini, 20 clients, {curves['seed'].nunique()} seeds (thin) and their mean as far as all "
                 "ran; a star stopped at the 95 % target. "
@@ -216,15 +218,15 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], Picture |
     ]
 
 
-def _front() -> Picture:
+def _front() -> ReportFigure:
     from zorba_core.plots.claims import lines_figure
 
     ratios = np.linspace(0.5, 0.95, 10)
-    found = [at_ratio(float(ratio)) for ratio in ratios]
+    front = [at_ratio(float(ratio)) for ratio in ratios]
     lines = {
-        "the paper's method": (ratios, [one.method for one in found]),
-        "optimum, same budgets": (ratios, [one.same_budgets for one in found]),
-        "optimum, same VRAM in all": (ratios, [one.same_total for one in found]),
+        "the paper's method": (ratios, [point.method for point in front]),
+        "optimum, same budgets": (ratios, [point.same_budgets for point in front]),
+        "optimum, same VRAM in all": (ratios, [point.same_total for point in front]),
     }
     points = {name: (s.vram_ratio, s.bias_lambda) for name, s in PAPER_SCENARIOS.items()}
     caption = (
@@ -242,10 +244,10 @@ def _front() -> Picture:
     )
 
 
-def _memory(checkout: Path) -> Callable[[], Picture]:
+def _memory(checkout: Path) -> Callable[[], ReportFigure]:
     from zorba_core.plots.claims import lines_figure
 
-    def make() -> Picture:
+    def make() -> ReportFigure:
         measured = read_measured(checkout / MEASURED)
         blocks = sorted(measured)
         block = psi_block_bytes(model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)) / MIB

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of the ledger: what a reviewer reads first, the figures, then every claim with its
+"""One self-contained HTML page of the ledger: the summary, the figures, then every claim with its
 evidence. No script, no outside request; pictures are inside, for a light and for a dark screen."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.files import write_text
-from zorba_core.report.figures import Picture, pictures
+from zorba_core.report.figures import ReportFigure, pictures
 from zorba_core.report.style import STYLE
 from zorba_core.study.ledger.claims import MEANINGS, VERDICTS, Claim, Ledger
 from zorba_core.study.ledger.printed import DATASETS, METHOD_TITLES
@@ -47,7 +47,7 @@ def write_page(ledger: Ledger, path: str | os.PathLike[str], checkout: str | os.
     write_text(path, render(ledger, pictures(Path(checkout))))
 
 
-def render(ledger: Ledger, figures: Iterable[Picture]) -> str:
+def render(ledger: Ledger, figures: Iterable[ReportFigure]) -> str:
     """The page's text, from the ledger and pictures already drawn."""
     counts, findings = ledger.count(), ledger.count_findings()
     tiles = "".join(
@@ -102,10 +102,10 @@ def _findings_text(count: int) -> str:
 
 def _contradictions_text(ledger: Ledger) -> str:
     """``33 contradicted rows are 14 findings, of which one alone has 13 rows``."""
-    found = ledger.findings("contradicted")
-    rows = sum(map(len, found.values()))
-    largest = max(map(len, found.values()), default=0)
-    text = f"{rows} contradicted rows are {_findings_text(len(found))}"
+    findings = ledger.findings("contradicted")
+    rows = sum(map(len, findings.values()))
+    largest = max(map(len, findings.values()), default=0)
+    text = f"{rows} contradicted rows are {_findings_text(len(findings))}"
     return text + (f", of which one alone has {largest} rows" if largest > 1 else "")
 
 
@@ -114,15 +114,15 @@ def _badge(verdict: str) -> str:
 
 
 def _card(claim: Claim) -> str:
-    found = f"<p>{_e(_value(claim.ours))} <span class='muted'>{_e(claim.unit)}</span></p>" if claim.ours else ""
-    told = claim.counter_example or claim.note
+    measured = f"<p>{_e(_value(claim.ours))} <span class='muted'>{_e(claim.unit)}</span></p>" if claim.ours else ""
+    comment = claim.counter_example or claim.note
     return (
         f'<div class="card"><p>{_badge(claim.verdict)} <span class="muted">{_e(claim.where)}</span></p>'
-        f'<p class="claim">{_e(_sentence(claim.claim))}</p>{found}<p class="muted">{_e(told)}</p></div>'
+        f'<p class="claim">{_e(_sentence(claim.claim))}</p>{measured}<p class="muted">{_e(comment)}</p></div>'
     )
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: ReportFigure) -> str:
     return (
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{picture.dark}">'
         f'<img src="{picture.light}" alt="{_e(picture.alt)}" width="{picture.width}" height="{picture.height}">'
@@ -192,10 +192,10 @@ def _details(claim: Claim) -> str:
 
 def _provenance(provenance: Mapping[str, Any]) -> str:
     rows = "".join(
-        f"<tr><td>{_e(name)}</td><td class='n'>{one['runs']}</td><td class='n'>{one['missing']}</td>"
-        f"<td class='n'>{one['diverged']}</td><td class='n'>{one['core_hours']}</td>"
-        f"<td>{_e('; '.join([*one['machines'], *one['data_notes']]))}</td></tr>"
-        for name, one in provenance.get("experiments", {}).items()
+        f"<tr><td>{_e(name)}</td><td class='n'>{experiment['runs']}</td><td class='n'>{experiment['missing']}</td>"
+        f"<td class='n'>{experiment['diverged']}</td><td class='n'>{experiment['core_hours']}</td>"
+        f"<td>{_e('; '.join([*experiment['machines'], *experiment['data_notes']]))}</td></tr>"
+        for name, experiment in provenance.get("experiments", {}).items()
     )
     left_out = "".join(f"<li>{_e(line)}</li>" for line in provenance.get("left_out", ()))
     left_out = f"<p>Left out:</p><ul>{left_out}</ul>" if left_out else "<p>No run was left out.</p>"

@@ -1,4 +1,4 @@
-"""From a run folder that is ready to its summary: what every run goes through, new or resumed, here or federated."""
+"""Complete a run whose folder is ready: the rounds, then the summary. Every run uses it: new, resumed or federated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def complete_run(
 
     Args:
         writer: rank 0's; it is closed. None on the other ranks.
-        rounds: stands after the ``earlier`` rounds.
+        rounds: the state after the ``earlier`` rounds.
         finish: called after the last round; what it returns is added to the summary.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What the JSON files of a run folder hold, as far as it is read back: a table of fields and their kinds.
+"""The fields of a run folder's JSON files that are read back, and their kinds.
 
-A field that is left out was not written by an older version, and fields that stand in no table are left alone. What is
-there must be of its kind, so that nobody who reads a run needs to ask again.
+A field that is left out was not written by an older version, and fields that stand in no table are left alone. A field
+that is there must be of its kind, so that readers of a run need no further check.
 """
 
 from __future__ import annotations
@@ -188,5 +188,5 @@ def _check_values(where: str, value: Any) -> None:
         raise _wrong(where, value, "a number that fits in 60 bits")
 
 
-def _wrong(where: str, value: Any, wanted: str) -> InvalidInputError:
-    return InvalidInputError(f"{where or 'it'} is {in_short(value)}; it must be {wanted}")
+def _wrong(where: str, value: Any, expected: str) -> InvalidInputError:
+    return InvalidInputError(f"{where or 'it'} is {in_short(value)}; it must be {expected}")

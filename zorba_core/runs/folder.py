@@ -1,13 +1,13 @@
-"""Run folders: what a fine-tuning run leaves behind, read without torch.
+"""Run folders: the files of a fine-tuning run, read without torch.
 
 A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
 
-    config.json       what was asked for
+    config.json       the requested settings
     environment.json  what it ran on: versions, commit, device, seeds, fingerprints of weights and rows
     allocation.npz    A_MN, bool
     trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
-    metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run goes on
-    summary.json      what came out; written last, so a folder without it is a run that goes on or was cut short
+    metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
+    summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
 
 Shapes: M blocks, N clients.
 """
@@ -61,7 +61,7 @@ _DAMAGED = "the file is damaged"
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run folder. ``summary`` is empty while the run goes on, or when it was cut short."""
+    """One run folder. ``summary`` is empty while the run is in progress, or when it was interrupted."""
 
     path: Path
     name: str  # the folder's name
@@ -113,7 +113,7 @@ class Run:
 
 
 class Request(NamedTuple):
-    """What a run was asked for, and on what it began."""
+    """The request that a run started from, and its environment."""
 
     path: Path
     config: dict[str, Any]
@@ -129,10 +129,10 @@ class RunListing(NamedTuple):
 
 
 def list_runs(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> RunListing:
-    """Every run in ``folder`` (none when it does not exist yet). Whatever is wrong with one entry hides no other.
+    """Every run in ``folder`` (none when it does not exist yet). A damaged entry does not hide the others.
 
-    Hidden entries and plain files are not runs and are passed over; a folder that is not a readable run becomes a line
-    in ``problems``.
+    Hidden entries and plain files are not runs and are passed over; a folder that is not a readable run becomes
+    a line in ``problems``.
     """
     runs: list[tuple[float, Run]] = []
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""What forward-only training really holds, counted without running it.
+"""The memory that forward-only training needs, counted without running it.
 
 The paper's model of a client (``zorba_core.planning.memory``) is psi_md + k psi_block, with
 psi_block = (alpha + 3K + 1) B L H numbers for each of its k activated blocks. It over-counts in two ways:
@@ -102,14 +102,14 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
         return shapes.peak(
             rows, L, at_once=at_once, kept_states=1, evaluation_rows=settings.eval_rows, precision=settings.precision
         )
-    one = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision)
+    single = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision)
     block_M = np.array(shapes.block_bytes)
     if estimator.exact:  # the directions of all blocks; each tensor, its derivative, and what makes it
         perturbation = int(block_M.sum())
         activations = _JVP_COPIES * shapes.peak(B, L, plain_attention=True).activations
     else:  # the directions of all blocks, and the weights of the heaviest client's
-        perturbation, activations = int(block_M.sum() + (block_M @ A_MN).max()), one.activations
-    return PeakEstimate(one.parameters, perturbation, activations, one.update, one.evaluation)
+        perturbation, activations = int(block_M.sum() + (block_M @ A_MN).max()), single.activations
+    return PeakEstimate(single.parameters, perturbation, activations, single.update, single.evaluation)
 
 
 @functools.lru_cache(maxsize=2)
@@ -162,7 +162,7 @@ class _Shapes:
         kernels = [SDPBackend.MATH] if plain_attention else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
         with self._fake, TensorBytes() as count, torch.no_grad(), sdpa_kernel(kernels):
             hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
-            kept = [torch.empty_like(hidden_RLH) for _ in range(kept_states)]
+            states = [torch.empty_like(hidden_RLH) for _ in range(kept_states)]
             for block in self._family.blocks():
                 with products_in(precision, hidden_RLH.device):
                     passed_RLH = self._family.run(block, hidden_RLH[:at_once])
@@ -174,7 +174,7 @@ class _Shapes:
             last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
             logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
             F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long), reduction="none")
-            del kept
+            del states
         return count.peak
 
     @functools.cache  # noqa: B019 - as above
@@ -209,13 +209,13 @@ class TensorBytes(TorchDispatchMode):
         self._alive: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        given = {
+        inputs = {
             leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, Tensor)
         }
         made = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(made):
             # A view of what existed before the context is not new.
-            if isinstance(leaf, Tensor) and leaf.untyped_storage()._cdata not in given:
+            if isinstance(leaf, Tensor) and leaf.untyped_storage()._cdata not in inputs:
                 self._count(leaf.untyped_storage())
         return made
 

@@ -36,7 +36,7 @@ class MemoryMeter:
         self._before = _status("VmRSS")
 
     def describe(self) -> dict[str, Any]:
-        """``{"bytes": ..., "what": ...}``; bytes is None where it cannot be had."""
+        """``{"bytes": ..., "what": ...}``; bytes is None where it cannot be measured."""
         if self._device == "cuda":
             return {"bytes": torch.cuda.max_memory_allocated(), "what": "CUDA, most allocated at once"}
         high = None if self._before is None else _status("VmHWM")

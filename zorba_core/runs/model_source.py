@@ -1,4 +1,4 @@
-"""From a model's name to a folder, or a hub's name, that ``transformers`` loads; and the loading itself.
+"""Resolve a model's name to a folder, or a hub's name, that ``transformers`` loads; and load it.
 
 Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code.
 """

@@ -5,18 +5,18 @@ Measured on the first round's batches of a few clients and a few directions, in 
 - ``perturbation``: the part of mu v that adding it to the weights loses to rounding. Weights have a resolution; a mu v
   below it is not added at all.
 - ``scalars``: how far the run's finite differences are from the exact directional derivative (forward mode, which takes
-  no difference and needs no higher precision). Too small a mu drowns in the rounding of two nearly equal losses, too
-  large a one meets curvature. At an error of 1 the scalars are all error, or nothing at all.
+  no difference and needs no higher precision). If mu is too small, the rounding of two nearly equal losses
+  dominates; if it is too large, curvature does. At an error of 1 the scalars are only error, or zero.
 - ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
   scalars.
 - ``update``: the part of a round's step that the weights lose to rounding.
 - ``stride``: the length of a round's step relative to the weights it moves.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
-  thousand, whichever is more. A forecast for refusing the hopeless, not for planning: noise only makes it less.
+  thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
 
 Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
-along its clients' own directions, whose average is a shorter step. Coefficients that a method makes of the averages are
-taken for the averages. FedIT has no mu and no scalars: its ``update``,
+along its clients' own directions, whose average is a shorter step. Where a method transforms the averages, the plain
+averages are measured. FedIT has no mu and no scalars: its ``update``,
 ``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
@@ -57,7 +57,7 @@ _OTHER_MU = 10.0 ** np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5])  # times the g
 
 @dataclass(frozen=True)
 class Check:
-    """One question, what was measured and where it may lie."""
+    """One question, the measured value and its limit."""
 
     name: str
     measured: float
@@ -82,7 +82,7 @@ class Preflight:
         """Why the setting is refused and what would help, one line."""
         findings = "; ".join(check.finding for check in self.failed)
         cures = "; ".join(dict.fromkeys(check.cure for check in self.failed))
-        return f"these settings cannot learn: {findings}. Try: {cures}. To go on all the same: --force"
+        return f"these settings cannot learn: {findings}. Try: {cures}. To continue anyway: --force"
 
     def describe(self) -> dict[str, Any]:
         return {"rho_rms": self.rho_rms, "checks": [asdict(check) for check in self.checks]}
@@ -112,8 +112,8 @@ def preflight(
     if not ESTIMATORS[settings.estimator].exact:
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
         checks.append(_perturbation_check(lost, settings))
-        found_NQ = estimator_of(settings)(*probe).rho_NQ
-        error = _relative_error(found_NQ, exact_NQ)
+        estimated_NQ = estimator_of(settings)(*probe).rho_NQ
+        error = _relative_error(estimated_NQ, exact_NQ)
         mu_cure = ""
         if not error <= MOST_SCALAR_ERROR:
             error_of = {}
@@ -146,21 +146,21 @@ def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSetti
     return client_batch(rows, settings, 1, client, network.device)
 
 
-def _relative_error(found_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
+def _relative_error(estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
     scale = float(np.linalg.norm(exact_NQ))
-    return float(np.linalg.norm(found_NQ - exact_NQ)) / scale if scale > 0 else float("nan")
+    return float(np.linalg.norm(estimated_NQ - exact_NQ)) / scale if scale > 0 else float("nan")
 
 
 def _lost_perturbation(
     network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float
 ) -> float:  # fmt: skip
-    lost = wanted = 0.0
+    lost = intended = 0.0
     for m in np.flatnonzero(A_MN.any(axis=1)):
         weights, shift = network.block_weights(int(m)), directions.block(seed, int(m)).mul_(mu)
         moved = (weights + shift).double() - weights.double()
         lost += float((moved - shift.double()).square().sum())
-        wanted += float(shift.double().square().sum())
-    return (lost / wanted) ** 0.5 if wanted > 0 else 1.0
+        intended += float(shift.double().square().sum())
+    return (lost / intended) ** 0.5 if intended > 0 else 1.0
 
 
 def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
@@ -190,9 +190,11 @@ def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
 
 
 def _of_gradient(network: BlockNetwork, batches_N: list[Encoded], settings: TrainSettings) -> Preflight:
-    found = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
-    gradient_M = [total.div(max(found.counted, 1)) for total in found.sum_M]
-    square = float(sum(gradient.double().square().sum() for gradient in gradient_M)) if found.counted else float("nan")
+    gradients = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
+    gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
+    square = (
+        float(sum(gradient.double().square().sum() for gradient in gradient_M)) if gradients.counted else float("nan")
+    )
     checks = _step_checks(network, range(network.num_blocks), gradient_M.__getitem__, 1.0, square, settings)
     return Preflight(tuple(checks), square**0.5)
 
@@ -208,16 +210,16 @@ def _step_checks(
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
     ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
     lr = settings.lr
-    lost = wanted = length = 0.0
+    lost = step_square = length = 0.0
     for m in map(int, blocks):
         weights, step = network.block_weights(m), step_of(m)
         moved = weights.double() - weights.sub(step, alpha=lr).double()
         intended = step.double().mul_(lr)
         lost += float((moved - intended).square().sum())
-        wanted += float(intended.square().sum())
+        step_square += float(intended.square().sum())
         length += float(weights.double().square().sum())
-    stride = (wanted / length) ** 0.5 * averaged
-    share_lost = (lost / wanted) ** 0.5 if 0 < wanted < np.inf else 1.0
+    stride = (step_square / length) ** 0.5 * averaged
+    share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0
     horizon = max(settings.rounds, _HORIZON)
     progress = horizon * lr * rho_square
     faster = _longer(settings, "a larger lr (zorba tune finds one)")

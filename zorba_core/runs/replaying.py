@@ -1,4 +1,4 @@
-"""From a log's rounds to what they left: the weights, moved once more, and the metrics."""
+"""Replay a log's rounds: rebuild the weights and the metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def replay_rounds(
     """Move the base's weights through ``rounds``, in place. The last evaluation's fingerprint proves the result.
 
     Returns:
-        where the run stands then, the method's state included.
+        the training state after the last round, with the method's state.
 
     Raises:
         InvalidInputError: the weights come out differently here.
@@ -48,7 +48,7 @@ def replay_rounds(
 
 
 def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
-    """The metrics that the log holds: as an uninterrupted run would have kept them."""
+    """The metrics from the log, equal to those of an uninterrupted run."""
     judged = {entry.round: entry for entry in trajectory.evaluations}
     records = [RoundRecord.of(entry) for entry in trajectory.rounds]
     if 0 in judged:

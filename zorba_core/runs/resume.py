@@ -57,9 +57,9 @@ def resume(
 
     Args:
         run: its folder.
-        model: where its base model lies now, if not where the run's config says.
+        model: the folder of its base model, if it is not the one in the run's config.
         callbacks: as for ``fine_tune``.
-        notice: told, in a line each, what a user should know: a torn record that was dropped, the round that
+        notice: called with one line for each fact a user should know: a torn record that was dropped, the round that
             it resumes after.
 
     Raises:
@@ -130,8 +130,8 @@ def replay(
 ) -> Rebuilt:
     """The model after ``round_index`` rounds (0: the base; None: the last in the log), from base and log alone.
 
-    The run may be going on. With ``save``, a folder that does not exist yet, the model and its tokenizer are written
-    there in Hugging Face format.
+    The run may still be in progress. With ``save``, a folder that does not exist yet, the model and its tokenizer are
+    written there in Hugging Face format.
 
     Raises:
         MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; a folder in the way;
@@ -142,13 +142,13 @@ def replay(
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
     check_log(request, trajectory)
     first_order = method_facts(settings.method).first_order
-    kept = checkpoint_round(request.path) if first_order else trajectory.rounds_done
-    wanted = kept if round_index is None else round_index
-    if first_order and (wanted not in (0, kept) or (round_index is None and kept == 0)):
-        raise InvalidInputError(_cannot_replay(request, settings, kept))
-    if not 0 <= wanted <= trajectory.rounds_done:
+    last_round = checkpoint_round(request.path) if first_order else trajectory.rounds_done
+    target = last_round if round_index is None else round_index
+    if first_order and (target not in (0, last_round) or (round_index is None and last_round == 0)):
+        raise InvalidInputError(_cannot_replay(request, settings, last_round))
+    if not 0 <= target <= trajectory.rounds_done:
         raise InvalidInputError(
-            f"round {wanted} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
+            f"round {target} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
         )
     if save is not None:
         if os.path.lexists(save):
@@ -156,16 +156,16 @@ def replay(
         check_model_folder(save)
     with use_threads(settings.threads):
         network, tokenizer = _open_base(request, settings, model)
-        evaluations = [entry for entry in trajectory.evaluations if entry.round <= wanted]
-        if first_order and wanted:
+        evaluations = [entry for entry in trajectory.evaluations if entry.round <= target]
+        if first_order and target:
             restore(request.path, network, trajectory)
         else:
-            replay_rounds(network, request.allocation, settings, trajectory.rounds[:wanted], evaluations)
+            replay_rounds(network, request.allocation, settings, trajectory.rounds[:target], evaluations)
         if save is not None:
             with atomic_folder(save) as folder:
                 network.save(folder)
                 tokenizer.save_pretrained(folder)
-    return Rebuilt(wanted, network, tokenizer, evaluations[-1].round if evaluations else None)
+    return Rebuilt(target, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
 def settings_of(request: Request) -> TrainSettings:
@@ -174,9 +174,9 @@ def settings_of(request: Request) -> TrainSettings:
     Raises:
         InvalidInputError: a value that is out of range here, such as a device that is missing.
     """
-    known = {field.name for field in fields(TrainSettings)}
+    names = {field.name for field in fields(TrainSettings)}
     try:
-        return TrainSettings(**{name: value for name, value in request.config.items() if name in known})
+        return TrainSettings(**{name: value for name, value in request.config.items() if name in names})
     except TypeError as error:
         raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
 
@@ -196,24 +196,24 @@ def _from_checkpoint(
     ranks: Ranks,
 ) -> Trajectory:
     """The log up to the checkpoint's round, whose weights the network then holds."""
-    kept = restore(request.path, network, trajectory)
+    checkpoint = restore(request.path, network, trajectory)
     if log is not None:
-        lost = trajectory.rounds_done - kept
+        lost = trajectory.rounds_done - checkpoint
         if lost:
-            notice(f"{lost} rounds after the last checkpoint (round {kept}) will be computed again")
-        log.cut_back(kept)
+            notice(f"{lost} rounds after the last checkpoint (round {checkpoint}) will be computed again")
+        log.cut_back(checkpoint)
     return ranks.from_first(log.trajectory if log is not None else None)
 
 
-def _cannot_replay(request: Request, settings: TrainSettings, kept: int) -> str:
-    had = f"only rounds 0 and {kept}, its last checkpoint, can be had" if kept else (
+def _cannot_replay(request: Request, settings: TrainSettings, last_round: int) -> str:
+    available = f"only rounds 0 and {last_round}, its last checkpoint, can be had" if last_round else (
         "only round 0, the base, can be had (train with --save-model to keep the final model)"
     )  # fmt: skip
-    return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {had}"
+    return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {available}"
 
 
 def check_unfinished(request: Request) -> None:
-    """Refuse a run that ended by itself."""
+    """Refuse a run that is finished."""
     if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
         raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
 
@@ -246,11 +246,11 @@ def _open_base(
 
 def check_base(request: Request, network: BlockNetwork, source: str | os.PathLike[str]) -> None:
     """Refuse another base model than the run began with."""
-    here, wanted = network.weights_sha256(), request.environment["base_weights_sha256"]
-    if here != wanted:
+    actual, expected = network.weights_sha256(), request.environment["base_weights_sha256"]
+    if actual != expected:
         raise InvalidInputError(
             f"{os.fspath(source)} is not the base model of {request.path}: its weights have the fingerprint "
-            f"{here[:16]}, the run began with {wanted[:16]}; name the right one with --model"
+            f"{actual[:16]}, the run began with {expected[:16]}; name the right one with --model"
         )
 
 
@@ -267,7 +267,7 @@ def check_rows(request: Request, facts: Mapping[str, Any], *kinds: str) -> None:
 def reopen(
     request: Request, settings: TrainSettings, log: TrajectoryLog, earlier: Earlier, notice: Notice
 ) -> RunWriter:
-    """The folder as its writer left it, without what a killed process left half done."""
+    """The writer of an existing folder; removes what a killed process left half written."""
     trajectory = log.trajectory
     if trajectory.dropped_bytes:
         notice(f"dropped a torn record of {trajectory.dropped_bytes} bytes at the end of {trajectory.path}")

@@ -1,4 +1,4 @@
-"""From an allocation to a fine-tuning run in one call: load, check, divide the data, train, write the run folder.
+"""One call for a whole fine-tuning run: load, check, divide the data, train, write the run folder.
 
 Everything that can be wrong with a request is found before the run folder is created.
 """
@@ -83,7 +83,7 @@ def fine_tune(
         InvalidInputError, MissingDataError: the request is wrong or cannot learn; nothing was written.
         RunError: the run diverged; its folder keeps the metrics so far and has no summary.
 
-    A run that is cut short, by whatever, can be resumed: :func:`zorba_core.runs.resume.resume`.
+    An interrupted run can be resumed, whatever stopped it: :func:`zorba_core.runs.resume.resume`.
     """
     settings = settings or TrainSettings()
     _check_clients(settings.method, allocation, num_clients)
@@ -147,7 +147,7 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
     """M, H, K, alpha and d of a model that :func:`fine_tune` takes, without loading its weights.
 
     Raises:
-        InvalidInputError, MissingDataError: unknown, not to be had, or of a family whose size cannot be counted.
+        InvalidInputError, MissingDataError: unknown, not available, or of a family whose size cannot be counted.
     """
     source = resolve_model(model)
     if os.path.isdir(source):
@@ -211,7 +211,7 @@ def open_network(
 def divide_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
 ) -> tuple[FederatedRows, dict[str, Any]]:
-    """The clients' rows and the rows to be judged by, with what is worth knowing about them."""
+    """The clients' rows and the evaluation rows, with facts about them for ``environment.json``."""
     frame = load_split(task.name, "federated")
     train = encode(task, frame, tokenizer, settings.seq_len)
     held_N = dirichlet_partition(frame["label"].to_numpy(), num_clients, alpha, settings.seed)
@@ -228,7 +228,7 @@ def divide_rows(
 def evaluation_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
 ) -> tuple[Encoded, dict[str, Any]]:
-    """The rows to be judged by, with what is worth knowing about them."""
+    """The evaluation rows, with facts about them for ``environment.json``."""
     split = task.rows.evaluation_split
     frame = load_split(task.name, split)
     rows = encode(

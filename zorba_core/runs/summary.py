@@ -1,4 +1,4 @@
-"""What came out of a run, in one object: ``summary.json``.
+"""The outcome of a run in one object: ``summary.json``.
 
 Shapes: N clients.
 """
@@ -133,8 +133,8 @@ def _memory(
     """
     config, B, L, dtype = network.model.config, settings.batch_size, settings.seq_len, settings.torch_dtype
     if method_facts(settings.method).first_order:
-        asked = max(1, round(allocation.num_clients * settings.participation))
-        together = asked if ESTIMATORS[settings.estimator].cohort else 1
+        participants = max(1, round(allocation.num_clients * settings.participation))
+        together = participants if ESTIMATORS[settings.estimator].cohort else 1
         rows = min(B * together, settings.max_rows or B * together)
         client, process = (gradient_peak(config, rows=count, seq_len=L, dtype=dtype) for count in (B, rows))
     else:

@@ -44,7 +44,7 @@ from zorba_core.runs.trajectory_records import (
 )
 
 _MAX_LINE_BYTES = 2**28
-_LOOKS = 5  # at a log that changes under the reader and makes no sense
+_LOOKS = 5  # attempts at a log that changes while it is read
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
         except InvalidInputError:
             after = path.stat()
             if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
-                raise  # nobody was at work on it: it is damaged
+                raise  # no process changed it meanwhile: it is damaged
     return _read(path, path.stat().st_size)
 
 

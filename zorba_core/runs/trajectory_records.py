@@ -1,6 +1,6 @@
 """What a trajectory log's records hold (:mod:`zorba_core.runs.trajectory`), and their plain form for JSON.
 
-Arrays are base64 of little-endian numbers: float64 values return exactly, those that are not numbers too.
+Arrays are base64 of little-endian numbers: float64 values return exactly, NaN included.
 
 Shapes: M blocks, N clients, Q directions of a round.
 """

@@ -2,17 +2,17 @@
 
 A handful of rates on a logarithmic grid all start from the same weights and see the same clients, batches and
 directions, so that what differs is the rate. After some rounds the half with the higher loss is dropped and the others
-go on twice as far, until two are left. They are compared by their loss on rows that are taken out of the federated
-split for this purpose, and given to no client: the evaluation split plays no part.
+continue for twice as many rounds, until two are left. They are compared by their loss on rows that are taken out of the
+federated split for this purpose, and given to no client: the evaluation split plays no part.
 
-No candidate keeps weights: one that goes on is rebuilt from the base and the scalars of its rounds, as a resumed run
+No candidate keeps weights: one that continues is rebuilt from the base and the scalars of its rounds, as a resumed run
 is; FedIT has no scalars, so its rounds are computed again. Unless one is given, the grid is of rates at which a round's
 step is from 1/2 down to 1/128 of the weights' length, as preflight measures it (``stride``), so it suits any model,
 direction and method; a true gradient needs no such strides, and FedIT's grid is GRADIENT_SHORTER times lower.
 
 The comparison is short, and short runs favour large rates: one that is fast at first may diverge later. So the advice
 is the smallest of the last two whose gain is at least 90 % of the better one's. Where the best is at the edge of the
-grid, that is said.
+grid, a note says so.
 
 Shapes: M blocks, N clients, R rows.
 """
@@ -57,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The recommendation and what it rests on."""
+    """The recommendation and the measurements behind it."""
 
     lr: float
     candidates: tuple[Candidate, ...]  # largest rate first
@@ -85,10 +85,10 @@ def tune(
     Args:
         lr_grid: the rates to try; default: by preflight's measure of how far a round's step goes.
         first_rounds: rounds before the first half is dropped.
-        notice: told a line after each comparison.
+        notice: called with one line after each comparison.
 
     Raises:
-        InvalidInputError: a grid that is no grid, a setting that cannot learn at any rate, or too few rows.
+        InvalidInputError: an invalid grid, a setting that cannot learn at any rate, or too few rows.
         RunError: every rate diverged, or none lowered the loss.
     """
     if first_rounds < 1:
@@ -100,7 +100,7 @@ def tune(
     state = init(network, settings)
     history: dict[float, list[RoundResult]] = {lr: [] for lr in lrs}
     loss: dict[float, float] = {}
-    left: dict[float, int] = {}
+    dropped_after: dict[float, int] = {}
     alive, target = list(lrs), first_rounds
     while True:
         for lr in alive:
@@ -112,9 +112,9 @@ def tune(
         notice(f"after {target} rounds: " + ", ".join(f"lr {lr:.3g} loss {loss[lr]:.4f}" for lr in ranking))
         if len(alive) <= 2:
             break
-        kept = ranking[: max(2, -(-len(alive) // 2))]
-        left |= {lr: target for lr in alive if lr not in kept}
-        alive, target = kept, 2 * target
+        survivors = ranking[: max(2, -(-len(alive) // 2))]
+        dropped_after |= {lr: target for lr in alive if lr not in survivors}
+        alive, target = survivors, 2 * target
     finalists = {lr: loss[lr] for lr in alive}
     best = min(finalists, key=finalists.__getitem__)
     if not finalists[best] < initial:
@@ -125,7 +125,7 @@ def tune(
     gain = initial - finalists[best]
     advised = min(lr for lr in alive if initial - loss[lr] >= _ENOUGH * gain)
     candidates = tuple(
-        Candidate(lr, len(history[lr]), loss[lr] if math.isfinite(loss[lr]) else None, left.get(lr))
+        Candidate(lr, len(history[lr]), loss[lr] if math.isfinite(loss[lr]) else None, dropped_after.get(lr))
         for lr in sorted(lrs, reverse=True)
     )
     note = ""
@@ -135,7 +135,7 @@ def tune(
 
 
 def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
-    """The same clients, with some federated rows taken from them to be judged by; the evaluation rows are left out.
+    """The same clients, with some of their rows taken out for evaluation; the evaluation split is not used.
 
     At most a fifth of the rows, and from no client its last row.
 
@@ -143,10 +143,10 @@ def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
         InvalidInputError: too few rows to take any.
     """
     spare = np.concatenate([np.asarray(held)[1:] for held in rows.held_N])
-    wanted = min(HELD_OUT_ROWS, len(spare), sum(map(len, rows.held_N)) // 5)
-    if wanted < 2:
+    count = min(HELD_OUT_ROWS, len(spare), sum(map(len, rows.held_N)) // 5)
+    if count < 2:
         raise InvalidInputError("the clients hold too few rows to compare learning rates; use fewer clients")
-    taken = stream("tuning-rows", seed).choice(spare, size=wanted, replace=False)
+    taken = stream("tuning-rows", seed).choice(spare, size=count, replace=False)
     held_N = [np.setdiff1d(held, taken) for held in rows.held_N]
     return FederatedRows(rows.train, held_N, rows.train.rows(np.sort(taken)))
 
@@ -163,7 +163,7 @@ def _grid(
     if not 0 < stride < np.inf:
         raise InvalidInputError(f"no learning rate helps: the step of a round has the length {stride} for any")
     strides = _STRIDES / (GRADIENT_SHORTER if method_facts(settings.method).first_order else 1)
-    return [float(f"{settings.lr * wanted / stride:.2g}") for wanted in strides]
+    return [float(f"{settings.lr * stride_share / stride:.2g}") for stride_share in strides]
 
 
 def _checked_grid(lr_grid: Sequence[float]) -> list[float]:
@@ -191,7 +191,7 @@ def _advance(
     history: list[RoundResult],
     target: int,
 ) -> float:
-    """From the base through the rounds done to ``target``; the held-out loss there, infinite when it diverged."""
+    """Train from the base to round ``target`` and return the held-out loss there, infinite when it diverged."""
     if method_facts(settings.method).first_order:
         history.clear()
     state = start

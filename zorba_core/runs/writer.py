@@ -1,4 +1,4 @@
-"""Writing a run folder while the run goes on (its layout is in ``zorba_core.runs``).
+"""Writing a run folder during the run (its layout is in ``zorba_core.runs``).
 
 The trajectory log is written round by round; the metrics table is made from the same rounds and rewritten whole at
 every evaluation, so what a killed process had not yet put there comes back from the log.

@@ -25,7 +25,7 @@ import zorba_core
 from zorba_core.errors import ZorbaError
 from zorba_core.runs import DEFAULT_FOLDER, list_runs
 
-State = Literal["ok", "note", "broken"]
+FindingState = Literal["ok", "note", "broken"]
 _DISTRIBUTION = "zorba-core"
 _LOW_BYTES, _TOO_LOW_BYTES = 2 * 10**9, 10**8
 
@@ -35,7 +35,7 @@ class Finding:
     """What was looked at, how it is, and the way to put it right (empty when it is)."""
 
     name: str
-    state: State
+    state: FindingState
     found: str
     cure: str = ""
 
@@ -61,7 +61,7 @@ def _python() -> list[Finding]:
 
 def _packages() -> list[Finding]:
     """Every dependency against the range it is declared with, and each extra as a whole."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         declared = [Requirement(line) for line in importlib.metadata.requires(_DISTRIBUTION) or ()]
     except importlib.metadata.PackageNotFoundError:
@@ -69,7 +69,7 @@ def _packages() -> list[Finding]:
     core = [need for need in declared if need.marker is None or need.marker.evaluate({"extra": ""})]
     wrong = [problem for need in core if (problem := _wrong(need))]
     cure = "pip install -c constraints.txt torch==2.13.0 -e ."
-    found.append(
+    findings.append(
         Finding("packages", "broken", "; ".join(wrong), cure)
         if wrong
         else Finding("packages", "ok", f"{len(core)} dependencies within their ranges")
@@ -78,12 +78,12 @@ def _packages() -> list[Finding]:
         needs = [need for need in declared if need not in core and need.marker.evaluate({"extra": extra})]
         wrong = [problem for need in needs if (problem := _wrong(need))]
         cure = f"pip install -c constraints.txt torch==2.13.0 -e '.[{extra}]'"
-        found.append(
+        findings.append(
             Finding(f"extra {extra}", "note", "; ".join(wrong), cure)
             if wrong
             else Finding(f"extra {extra}", "ok", f"{len(needs)} packages")
         )
-    return found
+    return findings
 
 
 def _wrong(need: Requirement) -> str:
@@ -100,25 +100,25 @@ def _torch() -> list[Finding]:
     except (ImportError, OSError) as error:
         why = str(error).splitlines()[0]
         return [Finding("torch", "broken", f"cannot be loaded ({why})", "pip install torch==2.13.0")]
-    found = [Finding("torch", "ok", f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()} kernels")]
+    findings = [Finding("torch", "ok", f"{torch.__version__}, {torch.backends.cpu.get_cpu_capability()} kernels")]
     if torch.cuda.is_available():
         cards = [
             f"{torch.cuda.get_device_name(i)} ({torch.cuda.get_device_properties(i).total_memory / 2**30:.0f} GiB)"
             for i in range(torch.cuda.device_count())
         ]
-        return [*found, Finding("cuda", "ok", ", ".join(cards))]
+        return [*findings, Finding("cuda", "ok", ", ".join(cards))]
     if torch.version.cuda is None:
-        return [*found, Finding("cuda", "note", "this PyTorch is a CPU build", "for a GPU, install its CUDA build")]
-    return [*found, Finding("cuda", "note", "PyTorch sees no GPU", "for a GPU, check its driver with nvidia-smi")]
+        return [*findings, Finding("cuda", "note", "this PyTorch is a CPU build", "for a GPU, install its CUDA build")]
+    return [*findings, Finding("cuda", "note", "PyTorch sees no GPU", "for a GPU, check its driver with nvidia-smi")]
 
 
 def _processor() -> list[Finding]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    said = f"{usable} cores, load {busy:.1f}; zorba train uses --threads of them, 1 unless told"
+    text = f"{usable} cores, load {busy:.1f}; zorba train uses --threads of them, 1 by default"
     if busy > usable:
-        return [Finding("processor", "note", said, "other work keeps the cores busy: timings will not be good")]
-    return [Finding("processor", "ok", said)]
+        return [Finding("processor", "note", text, "other work keeps the cores busy: timings will not be good")]
+    return [Finding("processor", "ok", text)]
 
 
 def _base_model() -> list[Finding]:
@@ -127,13 +127,13 @@ def _base_model() -> list[Finding]:
     try:
         folder = Path(resolve_model("opt-mini"))
         facts = json.loads((folder / "zorba.json").read_text(encoding="utf-8"))
-        found = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+        sha256 = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     except (ZorbaError, OSError, ValueError) as error:
         return [Finding("base model", "broken", " ".join(str(error).split()), "restore artifacts/models/opt-mini")]
-    if found != facts.get("weights_sha256"):
-        said = f"opt-mini has the weights {found[:16]}, its card says {str(facts.get('weights_sha256'))[:16]}"
-        return [Finding("base model", "broken", said, f"restore {folder / 'model.safetensors'} from the repository")]
-    return [Finding("base model", "ok", f"opt-mini, weights {found[:16]} as its card says")]
+    if sha256 != facts.get("weights_sha256"):
+        text = f"opt-mini has the weights {sha256[:16]}, its card says {str(facts.get('weights_sha256'))[:16]}"
+        return [Finding("base model", "broken", text, f"restore {folder / 'model.safetensors'} from the repository")]
+    return [Finding("base model", "ok", f"opt-mini, weights {sha256[:16]} as its card says")]
 
 
 def _data() -> list[Finding]:
@@ -172,10 +172,10 @@ def _dataset(folder: Path, splits: Sequence[str], columns: Sequence[str]) -> Fin
 
 
 def _chromium() -> list[Finding]:
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
         return [Finding("chromium", "note", "not found", "install it to save figures as PNG and for browser tests")]
-    return [Finding("chromium", "ok", found)]
+    return [Finding("chromium", "ok", browser)]
 
 
 def _runs(folder: Path) -> list[Finding]:
@@ -183,18 +183,18 @@ def _runs(folder: Path) -> list[Finding]:
     while not there.exists():
         there = there.parent
     name, free = "runs folder", shutil.disk_usage(there).free
-    said = f"{folder}, {free / 1e9:,.1f} GB free"
+    text = f"{folder}, {free / 1e9:,.1f} GB free"
     if not os.access(there, os.W_OK):
         return [Finding(name, "broken", f"{there} cannot be written", "choose another with --runs-folder")]
     if free < _TOO_LOW_BYTES:
-        return [Finding(name, "broken", said, "make room: a run's log must be written after every round")]
+        return [Finding(name, "broken", text, "make room: a run's log must be written after every round")]
     listing = list_runs(folder)
-    said += f", runs in it: {len(listing.runs)}"
+    text += f", runs in it: {len(listing.runs)}"
     if listing.problems:
-        return [Finding(name, "note", f"{said}; {listing.problems[0]}", "zorba runs names every unreadable entry")]
+        return [Finding(name, "note", f"{text}; {listing.problems[0]}", "zorba runs names every unreadable entry")]
     if free < _LOW_BYTES:
-        return [Finding(name, "note", said, "saved models need more room")]
-    return [Finding(name, "ok", said)]
+        return [Finding(name, "note", text, "saved models need more room")]
+    return [Finding(name, "ok", text)]
 
 
 def version_line() -> str:

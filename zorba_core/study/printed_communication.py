@@ -134,7 +134,7 @@ def matching(method: str) -> tuple[Convention, ...]:
     """Every way of counting, with one Q for all six cells, whose totals round to all of the method's printed ones."""
     cells = PRINTED[method]
     bounds = [cell.per_client_round for cell in cells]
-    found = []
+    matches = []
     groups = (SEEDS, SCALARS, AVERAGES, MASKS, SETUPS, EXTRAS)
     for Q in range(1, MOST_DIRECTIONS + 1):
         cases = [_case(cell, Q) for cell in cells]
@@ -143,15 +143,15 @@ def matching(method: str) -> tuple[Convention, ...]:
             columns = [prices[name] for prices, name in zip(priced, names, strict=True)]
             counts = [sum(prices) for prices in zip(*columns, strict=True)]
             if all(low <= count <= high for count, (low, high) in zip(counts, bounds, strict=True)):
-                found.append(Convention(Q, names, tuple(counts)))
-    return tuple(found)
+                matches.append(Convention(Q, names, tuple(counts)))
+    return tuple(matches)
 
 
 def matching_any_kinds(method: str) -> tuple[Convention, ...]:
     """As :func:`matching`, where the averages sent are Q for each kind of block and how many kinds there are, from 1 to
     M, may be whatever suits in every cell: the paper does not tell its matrices."""
     cells = PRINTED[method]
-    found = []
+    matches = []
     for Q in range(1, MOST_DIRECTIONS + 1):
         for names in itertools.product(SEEDS, SCALARS, MASKS, SETUPS, EXTRAS):
             suits = True
@@ -163,8 +163,8 @@ def matching_any_kinds(method: str) -> tuple[Convention, ...]:
                     suits = False
                     break
             if suits:
-                found.append(Convention(Q, names))
-    return tuple(found)
+                matches.append(Convention(Q, names))
+    return tuple(matches)
 
 
 def _case(cell: PrintedCell, Q: int) -> _Case:

@@ -47,15 +47,15 @@ def show(study: Study, point: int) -> None:
 def current_edits(study: Study, point: int, start: Solution) -> Edits:
     """The matrix under edit of this scenario and point; started from what Train would use, or from the link."""
     identity = (study.scenario, point)
-    kept = st.session_state.get(_EDITS)
-    if kept is None or kept[0] != identity:
+    stored = st.session_state.get(_EDITS)
+    if stored is None or stored[0] != identity:
         base_MN = start.allocation.A_MN
         # Operations are numbered through the session, so that the first one here is no repetition of one elsewhere.
-        edits = Edits(base_MN, applied=kept[1].applied if kept else 0)
+        edits = Edits(base_MN, applied=stored[1].applied if stored else 0)
         by_hand = selection.edited_allocation()
         if by_hand is not None:
             edits = edits.become(by_hand.A_MN)
-        elif kept is None:
+        elif stored is None:
             edits = edits.flip(st.query_params.get("flips", ""))
         st.session_state[_EDITS] = (identity, edits)
     return st.session_state[_EDITS][1]
@@ -64,8 +64,8 @@ def current_edits(study: Study, point: int, start: Solution) -> Edits:
 def carry(study: Study, point: int) -> None:
     """On a page or view without the matrix: its changes count there too, and stay in the address."""
     start = state.solution(study.scenario, point)
-    kept = st.session_state.get(_EDITS)
-    if kept is None or kept[0] == (study.scenario, point) or selection.edited_allocation() is not None:
+    stored = st.session_state.get(_EDITS)
+    if stored is None or stored[0] == (study.scenario, point) or selection.edited_allocation() is not None:
         edits = current_edits(study, point, start)
         if edits.is_changed:
             _judged(study, point, start, edits)
@@ -93,7 +93,7 @@ def say_unheld(edits: Edits) -> None:
 
 
 def change(edits: Edits) -> None:
-    """Go on with other edits (a button's callback)."""
+    """Replace the edits (a button's callback)."""
     identity, _ = st.session_state[_EDITS]
     st.session_state[_EDITS] = (identity, edits)
 

@@ -71,7 +71,7 @@ class Edits:
     def as_link(self) -> str | None:
         """The changed cells for a page's address, None for none: as ``block.client`` joined by ``_``, or the matrix of
         changes packed where that is shorter. Where both are too long only how many there are, so that whoever opens the
-        link is told."""
+        link sees it."""
         changed_MN = self.base_MN ^ self.A_MN
         count = int(changed_MN.sum())
         if not count:
@@ -84,7 +84,7 @@ class Edits:
         return shortest if len(shortest) <= MAX_LINKED else f"{_UNHELD}{count}"
 
     def flip(self, text: str) -> Edits:
-        """Flip the cells that a link names, as one change; what is no cell of this matrix is passed over."""
+        """Flip the cells that a link names, as one change; what is no cell of this matrix is ignored."""
         if text.startswith(_UNHELD):
             count = text.removeprefix(_UNHELD)
             return replace(self, unheld=int(count) if count.isdecimal() and len(count) < 10 else 1)

@@ -57,13 +57,13 @@ def show(study: Study, point: int) -> None:
         + ("*This matrix* is the one that you edited." if edits.is_changed else "*This matrix* is the point's own.")
     )
     asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
-    found: dict[str, Solution] = {}
+    solutions: dict[str, Solution] = {}
     for solver, part in SOLVERS.items():
         if part.takes_time_limit and not asked:
             continue
         solution = rival(study.scenario, point, yours, solver)
         if solution is not None:
-            found[solver] = solution
+            solutions[solver] = solution
     if not asked:
         st.button(
             f"Ask the {_names_of('takes_time_limit')} solver, too ({PROOF_SECONDS:.0f} s at most)",
@@ -71,14 +71,14 @@ def show(study: Study, point: int) -> None:
             icon=":material/verified:",
             key="ask_exact",
         )
-    _table(yours, found)
-    _cells(study, edits, yours, found)
+    _table(yours, solutions)
+    _cells(study, edits, yours, solutions)
 
 
-def _table(yours: Allocation, found: dict[str, Solution]) -> None:
+def _table(yours: Allocation, solutions: dict[str, Solution]) -> None:
     columns = {YOURS: numbers(yours)}
     columns |= {
-        SOLVERS[solver].title: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in found.items()
+        SOLVERS[solver].title: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in solutions.items()
     }
     only_differences = linked_switch(
         "Only what differs", True, key="only_differences",
@@ -102,8 +102,8 @@ def _table(yours: Allocation, found: dict[str, Solution]) -> None:
             width="stretch",
             alt="Numbers of this matrix and of each solver's; a star marks the best of a row.",
         )
-    bound = max((solution.lower_bound for solution in found.values()), default=0.0)
-    proven = [SOLVERS[solver].title for solver, solution in found.items() if solution.optimal]
+    bound = max((solution.lower_bound for solution in solutions.values()), default=0.0)
+    proven = [SOLVERS[solver].title for solver, solution in solutions.items() if solution.optimal]
     st.caption(
         f"No matrix within these budgets and {yours.total_blocks} blocks has Λ below {bound:.4g}."
         + (f" Proven optimal for Λ: {', '.join(proven)}." if proven else "")
@@ -123,17 +123,17 @@ def _best(values: list[float], better: str) -> set[int]:
     if not better or len(values) < 2:
         return set()
     best = min(values) if better == "lower" else max(values)
-    found = {n for n, value in enumerate(values) if np.isclose(value, best, rtol=1e-9)}
-    return found if len(found) < len(values) else set()
+    best_rows = {n for n, value in enumerate(values) if np.isclose(value, best, rtol=1e-9)}
+    return best_rows if len(best_rows) < len(values) else set()
 
 
-def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solution]) -> None:
+def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, Solution]) -> None:
     st.markdown("##### Which cells differ")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         other = linked(
             st.segmented_control,
             "Compare this matrix with",
-            sorted(found, key=lambda solver: solver == study.scenario.solver and not edits.is_changed),
+            sorted(solutions, key=lambda solver: solver == study.scenario.solver and not edits.is_changed),
             required=True,
             format_func=lambda name: SOLVERS[name].title,
             key="against",
@@ -147,9 +147,9 @@ def _cells(study: Study, edits: Edits, yours: Allocation, found: dict[str, Solut
             help="Λ, V and N_eff do not depend on the order of blocks, so two solvers may name the same allocation "
             "differently. Matching renames the other's blocks so that as few cells as possible differ.",
         )  # fmt: skip
-    if other not in found:
-        other = next(iter(found))
-    theirs_MN = found[other].allocation.A_MN
+    if other not in solutions:
+        other = next(iter(solutions))
+    theirs_MN = solutions[other].allocation.A_MN
     if align:
         theirs_MN = theirs_MN[matched_blocks(yours.A_MN, theirs_MN)]
     order_N = client_order(yours.A_MN, study.fleet.capacity_N_gib, "vram")

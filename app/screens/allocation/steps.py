@@ -185,7 +185,7 @@ def sentence(replay: GreedyReplay, step: int, names: Sequence[str]) -> str:
         idle = np.flatnonzero(~replay.initial_MN.any(axis=0))
         unserved = (
             f" Dinic leaves **{idle.size} client{'s' if idle.size > 1 else ''} with no block at all**, which the flow "
-            "does not mind; Algorithm 1 will mend it, since only clients with room can take a block."
+            "does not mind; Algorithm 1 will fix it, since only clients with room can take a block."
             if idle.size
             else ""
         )
@@ -194,10 +194,10 @@ def sentence(replay: GreedyReplay, step: int, names: Sequence[str]) -> str:
             f"Every block has exactly γ* = {replay.gamma_star} of {num_clients} clients. "
             f"{spare} place{'' if spare == 1 else 's'} are left in the budgets.{unserved}"
         )
-    taken = replay.steps[step - 1]
+    current = replay.steps[step - 1]
     before, after = replay.state(step - 1), replay.state(step)
     takers = replay.takers(step - 1)
-    ties = sum(gain == taken.gain for gain in before.gains.values()) - 1
+    ties = sum(gain == current.gain for gain in before.gains.values()) - 1
     most = (
         f"as many as {ties} other candidate{'s' if ties > 1 else ''} (the first is taken)"
         if ties
@@ -220,8 +220,8 @@ def sentence(replay: GreedyReplay, step: int, names: Sequence[str]) -> str:
         why = f"No block of {L} is left that a client with room could take" if after.low_blocks else f"{L} is empty"
         end = f" {why}: this is the paper's allocation."
     return (
-        f"**Block {taken.block}** holds back {taken.gain} client{'' if taken.gain == 1 else 's'} of {F}, {most}. "
-        f"**{components.plain(names[taken.client])}**, {drawn}, takes it: its popularity rises from "
+        f"**Block {current.block}** holds back {current.gain} client{'' if current.gain == 1 else 's'} of {F}, {most}. "
+        f"**{components.plain(names[current.client])}**, {drawn}, takes it: its popularity rises from "
         f"{replay.gamma_star} to {replay.gamma_star + 1}. {left}{end}"
     )
 

@@ -1,4 +1,4 @@
-"""What a matrix made by hand is worth, in words: what keeps it from running, or how it stands against the solver."""
+"""The verdict on a matrix made by hand, in words: why it cannot run, or how it compares with the solver."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _obstacles(study: Study, judgement: Judgement) -> list[str]:
     more = len(judgement.too_full_clients) - 3
     if more > 0:
         obstacles.append(f"{more} more clients hold too many.")
-    obstacles.append("Train would start from the point's own matrix until this is mended.")
+    obstacles.append("Train would start from the point's own matrix until this is fixed.")
     return obstacles
 
 

@@ -26,8 +26,8 @@ _SHORT_UNIT = 8  # letters
 def kind_of(claim: Claim) -> str:
     """What the claim is about, from its place in the paper."""
     place = claim.where.casefold()
-    found = [(match.start(), kind) for kind, pattern in _KINDS if (match := re.search(pattern, place))]
-    return min(found)[1] if found else OTHER
+    matches = [(match.start(), kind) for kind, pattern in _KINDS if (match := re.search(pattern, place))]
+    return min(matches)[1] if matches else OTHER
 
 
 def kinds(claims: Sequence[Claim]) -> list[str]:
@@ -38,10 +38,10 @@ def kinds(claims: Sequence[Claim]) -> list[str]:
 
 def has(claim: Claim, text: str) -> bool:
     """Every word of ``text`` somewhere in the claim."""
-    told = " ".join(
+    text_of_claim = " ".join(
         (claim.id, claim.claim, claim.where, claim.note, claim.counter_example, claim.how, claim.finding)
     ).casefold()
-    return all(word in told for word in text.casefold().split())
+    return all(word in text_of_claim for word in text.casefold().split())
 
 
 def in_words(value: float | str | None, unit: str = "") -> str:

@@ -32,16 +32,16 @@ def page() -> None:
     if ledger is None:
         return
     _introduction(ledger)
-    kept = _filtered(ledger.claims)
-    if not kept:
+    claims = _filtered(ledger.claims)
+    if not claims:
         st.info("No claim passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
     shown = st.session_state.setdefault(_COUNT, _AT_FIRST)
-    for claim in kept[:shown]:
+    for claim in claims[:shown]:
         _row(claim)
-    if len(kept) > shown:
-        st.button(f"Show {min(_AT_FIRST, len(kept) - shown)} of {len(kept) - shown} more", on_click=_show_more)
-    _take_along(kept, ledger)
+    if len(claims) > shown:
+        st.button(f"Show {min(_AT_FIRST, len(claims) - shown)} of {len(claims) - shown} more", on_click=_show_more)
+    _take_along(claims, ledger)
 
 
 def _show_more() -> None:
@@ -78,7 +78,7 @@ def _read(file: str, modified: int) -> Ledger:
 def _introduction(ledger: Ledger) -> None:
     counts = ledger.count()
     contradicted = ledger.findings("contradicted")
-    one = counts["contradicted"] == 1
+    single = counts["contradicted"] == 1
     together = ""
     if len(contradicted) < counts["contradicted"]:
         together = (
@@ -87,7 +87,7 @@ def _introduction(ledger: Ledger) -> None:
         )
     st.markdown(
         f"**{len(ledger.claims)} rows**, each a claim, cell or number of the ZorBA paper beside what was found here, "
-        f"with the command that repeats it. **{counts['contradicted']}** of them {'is' if one else 'are'} "
+        f"with the command that repeats it. **{counts['contradicted']}** of them {'is' if single else 'are'} "
         f"contradicted, each by a counter-example you can check{together}."
     )
     st.html(verdict_bar(counts, components.palette()))
@@ -194,8 +194,10 @@ def _evidence(item: str, claim_id: str) -> None:
         return
     if file.is_dir() and (file / "config.json").is_file() and file.parent == runs_folder():
         st.page_link("screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"runs": file.name})
-    elif (found := _experiment(file)) is not None:
-        st.page_link("screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"source": found})
+    elif (experiment := _experiment(file)) is not None:
+        st.page_link(
+            "screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"source": experiment}
+        )
     elif file.suffix.lower() in _PICTURES and file.stat().st_size <= _MOST_PICTURE_BYTES:
         st.image(str(file), caption=item)
     elif item.startswith("tests/") and file.suffix == ".py":
@@ -213,14 +215,14 @@ def _experiment(file: Path) -> str | None:
     return f"{name}.{profile}" if (ROOT / "artifacts/experiments" / name / profile / "runs.parquet").is_file() else None
 
 
-def _take_along(kept: Sequence[Claim], ledger: Ledger) -> None:
+def _take_along(claims: Sequence[Claim], ledger: Ledger) -> None:
     components.downloads(
         [
             Download(
                 "Claims (CSV)",
                 "zorba-claims.csv",
                 "text/csv",
-                lambda: as_table(kept).to_csv(index=False).encode(),
+                lambda: as_table(claims).to_csv(index=False).encode(),
                 "The claims that pass the filters.",
             ),
             Download(

@@ -30,33 +30,33 @@ _FILTERS = (
 def filtered(records: Sequence[Record]) -> list[Record]:
     """The records that pass the filters."""
     text = linked_text("Find", key="find", placeholder="name, or a setting such as lr 0.01", icon=":material/search:")
-    kept = [record for record in records if _has(record, text)]
+    matching = [record for record in records if _has(record, text)]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
         if len(values) < 2:
             continue
-        wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=150)
-        if wanted:
-            kept = [record for record in kept if read(record) in wanted]
-    return _since(records, kept)
+        values_wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=150)
+        if values_wanted:
+            matching = [record for record in matching if read(record) in values_wanted]
+    return _since(records, matching)
 
 
-def _since(records: Sequence[Record], kept: list[Record]) -> list[Record]:
+def _since(records: Sequence[Record], matching: list[Record]) -> list[Record]:
     """Runs from a day on; asked only where there are several days."""
     days = {date.fromtimestamp(record.began) for record in records if record.began is not None}
     if len(days) < 2:
-        return kept
+        return matching
     first = linked_day("Since", min(days), max(days), key="since", width=150)
-    return [record for record in kept if record.began is None or date.fromtimestamp(record.began) >= first]
+    return [record for record in matching if record.began is None or date.fromtimestamp(record.began) >= first]
 
 
 def _has(record: Record, text: str) -> bool:
     """Every word of ``text`` in the run's name, or as ``setting value`` in its config."""
-    told = " ".join(
+    searched = " ".join(
         [record.name, record.status, *(f"{key} {value}" for key, value in record.config.items())]
     ).casefold()
     words = text.casefold().split()
-    return text.casefold().strip() in told or all(word in told for word in words)
+    return text.casefold().strip() in searched or all(word in searched for word in words)
 
 
 def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = None, source: str = "") -> list[Record]:
@@ -106,30 +106,30 @@ def _say_what_the_link_lacks(picks: Picks, values: tuple[str, ...]) -> None:
         )
 
 
-def _say_what_is_gone(source: str, gone: Sequence[str]) -> None:
-    if not gone:
+def _say_what_is_gone(source: str, missing: Sequence[str]) -> None:
+    if not missing:
         return
-    shown = ", ".join(components.plain(name[:80]) for name in gone[:3])
-    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    shown = ", ".join(components.plain(name[:80]) for name in missing[:3])
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     st.warning(
-        f"**{'This picked run is' if len(gone) == 1 else 'These picked runs are'} not here any more: {shown}{more}.** "
-        "No other run is drawn instead.",
+        f"**{'This picked run is' if len(missing) == 1 else 'These picked runs are'} not here any more: {shown}"
+        f"{more}.** No other run is drawn instead.",
         icon=":material/folder_off:",
     )
-    st.button("Go on without", key="forget_gone", on_click=_forget, args=(source, gone), type="tertiary")
+    st.button("Continue without", key="forget_gone", on_click=_forget, args=(source, missing), type="tertiary")
 
 
-def _forget(source: str, gone: Collection[str]) -> None:
+def _forget(source: str, missing: Collection[str]) -> None:
     """A button's callback."""
     picks = st.session_state[_CHOSEN][source]
-    st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in gone))
+    st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in missing))
 
 
 def pick_by_name(source: str, names: Sequence[str], wanted: Collection[str]) -> None:
     """Pick those of ``names``, the runs that pass the filters, that are wanted; in a callback."""
-    held = st.session_state.setdefault(_CHOSEN, {})
-    hidden = [name for name in held[source].names if name not in names] if source in held else []
-    held[source] = Picks((*(name for name in names if name in wanted), *hidden))
+    choice = st.session_state.setdefault(_CHOSEN, {})
+    hidden = [name for name in choice[source].names if name not in names] if source in choice else []
+    choice[source] = Picks((*(name for name in names if name in wanted), *hidden))
 
 
 def table_arguments(names: Sequence[str], chosen: Sequence[Record]) -> dict[str, Any]:
@@ -161,15 +161,15 @@ def _reported_rows(names: Sequence[str]) -> list[int] | None:
 
 def _picks(source: str, names: Sequence[str]) -> Picks:
     """What is picked of this source: in this session, else by the link, else the newest few."""
-    held = st.session_state.get(_CHOSEN, {})
+    choice = st.session_state.get(_CHOSEN, {})
     named = tuple(all_named(_LINK))
-    if named and (take_asked(_LINK) or not held):
+    if named and (take_asked(_LINK) or not choice):
         return from_link(named, names)
-    return held.get(source, Picks(tuple(names[:SHOWN_AT_FIRST])))
+    return choice.get(source, Picks(tuple(names[:SHOWN_AT_FIRST])))
 
 
 def baseline_of(records: Sequence[Record]) -> Record | None:
-    """The pinned run that the others are held against."""
+    """The pinned run that the others are compared with."""
     by_name = {record.name: record for record in records}
     name = linked(
         st.selectbox,

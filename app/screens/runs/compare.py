@@ -1,4 +1,4 @@
-"""What the chosen runs have apart: settings that differ, and groups of seeds held against each other."""
+"""How the chosen runs differ: their settings, and groups of seeds compared with each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.screens.runs.curves import Drawn
+from app.screens.runs.curves import DrawnCurves
 from zorba_core.study.comparison import Record
 from zorba_core.study.comparison.names import differing, shown
 from zorba_core.study.comparison.records import flat
@@ -25,7 +25,7 @@ def differences(chosen: Sequence[Record]) -> None:
     made = [flat({key: record.environment.get(key) for key in _MADE_WITH}) for record in chosen]
     with st.expander("What differs between these runs", icon=":material/difference:", expanded=len(keys) <= _FEW):
         if not keys:
-            st.markdown("Nothing that was asked for: the settings are the same.")
+            st.markdown("The settings are the same.")
         else:
             st.dataframe(
                 _side_by_side(configs, keys, chosen),
@@ -50,7 +50,7 @@ def _side_by_side(configs: Sequence[dict], keys: Sequence[str], chosen: Sequence
     return pd.DataFrame(table, index=[record.name for record in chosen]).T
 
 
-def group_table(drawn: Drawn, baseline: Record | None) -> None:
+def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
     """Means over seeds, with their standard deviation, and how far each group is from the baseline's."""
     behind = drawn.panels[0].behind
     if drawn.asked.band is None or not any(len(runs) > 1 for runs in behind.values()):
@@ -78,8 +78,8 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
     """One row a group."""
     rows = []
     for name, runs in behind.items():
-        found = [run.outcome for run in runs]
-        best, reached = _known(found, "best"), _known(found, "to_target")
+        outcomes = [run.outcome for run in runs]
+        best, reached = _known(outcomes, "best"), _known(outcomes, "to_target")
         rows.append(
             {
                 "group": name,
@@ -99,8 +99,8 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
     return frame
 
 
-def _known(found: Sequence[dict[str, float | None]], key: str) -> list[float]:
-    return [value for one in found if (value := one[key]) is not None]
+def _known(outcomes: Sequence[dict[str, float | None]], key: str) -> list[float]:
+    return [value for outcome in outcomes if (value := outcome[key]) is not None]
 
 
 def _mean(values: Sequence[float]) -> float | None:

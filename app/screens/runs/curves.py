@@ -11,28 +11,28 @@ import streamlit as st
 from app.screens.runs.toolbar import COST_LABELS, MEASURE_LABELS, CurvesAsked
 from app.shared import components
 from zorba_core.plots import COSTS, MEASURES, curves_figure
-from zorba_core.study.comparison import BANDS, Panel, Record, panel_of, target_reached
+from zorba_core.study.comparison import BANDS, CurvePanel, Record, panel_of, target_reached
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnCurves:
     """What is on the screen, for tables and files beside it."""
 
-    panels: tuple[Panel, ...]
+    panels: tuple[CurvePanel, ...]
     asked: CurvesAsked
     baseline: str | None  # name of its curve
     figure: go.Figure
 
 
-def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> Drawn | None:
+def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> DrawnCurves | None:
     """The figure; None when there is nothing to draw, after saying why."""
     records = with_baseline(chosen, baseline)
     panels = panels_of(asked, records)
     for panel in panels:
-        _say_untold(panel)
+        _name_missing_curves(panel)
     shown = tuple(panel for panel in panels if panel.curves)
     if not shown:
-        st.info("None of the chosen runs tells this. Choose another measure or cost.", icon=":material/search_off:")
+        st.info("None of the chosen runs has this value. Choose another measure or cost.", icon=":material/search_off:")
         return None
     pinned = None
     if baseline is not None:
@@ -50,7 +50,7 @@ def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) 
     )
     components.let_it_be_drawn("curves", (asked, [(curve.name, curve.x_P.size) for curve in shown[0].curves]))
     _notes(asked, records, shown)
-    return Drawn(shown, asked, pinned, figure)
+    return DrawnCurves(shown, asked, pinned, figure)
 
 
 def with_baseline(chosen: Sequence[Record], baseline: Record | None) -> list[Record]:
@@ -60,24 +60,24 @@ def with_baseline(chosen: Sequence[Record], baseline: Record | None) -> list[Rec
     return [*chosen, baseline]
 
 
-def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[Panel]:
+def panels_of(asked: CurvesAsked, records: Sequence[Record]) -> list[CurvePanel]:
     return [
         panel_of(records, measure=measure, cost=asked.cost, smoothing=asked.smoothing, band=asked.band)
         for measure in asked.measures
     ]
 
 
-def _say_untold(panel: Panel) -> None:
-    if panel.untold:
-        names = ", ".join(components.plain(name) for name in panel.untold[:4])
-        more = f" and {len(panel.untold) - 4} more" if len(panel.untold) > 4 else ""
+def _name_missing_curves(panel: CurvePanel) -> None:
+    if panel.without_curve:
+        names = ", ".join(components.plain(name) for name in panel.without_curve[:4])
+        more = f" and {len(panel.without_curve) - 4} more" if len(panel.without_curve) > 4 else ""
         st.caption(
-            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]} told by "
-            f"{names}{more}."
+            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]}: "
+            f"missing for {names}{more}."
         )
 
 
-def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[Panel]) -> None:
+def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[CurvePanel]) -> None:
     dirty = sum(record.environment.get("git_dirty") is True for record in records)
     if dirty:
         st.caption(

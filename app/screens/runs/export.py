@@ -1,4 +1,4 @@
-"""The comparison as files: numbers to go on computing with, and the figure to put somewhere."""
+"""The comparison as files: its numbers, and its figure."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from app.screens.runs.reading import Source
 from app.shared import components
 from app.shared.components import Download, Picture
 from zorba_core.files import to_json
-from zorba_core.study.comparison import Cloud, Panel, Record
+from zorba_core.study.comparison import Cloud, CurvePanel, Record
 
 
 def draw(
     source: Source,
-    kept: Sequence[Record],
+    records: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
-    drawn: curves.Drawn | outcomes.Drawn,
+    drawn: curves.DrawnCurves | outcomes.DrawnOutcomes,
 ) -> None:
     """Buttons for what is on the screen, and the programs that make it again."""
-    if isinstance(drawn, curves.Drawn):
+    if isinstance(drawn, curves.DrawnCurves):
         listed = curves.with_baseline(chosen, baseline)
         first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
         name = "zorba-runs"
         code = programs.of_curves(source, listed, drawn.asked, drawn.baseline)
     else:
-        listed = list(kept)
+        listed = list(records)
         first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
         name = "zorba-outcomes"
         code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
-    told = Download(
+    program = Download(
         "Runs (JSON)",
         "zorba-runs.json",
         "application/json",
         lambda: runs_json(listed),
         "Settings, provenance and outcome of each run in the picture.",
     )
-    components.downloads([first, told], key="export", picture=Picture(lambda: drawn.figure, name))
+    components.downloads([first, program], key="export", picture=Picture(lambda: drawn.figure, name))
     with st.expander("Take it with you: Python, command", icon=":material/code:"):
         python, command = st.tabs(["Copy as Python", "Copy as command"])
         python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")
@@ -51,7 +51,7 @@ def _csv(label: str, name: str, content: Callable[[], bytes], help: str) -> Down
     return Download(label, name, "text/csv", content, help)
 
 
-def curves_csv(panels: Sequence[Panel]) -> bytes:
+def curves_csv(panels: Sequence[CurvePanel]) -> bytes:
     """One row a point: curve, round, cost, measure, value, bounds of the band."""
     frames = [
         pd.DataFrame(

@@ -1,4 +1,4 @@
-"""One run looked into: its numbers, who trained what, and a drawer with everything it was made with."""
+"""One run in detail: its numbers, who trained what, and all its settings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _warnings(record: Record) -> None:
         return
     if being_written(record.path):
         st.info(
-            "This run is going on; its numbers are those of the last evaluation, and follow by themselves.",
+            "This run is in progress; its numbers are those of the last evaluation and update automatically.",
             icon=":material/hourglass_top:",
         )
     else:
@@ -89,7 +89,7 @@ def _warnings(record: Record) -> None:
 
 
 def _headline(record: Record) -> list[Number]:
-    accuracy, reached, found = record.evaluations["eval_accuracy"], target_reached(record), record.outcome
+    accuracy, reached, outcome = record.evaluations["eval_accuracy"], target_reached(record), record.outcome
     target, allocation = record.config.get("target"), record.allocation
     numbers = [
         Number(
@@ -117,33 +117,33 @@ def _headline(record: Record) -> list[Number]:
                 "Λ, convergence bias", f"{allocation.bias_lambda:.3g}", r"$\Lambda = \sum_n 1 / \underline{c}_n^2$."
             ),
         ]
-    if found["vram"] is not None:
+    if outcome["vram"] is not None:
         numbers.append(
             Number(
                 "VRAM, all clients",
-                f"{found['vram']:.2f} GiB",
+                f"{outcome['vram']:.2f} GiB",
                 "By the paper's VRAM model, for this run's batch and length.",
                 _measured(record),
             )
         )
-    if found["seconds"]:
+    if outcome["seconds"]:
         numbers.append(
             Number(
                 "Training time",
-                duration(found["seconds"]),
+                duration(outcome["seconds"]),
                 "Seconds in rounds; evaluations are not counted.",
-                None if found["bytes"] is None else f"{size(found['bytes'])} sent",
+                None if outcome["bytes"] is None else f"{size(outcome['bytes'])} sent",
             )
         )
     return numbers
 
 
 def _measured(record: Record) -> str | None:
-    """What the process, which plays all clients, was measured to hold above the model."""
+    """The measured memory of the process, which plays all clients, above the model."""
     memory = record.summary.get("memory")
     measured = memory.get("measured") if isinstance(memory, dict) else None
-    held = measured.get("bytes") if isinstance(measured, dict) else None
-    return f"process measured {size(held)}" if isinstance(held, int | float) else None
+    measured_bytes = measured.get("bytes") if isinstance(measured, dict) else None
+    return f"process measured {size(measured_bytes)}" if isinstance(measured_bytes, int | float) else None
 
 
 @st.dialog("Provenance", width="medium", position="right")

@@ -18,7 +18,7 @@ _PLOT = "outcomes_plot"
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnOutcomes:
     """What is on the screen, for files beside it."""
 
     cloud: Cloud
@@ -27,15 +27,17 @@ class Drawn:
     figure: go.Figure
 
 
-def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record], source: str) -> Drawn | None:
+def draw(
+    asked: OutcomesAsked, records: Sequence[Record], chosen: Sequence[Record], source: str
+) -> DrawnOutcomes | None:
     """The figure of the runs of ``source``; None when there is nothing to draw, after saying why."""
-    cloud = cloud_of(kept, x=asked.x, y=asked.y, kind=asked.kind, band=asked.band)
+    cloud = cloud_of(records, x=asked.x, y=asked.y, kind=asked.kind, band=asked.band)
     if not cloud.dots:
-        st.info("None of these runs tells both. Choose another outcome or axis.", icon=":material/search_off:")
+        st.info("None of these runs has both values. Choose another outcome or axis.", icon=":material/search_off:")
         return None
     picked = tuple(record.name for record in chosen)
     figure = outcomes_figure(cloud, picked=picked, log_x=asked.log_x, log_y=asked.log_y, palette=components.palette())
-    names = [record.name for record in kept]
+    names = [record.name for record in records]
     components.figure(
         figure,
         key=_PLOT,
@@ -46,7 +48,7 @@ def draw(asked: OutcomesAsked, kept: Sequence[Record], chosen: Sequence[Record],
     )
     components.let_it_be_drawn("outcomes", (asked, picked, len(cloud.dots)))
     st.caption(_in_words(cloud, asked))
-    return Drawn(cloud, asked, picked, figure)
+    return DrawnOutcomes(cloud, asked, picked, figure)
 
 
 def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
@@ -56,9 +58,9 @@ def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
     words += "; all that pass the filters are drawn. Click one to pick it in the table."
     if asked.band and asked.y == "to_target":
         words += " A group's mean is over those of its seeds that reached the target."
-    if cloud.untold:
-        count = len(cloud.untold)
-        what = "never reached their target" if asked.y == "to_target" else "do not tell both"
+    if cloud.without_numbers:
+        count = len(cloud.without_numbers)
+        what = "never reached their target" if asked.y == "to_target" else "lack one of the two values"
         words += f" {count} of {count + len(cloud.dots)} {what}: not drawn."
     return words
 
@@ -66,9 +68,9 @@ def _in_words(cloud: Cloud, asked: OutcomesAsked) -> str:
 def _take_over(source: str, names: Sequence[str]) -> None:
     """A click: pick the runs behind the dot (the figure's callback)."""
     points = st.session_state[_PLOT].selection.points
-    wanted = {name for point in points for name in _names(point.get("customdata"))}
-    if wanted & set(names):
-        choose.pick_by_name(source, names, wanted)
+    clicked = {name for point in points for name in _names(point.get("customdata"))}
+    if clicked & set(names):
+        choose.pick_by_name(source, names, clicked)
 
 
 def _names(data: object) -> list[str]:

@@ -27,7 +27,7 @@ class Picks:
 
 def as_link(picks: Picks, shown: Sequence[str]) -> tuple[str, ...]:
     """The values of ``runs``: the names while they are few, then packed; then that it is all of ``shown``, or only how
-    many there are, so that whoever opens the link is told."""
+    many there are, so that whoever opens the link sees it."""
     names = picks.names
     if picks.unheld:
         return (f"{_UNHELD}{picks.unheld}",)

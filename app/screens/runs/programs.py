@@ -47,10 +47,10 @@ def _reading(source: Source, records: Sequence[Record]) -> str:
     listed = "".join(f"    {record.name!r},\n" for record in records)
     return (
         f"names = [\n{listed}]\n"
-        f"found = {{record.name: record for record in {source.python}.records}}\n"
-        "records = [found[name] for name in names]\n"
+        f"by_name = {{record.name: record for record in {source.python}.records}}\n"
+        "records = [by_name[name] for name in names]\n"
     )
 
 
-def _arguments(**told: Any) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
+def _arguments(**arguments: Any) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items() if value is not None)

@@ -82,9 +82,9 @@ def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
 def _signature(folder: Path) -> tuple:
     if not folder.is_dir():
         return ()
-    seen = []
+    files = []
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
             stats = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(entry.path)]
-            seen.append((entry.name, *sorted(stats)))
-    return tuple(sorted(seen))
+            files.append((entry.name, *sorted(stats)))
+    return tuple(sorted(files))

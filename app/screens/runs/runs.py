@@ -31,35 +31,35 @@ def page() -> None:
     try:
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
             listing, source = _read(folder)
-            kept = choose.filtered(listing.records) if listing.records else []
-            baseline = choose.baseline_of(kept) if kept else None
+            records = choose.filtered(listing.records) if listing.records else []
+            baseline = choose.baseline_of(records) if records else None
     except _Unreadable as error:
         components.problem(error.title, error.sentence)
         return
     _problems(listing.problems)
     for note in listing.notes[:5]:
         st.caption(f":material/info: {components.plain(note)}.")
-    chosen = choose.chosen_of(kept, listing.records, source.command)
+    chosen = choose.chosen_of(records, listing.records, source.command)
     if not listing.records:
         _nothing_yet(folder)
         return
-    if not kept:
+    if not records:
         st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
-    asked = toolbar.ask(kept)
+    asked = toolbar.ask(records)
     drawn = None
     if isinstance(asked, toolbar.OutcomesAsked):
-        drawn = outcomes.draw(asked, kept, chosen, source.command)
+        drawn = outcomes.draw(asked, records, chosen, source.command)
     elif chosen or baseline is not None:
         drawn = curves.draw(asked, chosen, baseline)
     else:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
-    table.show_table(kept, chosen, baseline)
+    table.show_table(records, chosen, baseline)
     _follow(folder, listing.records)
-    if isinstance(drawn, curves.Drawn):
+    if isinstance(drawn, curves.DrawnCurves):
         compare.group_table(drawn, baseline)
     if drawn is not None:
-        export.draw(source, kept, chosen, baseline, drawn)
+        export.draw(source, records, chosen, baseline, drawn)
     if not chosen:
         return
     compare.differences(chosen)
@@ -101,7 +101,7 @@ def _read(folder: Path) -> tuple[Listing, Source]:
 
 
 def _follow(folder: Path, records: Sequence[Record]) -> None:
-    """While a run goes on, look again by itself."""
+    """While a run is in progress, refresh automatically."""
     going = [record for record in records if record.status == "unfinished" and record.path is not None]
     if any(being_written(record.path) for record in going):
         st.fragment(_look_again, run_every=EVERY_SECONDS)(folder, _evaluated(folder))

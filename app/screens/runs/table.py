@@ -56,7 +56,8 @@ def _with_learned(frame: pd.DataFrame) -> list[str]:
 
 
 def table(records: Sequence[Record], baseline: Record | None = None) -> pd.DataFrame:
-    """One row a run; with a baseline also how far each is from it. What all share, and what none tells, is left out."""
+    """One row a run; with a baseline also how far each is from it. Columns that are equal in all runs, or empty, are
+    left out."""
     return _worth_showing(_frame(records, baseline))
 
 
@@ -70,7 +71,7 @@ def _worth_showing(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_common(frame: pd.DataFrame) -> dict[str, str]:
-    """What all runs of a table share, and need not be told in every row: column to value."""
+    """What all runs of a table share, so that no row repeats it: column to value."""
     if len(frame) < 2:
         return {}
     return {
@@ -85,7 +86,7 @@ _SAID_ONCE = ("dataset", "model", "method", "solver")
 
 
 def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
-    found = record.outcome
+    outcome = record.outcome
     row = {
         "run": record.name,
         "dataset": record.config.get("dataset"),
@@ -93,21 +94,21 @@ def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, A
         "method": record.method,
         "solver": record.solver,
         "seed": record.config.get("seed"),
-        "best": found["best"],
+        "best": outcome["best"],
     }
     if against is not None:
-        row["Δ best"] = _difference(found["best"], against["best"])
-    row["to target"] = found["to_target"]
+        row["Δ best"] = _difference(outcome["best"], against["best"])
+    row["to target"] = outcome["to_target"]
     if against is not None:
-        row["Δ to target"] = _difference(found["to_target"], against["to_target"])
-        row["Δ VRAM"] = _difference(found["vram"], against["vram"])
-        row["Δ Λ"] = _difference(found["lambda"], against["lambda"])
+        row["Δ to target"] = _difference(outcome["to_target"], against["to_target"])
+        row["Δ VRAM"] = _difference(outcome["vram"], against["vram"])
+        row["Δ Λ"] = _difference(outcome["lambda"], against["lambda"])
     return {
         **row,
-        "rounds": found["rounds"],
-        "blocks": found["total_blocks"],
-        "Λ": found["lambda"],
-        "VRAM (GiB)": found["vram"],
+        "rounds": outcome["rounds"],
+        "blocks": outcome["total_blocks"],
+        "Λ": outcome["lambda"],
+        "VRAM (GiB)": outcome["vram"],
         "status": record.status,
         "began": None if record.began is None else time.strftime("%d %b %H:%M", time.localtime(record.began)),
     }

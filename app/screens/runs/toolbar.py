@@ -49,9 +49,9 @@ class OutcomesAsked:
     log_y: bool
 
 
-def ask(kept: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
-    """The row of controls. ``kept``: the runs that pass the filters, which tell what can be laid out."""
-    axes = axes_of(kept)
+def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
+    """The row of controls. ``records``: the runs that pass the filters; their values decide which axes are offered."""
+    axes = axes_of(records)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         view = "curves"
         if axes:
@@ -65,7 +65,7 @@ def ask(kept: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
                 help="Curves: how the picked runs learned. Outcomes: what came out of all of them against what went "
                 "in, such as accuracy against Λ.",
             )
-        return _outcomes(kept, axes) if view == "outcomes" else _curves()
+        return _outcomes(records, axes) if view == "outcomes" else _curves()
 
 
 def _curves() -> CurvesAsked:
@@ -86,7 +86,7 @@ def _curves() -> CurvesAsked:
         format_func=COST_LABELS.get,
         key="cost",
         width=155,
-        help="Rounds are not equally dear: forward passes, bytes and seconds say what they cost. A backward pass "
+        help="Rounds are not equally expensive: forward passes, bytes and seconds say what they cost. A backward pass "
         "counts as two forward passes.",
     )
     band = _band()
@@ -108,10 +108,10 @@ def _curves() -> CurvesAsked:
     )
 
 
-def _outcomes(kept: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
+def _outcomes(records: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
     y = linked(st.selectbox, "What came out", list(OUTCOMES), format_func=OUTCOMES.get, key="outcome", width=200)
     x = linked(st.selectbox, "Against", list(axes), format_func=axes.get, key="along", width=200)
-    kinds = kinds_of(kept)
+    kinds = kinds_of(records)
     kind = _NO_KIND
     if kinds:
         labels = {_NO_KIND: "nothing"} | {key: key.rpartition(".")[2] for key in kinds}

@@ -1,4 +1,4 @@
-"""What Lambda does not see: the same allocation by every number that says something about its noise and bias.
+"""What Lambda hides: the same allocation by every number that says something about its noise and bias.
 
 Shapes: M blocks, N clients.
 """
@@ -32,11 +32,11 @@ def show(study: Study, allocation: Allocation) -> None:
         r"\underbrace{\bigl(\tfrac{c_{m,m'}}{c_m}\bigr)^2}_{\text{summed: } D} \|g_{m'}\|^2 \;+\; "
         r"\underbrace{\tfrac{c_{m,m'}}{c_m^2}}_{\text{summed: } E} s^2 \Bigr]"
     )
-    found = {name: numbers(each) for name, each in rows.items()}
-    full = found["full activation"]
+    numbers_by_name = {name: numbers(each) for name, each in rows.items()}
+    full = numbers_by_name["full activation"]
     ratios = {
         name: {MEASURES[key].symbol: _ratio(values, full, MEASURES[key]) for key in SHOWN}
-        for name, values in found.items()
+        for name, values in numbers_by_name.items()
         if name != "full activation"
     }
     drawn = hidden_figure(ratios, palette=components.palette())
@@ -53,8 +53,8 @@ def show(study: Study, allocation: Allocation) -> None:
         "of blocks no run here tells (page *Paper*, claim *lambda/predicts*)."
     )
     components.downloads([], key="hidden_files", picture=Picture(lambda: drawn, "zorba-what-lambda-hides"))
-    _table(found, rows)
-    _lesson(found)
+    _table(numbers_by_name, rows)
+    _lesson(numbers_by_name)
     with st.expander("What each number says", icon=":material/function:"):
         for measure in map(MEASURES.get, SHOWN):
             st.latex(measure.formula)
@@ -69,11 +69,11 @@ def _allocations(study: Study, allocation: Allocation) -> dict[str, Allocation]:
         solution = rival(study.scenario, point, allocation, solver)
         if solution is None:
             continue
-        found = Allocation(solution.allocation.A_MN)
-        same = np.array_equal(found.A_MN, allocation.A_MN)
+        solved = Allocation(solution.allocation.A_MN)
+        same = np.array_equal(solved.A_MN, allocation.A_MN)
         if same:
             rows.pop("this allocation", None)
-        rows[f"{solver}: this allocation" if same else solver] = found
+        rows[f"{solver}: this allocation" if same else solver] = solved
     rows["full activation"] = Allocation(np.ones_like(allocation.A_MN))
     return rows
 
@@ -83,26 +83,26 @@ def _ratio(values: dict, full: dict, measure: Measure) -> float:
     return full[key] / values[key] if measure.better == "higher" else values[key] / full[key]
 
 
-def _table(found: dict[str, dict], rows: dict[str, Allocation]) -> None:
+def _table(values: dict[str, dict], rows: dict[str, Allocation]) -> None:
     table = pd.DataFrame(
-        {MEASURES[key].symbol: [MEASURES[key].text(found[name][key]) for name in found] for key in SHOWN}
+        {MEASURES[key].symbol: [MEASURES[key].text(values[name][key]) for name in values] for key in SHOWN}
         | {
-            "least trained": [found[name]["min_popularity"] for name in found],
+            "least trained": [values[name]["min_popularity"] for name in values],
             "blocks": [each.total_blocks for each in rows.values()],
         },
-        index=pd.Index(list(found), name="allocation"),
+        index=pd.Index(list(values), name="allocation"),
     )
     st.dataframe(table, width="stretch", alt="Λ, V, N_eff, E and D of each allocation.")
     st.download_button(
-        "Numbers (CSV)", lambda: pd.DataFrame(found).T.to_csv().encode(), "zorba-what-lambda-hides.csv", "text/csv",
+        "Numbers (CSV)", lambda: pd.DataFrame(values).T.to_csv().encode(), "zorba-what-lambda-hides.csv", "text/csv",
         on_click="ignore", icon=":material/download:", key="hidden_csv",
     )  # fmt: skip
 
 
-def _lesson(found: dict[str, dict]) -> None:
+def _lesson(numbers_by_name: dict[str, dict]) -> None:
     """The pair that shows the point best, in numbers."""
     low, even = (
-        next((values for name, values in found.items() if name.startswith(solver)), None)
+        next((values for name, values in numbers_by_name.items() if name.startswith(solver)), None)
         for solver in ("two-level", "balanced")
     )
     if low is None or even is None:

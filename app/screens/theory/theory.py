@@ -78,7 +78,7 @@ def _bounds(study: Study, allocation: Allocation) -> None:
         _numbers(setting, bound, bias_lambda, allocation.num_clients)
     with right:
         _warnings(setting, bound, bias_lambda)
-        tabs = st.tabs(["As rounds go on", "Against Λ", "The formula with these numbers"])
+        tabs = st.tabs(["Over the rounds", "Against Λ", "The formula with these numbers"])
         with tabs[0]:
             by_rounds = bound_by_rounds_figure(
                 bound, bias_lambda, setting.gap, setting.num_rounds, palette=components.palette()

@@ -41,7 +41,7 @@ def page() -> None:
     classes = lettered_classes()
     st.markdown(
         f"Three blocks (rows), three clients (columns): of the 512 matrices, "
-        f"**{sum(found.count for found in classes.values())}** give every block a client and every client a block. "
+        f"**{sum(each.count for each in classes.values())}** give every block a client and every client a block. "
         f"Up to the order of blocks and clients they are **{len(classes)} classes**, a to q, all of them below. Small "
         "enough to check each of the paper's claims on every case, in exact fractions."
     )
@@ -51,16 +51,16 @@ def page() -> None:
 
 @fragment
 def _claims() -> None:
-    known = _facts()
+    facts = _facts()
     chosen = linked(
         st.segmented_control,
         "What the paper says",
-        [ALL, *known],
+        [ALL, *facts],
         required=True,
-        format_func=lambda key: "All classes" if key == ALL else known[key].title,
+        format_func=lambda key: "All classes" if key == ALL else facts[key].title,
         key="claim",
     )
-    fact = known.get(chosen)
+    fact = facts.get(chosen)
     _settle_class(fact)
     if fact is None:
         st.info(
@@ -85,7 +85,7 @@ def _verdict(fact: Fact) -> None:
 
 
 def _pictures(fact: Fact | None) -> None:
-    """The one that was asked for goes first: another class's numbers, or another claim's classes."""
+    """Draw first what was clicked: another class's numbers, or another claim's classes."""
     plot, words = st.columns([0.66, 0.34], gap="medium")
     claim = None if fact is None else fact.key
     answers = [(words, _one_class), (plot, lambda: _map(fact))]
@@ -150,8 +150,8 @@ def _one_class() -> None:
         key=CLASS,
         help="Or click a matrix on the map.",
     )
-    found = classes[letter]
-    matrix = found.representative
+    matrix_class = classes[letter]
+    matrix = matrix_class.representative
     components.figure(
         _in_the_middle(matrix_panels([Panel(matrix, " ")], name_axes=True, palette=components.palette())),
         key="class_plot",
@@ -168,7 +168,7 @@ def _one_class() -> None:
         str(exact_v(matrix)),
         f"{matrix.effective_clients:.2f} of 3",
         f"{coupled_noise(matrix.A_MN):.2f}",
-        str(found.count),
+        str(matrix_class.count),
     )
     st.markdown(
         f"| V | N_eff | E | matrices |\n| --- | --- | --- | --- |\n| {' | '.join(numbers)} |",
@@ -251,18 +251,18 @@ def _table() -> None:
     rows = pd.DataFrame(
         {
             "class": letter,
-            "blocks": found.total_blocks,
-            "Λ": str(exact_lambda(found.representative)),
-            "Λ, decimal": found.bias_lambda,
-            "matrices": found.count,
-            "popularities": _vector(found.representative.popularity_M),
-            "blocks held": _vector(found.representative.blocks_held_N),
-            "least popularities": _vector(found.representative.least_popularity_N),
-            "V": str(exact_v(found.representative)),
-            "N_eff": found.representative.effective_clients,
-            "E": coupled_noise(found.representative.A_MN),
+            "blocks": matrix_class.total_blocks,
+            "Λ": str(exact_lambda(matrix_class.representative)),
+            "Λ, decimal": matrix_class.bias_lambda,
+            "matrices": matrix_class.count,
+            "popularities": _vector(matrix_class.representative.popularity_M),
+            "blocks held": _vector(matrix_class.representative.blocks_held_N),
+            "least popularities": _vector(matrix_class.representative.least_popularity_N),
+            "V": str(exact_v(matrix_class.representative)),
+            "N_eff": matrix_class.representative.effective_clients,
+            "E": coupled_noise(matrix_class.representative.A_MN),
         }
-        for letter, found in lettered_classes().items()
+        for letter, matrix_class in lettered_classes().items()
     )
     with st.expander("All 17 classes as a table", icon=":material/table:"):
         st.dataframe(
@@ -289,8 +289,8 @@ def _table() -> None:
     with st.expander("The same in Python", icon=":material/code:"):
         st.code(
             "from zorba_core.study.toy.observations import exact_lambda, facts, lettered_classes\n\n"
-            "for letter, found in lettered_classes().items():\n"
-            "    print(letter, found.total_blocks, exact_lambda(found.representative), found.count)\n"
+            "for letter, each in lettered_classes().items():\n"
+            "    print(letter, each.total_blocks, exact_lambda(each.representative), each.count)\n"
             "for fact in facts():\n"
             "    print(fact.title, fact.verdict, fact.finding)\n",
             language="python",

@@ -30,17 +30,17 @@ def pin_buttons(scenario: Scenario, point: int) -> None:
 
 def section(study: Study, point: int) -> None:
     """A against B; while only one is pinned, against what is selected."""
-    held = pins.pins()
-    if not held:
+    pinned = pins.pins()
+    if not pinned:
         return
     st.divider()
-    sides = {letter.upper(): _side(pin) for letter, pin in held.items()}
+    sides = {letter.upper(): _side(pin) for letter, pin in pinned.items()}
     if len(sides) == 1:
         sides["selected"] = Side(study, point, state.solution(study.scenario, point))
     (first, left), (second, right) = sides.items()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(f"{first} against {second}", anchor=False, width="stretch")
-        for letter, pin in held.items():
+        for letter, pin in pinned.items():
             if letter.upper() in sides:
                 st.button(
                     f"Go to {letter.upper()}",
@@ -60,22 +60,23 @@ def section(study: Study, point: int) -> None:
                 )
     broken = [f"{name}: {side}" for name, side in sides.items() if isinstance(side, str)]
     if broken:
-        components.problem("A pinned point cannot be shown; let it go, or pin another", " ".join(broken))
+        components.problem("A pinned point cannot be shown; unpin it, or pin another", " ".join(broken))
         return
-    found = compare(left, right, (first, second))
-    if found.differing.empty:
+    comparison = compare(left, right, (first, second))
+    if comparison.differing.empty:
         st.info("These two points are the same in every setting and every number.", icon=":material/equal:")
         return
     with st.container(key="comparison"):
         st.dataframe(
-            found.differing,
+            comparison.differing,
             hide_index=True,
             width="stretch",
             height="content",
             alt=f"What differs between {first} and {second}: settings first, then numbers with their ratio.",
         )
     st.caption(
-        f"{first}: {_name(left)}. {second}: {_name(right)}. The same in both: {', '.join(found.same) or 'nothing'}."
+        f"{first}: {_name(left)}. {second}: {_name(right)}. "
+        f"The same in both: {', '.join(comparison.same) or 'nothing'}."
     )
 
 

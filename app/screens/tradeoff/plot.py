@@ -82,7 +82,7 @@ def controls(study: Study) -> Axes:
 
 
 def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
-    """Everything that is asked for, in one picture, which is returned for who wants to keep it."""
+    """Draw everything that is selected in one picture, and return it."""
     study, measure, cost = view.study, MEASURES[view.measure], COSTS[view.cost]
     others = [other for name in SOLVERS if name in axes.shown and (other := _other_method(view, name)) is not None]
     drawn = tradeoff_figure(

@@ -46,11 +46,11 @@ def answers(view: View, point: int, recommended: int, solution: Solution) -> Non
         if 1 - saving >= study.everything_ratio:
             lines.append(f"- Saving **{saving:.0%}** costs nothing: that much stays free anyway.")
             continue
-        found = view.best_within(1 - saving)
-        if found is None:
+        affordable = view.best_within(1 - saving)
+        if affordable is None:
             lines.append(f"- Saving **{saving:.0%}** is out of reach: no swept point goes that far.")
             continue
-        reached, at = view.y_E[found], study.front.vram_ratio_E[found]
+        reached, at = view.y_E[affordable], study.front.vram_ratio_E[affordable]
         # A sweep with one reduction for each client leaves most of the range above its front empty.
         far = at < 1 - saving - _SPARSE
         lines.append(

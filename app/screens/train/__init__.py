@@ -1,4 +1,4 @@
-"""Fine-tune with the chosen allocation, in a process of its own."""
+"""Fine-tune with the chosen allocation, in a separate process."""
 
 from app.screens.registry import Page
 

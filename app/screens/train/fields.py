@@ -78,25 +78,25 @@ def _folder() -> str:
 
 def dataset() -> Task:
     """One of the datasets that are here; the others with how to get them."""
-    known = {task.name: task for task in choices.datasets()}
-    missing = {name: task.rows.missing() for name, task in known.items()}
-    here = [name for name in known if not missing[name]]
+    tasks = {task.name: task for task in choices.datasets()}
+    missing = {name: task.rows.missing() for name, task in tasks.items()}
+    here = [name for name in tasks if not missing[name]]
     name = linked(
         st.selectbox,
         "Dataset",
         here,
-        format_func=lambda name: f"{known[name].title} · {known[name].about}",
+        format_func=lambda name: f"{tasks[name].title} · {tasks[name].about}",
         key="train_dataset",
         help="Rows are divided among the clients by a Dirichlet draw, so that each sees labels in its own proportions.",
     )
-    absent = [task for task in known.values() if missing[task.name]]
+    absent = [task for task in tasks.values() if missing[task.name]]
     if absent:
         with st.popover(f"{', '.join(task.title for task in absent)}: how to get them", icon=":material/download:"):
             for task in absent:
                 st.markdown(
                     f"**{task.title}**: {components.plain(missing[task.name])}. Then start the dashboard again."
                 )
-    return known[name]
+    return tasks[name]
 
 
 def method() -> MethodFacts:

@@ -14,7 +14,7 @@ import streamlit as st
 
 from app.screens.train import choices, fields
 from app.screens.train.processes import room_for_one_more, start_training
-from app.screens.train.take_along import Request, take_along
+from app.screens.train.take_along import TrainRequest, take_along
 from app.screens.train.words import ERROR
 from app.shared import components, selection, state
 from app.shared.links import keep
@@ -38,10 +38,10 @@ def allocation_or_explained() -> tuple[Allocation, str] | None:
 
 def draw(runs_folder: Path) -> None:
     """The form and its Start button."""
-    found = allocation_or_explained()
-    if found is None:
+    choice = allocation_or_explained()
+    if choice is None:
         return
-    allocation, origin = found
+    allocation, origin = choice
     left, right = st.columns([0.42, 0.58], gap="large")
     with right:
         st.markdown("##### On what, and how")
@@ -55,7 +55,7 @@ def draw(runs_folder: Path) -> None:
     if model is None:
         return
     counted = {} if method.allocates else {"clients": allocation.num_clients}
-    request = Request(
+    request = TrainRequest(
         allocation if method.allocates else None,
         {"method": method.name, "model": model.source, "dataset": dataset.name, **counted, **options},
         f"{dataset.title} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
@@ -124,7 +124,7 @@ def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts,
     return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
 
 
-def _start(runs_folder: Path, request: Request, vram_gib: float) -> None:
+def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:
     running, most = room_for_one_more(runs_folder)
     full = running >= most
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -136,7 +136,7 @@ def _start(runs_folder: Path, request: Request, vram_gib: float) -> None:
             disabled=full,
             on_click=_begin,
             args=(runs_folder, request),
-            help="Starts `zorba train` as a process of its own: it goes on when this page is closed.",
+            help="Starts `zorba train` as a separate process: it continues when this page is closed.",
         )
         st.caption(
             f"By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before its "
@@ -144,8 +144,8 @@ def _start(runs_folder: Path, request: Request, vram_gib: float) -> None:
         )
     if full:
         st.info(
-            f"{running} run{'s are' if running > 1 else ' is'} going on, one for each of this machine's {most} cores. "
-            "Stop one, or wait until one has finished.",
+            f"{running} run{'s are' if running > 1 else ' is'} in progress, one for each of this machine's {most} "
+            "cores. Stop one, or wait until one has finished.",
             icon=":material/hourglass_top:",
         )
     elif running:
@@ -156,7 +156,7 @@ def _start(runs_folder: Path, request: Request, vram_gib: float) -> None:
         )
 
 
-def _begin(runs_folder: Path, request: Request) -> None:
+def _begin(runs_folder: Path, request: TrainRequest) -> None:
     try:
         job = start_training(
             runs_folder, request.allocation, choices.command_options(request.options), title=request.title

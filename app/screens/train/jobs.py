@@ -1,4 +1,4 @@
-"""Jobs as their files have them: what was started from here, what it is doing, or what became of it.
+"""Jobs as their files have them: what was started from here, what it is doing, or how it ended.
 
 A job is a folder ``<runs folder>/.jobs/<id>/``, and every look starts from its files; nothing is kept in memory::
 
@@ -144,10 +144,10 @@ def named_run(runs_folder: Path, job: Job) -> Path | None:
     """The run's folder, once the process has named it: everything is loaded and checked, and the rounds begin."""
     try:
         with (job_folder(runs_folder, job) / LOG).open("rb") as log:
-            said = log.read(16_000).decode("utf-8", "replace").splitlines()
+            lines = log.read(16_000).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
-    named = next((Path(line.removeprefix("run ")) for line in said if line.startswith("run ")), None)
+    named = next((Path(line.removeprefix("run ")) for line in lines if line.startswith("run ")), None)
     if named is None or named.parent.resolve() != runs_folder.resolve() or not (named / CONFIG).is_file():
         return None
     return named
@@ -158,7 +158,7 @@ def _known_run(job: Job) -> Path | None:
 
 
 def summary_of(run: Path) -> dict[str, Any] | None:
-    """What came out of a run, once it has ended by itself or was stopped; None before, or where it cannot be read."""
+    """The summary of a run that has ended or was stopped; None before, or where it cannot be read."""
     try:
         content = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -168,5 +168,5 @@ def summary_of(run: Path) -> dict[str, Any] | None:
 
 def _last_words(log: Path) -> str:
     """The line in which the command explained its exit, without its name; empty if there is none."""
-    said = [line for line in tail(log, 40) if line.startswith(_SAYS)]
-    return said[-1].removeprefix(_SAYS) if said else ""
+    lines = [line for line in tail(log, 40) if line.startswith(_SAYS)]
+    return lines[-1].removeprefix(_SAYS) if lines else ""

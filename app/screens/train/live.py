@@ -1,4 +1,4 @@
-"""One job on the screen: how far it is, what it measures, what it costs, what it says; and Stop and Resume.
+"""One job on the screen: its progress, measures, costs and log; and Stop and Resume.
 
 Everything shown is read from files and from the process anew each time, so a reload or another browser shows the same.
 """
@@ -26,7 +26,7 @@ EVERY_SECONDS = 2.0
 
 
 def panel(runs_folder: Path, job: Job) -> None:
-    """The job, looked at again every two seconds while it goes on."""
+    """The job, read again every two seconds while it runs."""
     alive = jobs.state_of(runs_folder, job).alive
     st.fragment(_look, run_every=EVERY_SECONDS if alive else None)(runs_folder, job, alive)
 
@@ -64,8 +64,8 @@ def _heading(runs_folder: Path, job: Job, state: State) -> None:
             )
     if state.name == "interrupted" and job.stop_asked is None and jobs.summary_of(state.run) is None:
         st.info(
-            "The process ended without a word: it was killed, or the machine ran out of memory or power. Every whole "
-            "round is kept; Resume goes on from the last.",
+            "The process ended without a message: it was killed, or the machine ran out of memory or power. Every "
+            "whole round is kept; Resume continues from the last.",
             icon=":material/power_off:",
         )
     if state.reason:
@@ -83,7 +83,7 @@ def _buttons(runs_folder: Path, job: Job, state: State) -> None:
             icon=":material/stop_circle:",
             help="Loses the round at hand, keeps all before it."
             if again
-            else "As Ctrl-C: finishes the round at hand and keeps everything. Resume goes on to the same bits.",
+            else "As Ctrl-C: finishes the round at hand and keeps everything. Resume continues to the same bits.",
         ):
             processes.stop(runs_folder, job)
             st.rerun()
@@ -92,14 +92,14 @@ def _buttons(runs_folder: Path, job: Job, state: State) -> None:
         key=f"resume_{job.id}",
         type="primary",
         icon=":material/play_arrow:",
-        help="`zorba resume`: goes on after the last whole round, to the weights of an uninterrupted run.",
+        help="`zorba resume`: continues after the last whole round, to the weights of an uninterrupted run.",
     ):
         resume(runs_folder, state.run, job.rounds, job.title)
         st.rerun()
 
 
 def resume(runs_folder: Path, run: Path, rounds: int, title: str) -> None:
-    """Take a run up again (a button's callback)."""
+    """Resume a run (a button's callback)."""
     try:
         job = processes.start_resume(runs_folder, run, rounds=rounds, title=title)
     except ZorbaError as error:
@@ -124,24 +124,24 @@ def _not_begun(job: Job, state: State) -> None:
 def _running(job: Job, state: State, request: Request) -> None:
     log = _log(state.run)
     config = request.config
-    asked = int(config.get("rounds") or job.rounds)
-    done = min(log.rounds_done, asked)
-    left = log.seconds_left(asked, *evaluation_cost(log, state.run, config)) if state.name == "running" else None
-    words = f"Round {done} of {asked}"
-    if left is not None and done < asked:
+    rounds = int(config.get("rounds") or job.rounds)
+    done = min(log.rounds_done, rounds)
+    left = log.seconds_left(rounds, *evaluation_cost(log, state.run, config)) if state.name == "running" else None
+    words = f"Round {done} of {rounds}"
+    if left is not None and done < rounds:
         words += f" · about {duration(left)} left"
     elif state.name == "running" and not done:
         words += " · evaluating the model before fine-tuning"
-    st.progress(done / asked if asked else 0.0, words)
+    st.progress(done / rounds if rounds else 0.0, words)
     components.numbers(numbers(job, state, request, log))
-    _curves(log, config, asked)
+    _curves(log, config, rounds)
 
 
-def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:
+def _curves(log: LiveLog, config: dict[str, Any], rounds: int) -> None:
     if not log.evaluations:
         return
     target = config.get("target")
-    shared = {"rounds_asked": asked, "resumed_after": log.resumed_after, "palette": components.palette()}
+    shared = {"rounds_asked": rounds, "resumed_after": log.resumed_after, "palette": components.palette()}
     evaluated = [judged.round for judged in log.evaluations]
     left, right = st.columns(2, gap="medium")
     with left:
@@ -155,7 +155,7 @@ def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:
             ),
             key="live_accuracy",
             name="zorba-accuracy",
-            alt=f"Accuracy after {log.rounds_done} of {asked} rounds: from {log.evaluations[0].accuracy:.1%} to "
+            alt=f"Accuracy after {log.rounds_done} of {rounds} rounds: from {log.evaluations[0].accuracy:.1%} to "
             f"{log.evaluations[-1].accuracy:.1%}.",
         )
     with right:
@@ -168,7 +168,7 @@ def _curves(log: LiveLog, config: dict[str, Any], asked: int) -> None:
             ),
             key="live_loss",
             name="zorba-loss",
-            alt=f"Loss after {log.rounds_done} of {asked} rounds: from {log.evaluations[0].loss:.3f} to "
+            alt=f"Loss after {log.rounds_done} of {rounds} rounds: from {log.evaluations[0].loss:.3f} to "
             f"{log.evaluations[-1].loss:.3f} on held-out rows.",
         )
 

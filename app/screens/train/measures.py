@@ -1,4 +1,4 @@
-"""What a run is told by in numbers while it goes on: learning, pace, bytes, VRAM by the model, memory as measured."""
+"""The numbers of a run in progress: learning, pace, bytes, VRAM by the model, memory as measured."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
                 f"largest client {vram[1]:.2g} GiB",
             )
         )
-    held = resident_bytes(job.pid) if state.alive else None
-    if held is not None:
+    resident = resident_bytes(job.pid) if state.alive else None
+    if resident is not None:
         shown.append(
             Number(
                 "Memory, measured",
-                mib(held),
+                mib(resident),
                 "Of the process now: it plays all clients, Python and its libraries included.",
                 "the process, all included",
             )
@@ -89,7 +89,7 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
 
 
 def evaluation_cost(log: LiveLog, run: Path, config: dict[str, Any]) -> tuple[float, int]:
-    """(seconds of an evaluation, rounds between two), as far as this process' first stretch tells."""
+    """(seconds of an evaluation, rounds between two), measured in this process' first rounds."""
     every = max(1, int(config.get("eval_every") or 1))
     if log.resumed_after or not log.rounds or not log.evaluations:
         return 0.0, every
@@ -109,10 +109,10 @@ def _sent(request: Request, last: Round) -> str:
 
 
 def _measured_at_the_end(run: Path) -> float | None:
-    found: Any = jobs.summary_of(run) or {}
+    summary: Any = jobs.summary_of(run) or {}
     for key in ("memory", "measured", "bytes"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return float(found) if isinstance(found, int | float) else None
+        summary = summary.get(key) if isinstance(summary, dict) else None
+    return float(summary) if isinstance(summary, int | float) else None
 
 
 def _vram(run: Path, request: Request) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""Is the process that a file speaks of still that process? A number alone does not say: systems use them again."""
+"""Is the process that a file names still the same process? Its id alone does not show it: systems reuse ids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_alive(pid: int, stamp: str) -> bool:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Memory the process holds now (its resident set); None where the system does not tell."""
+    """Memory the process holds now (its resident set); None where the system does not report it."""
     try:
         lines = (_PROC / str(pid) / "status").read_text().splitlines()
     except OSError:

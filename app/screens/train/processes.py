@@ -1,4 +1,4 @@
-"""Fine-tuning as processes of their own: each a ``zorba train`` or ``zorba resume`` that outlives browser and app.
+"""Fine-tuning in separate processes: each a ``zorba train`` or ``zorba resume`` that outlives browser and app.
 
 The process leads a session of its own, so closing the terminal of the app does not reach it. All that is known of it
 lies in files (``app.screens.train.jobs``).
@@ -63,7 +63,7 @@ def start_resume(runs_folder: Path, run: Path, *, rounds: int, title: str) -> Jo
 def train_command(
     allocation_file: Path | str | None, options: dict[str, Any], *, verb: str = "train"
 ) -> tuple[str, ...]:
-    """The words of the command that trains, or does with the same options what ``verb`` says."""
+    """The words of the command ``verb`` with these options."""
     return ("zorba", verb, *option_words(verb, {"allocation": allocation_file, **options}))
 
 
@@ -103,7 +103,7 @@ def being_written(run: Path) -> bool:
 
 
 def room_for_one_more(runs_folder: Path) -> tuple[int, int]:
-    """(runs going on, the most at once): one a processor core, since each run computes on one."""
+    """(runs in progress, the most at once): one per processor core, since each run computes on one."""
     running = sum(is_alive(job.pid, job.stamp) for job in list_jobs(runs_folder).jobs)
     return running, cores()
 
@@ -124,7 +124,7 @@ def _starting(runs_folder: Path) -> Iterator[Path]:
         running, most = room_for_one_more(runs_folder)
         if running >= most:
             raise RunError(
-                f"{running} run{'s are' if running > 1 else ' is'} going on and this machine has {most} "
+                f"{running} run{'s are' if running > 1 else ' is'} in progress and this machine has {most} "
                 f"core{'s' if most > 1 else ''} for them; stop one, or wait until one has finished"
             )
         folder = jobs / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"

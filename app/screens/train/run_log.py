@@ -1,4 +1,4 @@
-"""The rounds of a run while it goes on, from its trajectory log: read on from where the last look ended.
+"""The rounds of a run in progress, from its trajectory log: each read starts where the last one ended.
 
 For pictures only. Resuming and replaying read the log with its checksums (``zorba_core.runs.trajectory``); a line
 that cannot be read here is passed over.
@@ -47,7 +47,7 @@ class LiveLog:
     path: Path
     rounds: list[Round] = field(default_factory=list)
     evaluations: list[Judged] = field(default_factory=list)
-    resumed_after: int = 0  # rounds that were there when the run was last taken up
+    resumed_after: int = 0  # rounds done when the run was last resumed
     _offset: int = 0
 
     def update(self) -> LiveLog:
@@ -96,7 +96,7 @@ class LiveLog:
 
 
 def _put(entries: list, entry: Round | Judged) -> None:
-    """Append; what was computed again after a torn record takes the place of what stood there."""
+    """Append; a round computed again after a torn record replaces the earlier one."""
     while entries and entries[-1].round >= entry.round:
         entries.pop()
     entries.append(entry)

@@ -19,7 +19,7 @@ _ALLOCATION_FILE = "allocation.npz"
 
 
 @dataclass(frozen=True)
-class Request:
+class TrainRequest:
     """A run as the form describes it. ``options`` are those of ``zorba train``; without an allocation every client
     trains every block."""
 
@@ -28,7 +28,7 @@ class Request:
     title: str
 
 
-def take_along(request: Request) -> None:
+def take_along(request: TrainRequest) -> None:
     """What to copy, each in a tab of its own."""
     options = choices.command_options(request.options)
     file = None if request.allocation is None else _ALLOCATION_FILE
@@ -38,8 +38,8 @@ def take_along(request: Request) -> None:
         python.code(as_python(request), language="python")
         with tune:
             st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
-            asked = {name: value for name, value in options.items() if name in flags_of("tune")}
-            st.code(shlex.join(train_command(file, asked, verb="tune")), language="bash", wrap_lines=True)
+            tune_options = {name: value for name, value in options.items() if name in flags_of("tune")}
+            st.code(shlex.join(train_command(file, tune_options, verb="tune")), language="bash", wrap_lines=True)
         if request.allocation is not None:
             st.download_button(
                 "Allocation (NPZ)",
@@ -53,7 +53,7 @@ def take_along(request: Request) -> None:
             )
 
 
-def as_python(request: Request) -> str:
+def as_python(request: TrainRequest) -> str:
     """A program that makes the same run."""
     settings = {field.option: name for name, field in declared(TrainSettings).items()}
     options = choices.command_options(request.options).items()

@@ -1,4 +1,4 @@
-"""Train: run the chosen allocation, watch it learn, stop and resume it. The training is a process of its own."""
+"""Train: run the chosen allocation, watch it learn, stop and resume it. The training is a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page() -> None:
     st.title("Train with this allocation", anchor=False)
     st.markdown(
         "Rehearse the chosen allocation on this machine: clients fine-tune a small model by forward passes alone, each "
-        "its own blocks. A run is a process of its own: it goes on when this page is closed, and is found here again."
+        "its own blocks. A run is a separate process: it continues when this page is closed, and is listed here again."
     )
     folder = runs_folder()
     all_jobs, problems = list_jobs(folder)
@@ -57,7 +57,7 @@ def _form(folder: Path) -> None:
 
 
 def _newest_of_each_run(folder: Path, jobs: tuple[Job, ...]) -> list[Job]:
-    """A run that was resumed has several jobs; the latest speaks for it."""
+    """The newest job of each run: a resumed run has several."""
     seen: set[Path] = set()
     newest = []
     for job in jobs:

@@ -13,7 +13,7 @@ STATES = {
     "running": ("running", "green", ":material/play_circle:"),
     "stopping": ("stopping after this round", "orange", ":material/stop_circle:"),
     "finished": ("finished", "blue", ":material/check_circle:"),
-    "interrupted": ("stopped, can go on", "orange", ":material/pause_circle:"),
+    "interrupted": ("stopped, can resume", "orange", ":material/pause_circle:"),
     "refused": ("refused", "red", ":material/block:"),
     "failed": ("failed", "red", ":material/error:"),
     "cancelled": ("stopped before it began", "gray", ":material/cancel:"),

@@ -24,7 +24,7 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("experiments")
     log = io.StringIO()
     done = run_experiments(["ablations"], "ci", root=folder, stream=log)
-    assert (done.ran, done.found, done.failed, done.stopped) == (3, 0, 0, False)
+    assert (done.ran, done.earlier, done.failed, done.stopped) == (3, 0, 0, False)
     assert "3 runs to do" in log.getvalue()
     assert "3/3" in log.getvalue()
     return folder

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.study.ledger.test_claims import ROW
 from zorba_core.cli import build_app
 from zorba_core.errors import MissingDataError
-from zorba_core.report.figures import Picture
+from zorba_core.report.figures import ReportFigure
 from zorba_core.report.page import KEY_CLAIMS, render
 from zorba_core.study.ledger import DEFAULT_LEDGER, Ledger, read_ledger
 from zorba_core.study.ledger.build import build_ledger
@@ -35,7 +35,7 @@ def small_ledger():
 
 
 def test_the_page_is_whole_and_asks_for_nothing_outside(small_ledger):
-    picture = Picture("A figure", "What it shows", "A figure. What it shows", DOT, DOT, 460, 340)
+    picture = ReportFigure("A figure", "What it shows", "A figure. What it shows", DOT, DOT, 460, 340)
     page = render(small_ledger, [picture])
     assert re.findall(r'(?:src|srcset|href)="(?!data:|#)', page) == []
     assert "<script" not in page

@@ -31,7 +31,7 @@ Path = tuple[tuple[int, int], ...]
 
 
 class OutOfTime(Exception):
-    """The deadline passed; whoever set it has the best answer so far."""
+    """The deadline passed; the caller has the best answer so far."""
 
 
 def check_deadline(deadline: float) -> None:

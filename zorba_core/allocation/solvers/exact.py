@@ -116,7 +116,7 @@ class _Search:
         mu, left, right = 0.0, None, None
         for _ in range(_MAX_PRICES):
             table = DualTable(self.instance, mu, self.deadline)
-            self.tables = sorted([*self.tables, table], key=lambda known: -known.bound)[: self._tables_kept]
+            self.tables = sorted([*self.tables, table], key=lambda each: -each.bound)[: self._tables_kept]
             self.bound = max(self.bound, table.bound * (1 - 1e-12) - 1e-15)
             path, slope = table.best_path()
             self._try(path)
@@ -234,9 +234,9 @@ class _Search:
         if int(after[1:].sum()) < p:
             return None
         from_top = np.minimum(np.cumsum(after[::-1]), p)
-        taken = np.diff(from_top, prepend=0)[::-1]
-        after -= taken
-        after[:-1] += taken[1:]
+        sizes = np.diff(from_top, prepend=0)[::-1]
+        after -= sizes
+        after[:-1] += sizes[1:]
         return after
 
     def _waste(self, histogram: NDArray[np.int64], placed: int) -> int:

@@ -75,7 +75,7 @@ class PricedTable:
             cost -= self._admission(b, len(cost))
             np.minimum.accumulate(cost[::-1], axis=0, out=cost[::-1])
             self.values[b] = cost
-        self.first = min(((*self._first_level(g), g) for g in range(1, M + 1)), key=lambda found: found[0])
+        self.first = min(((*self._first_level(g), g) for g in range(1, M + 1)), key=lambda level: level[0])
         constant = alpha * instance.total + mu * int(instance.budget_N.sum())
         self.bound = float(self.first[0] - constant) * (1 - 1e-12) - 1e-15
 

@@ -80,9 +80,9 @@ def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64], targ
     best: TwoLevel | None = None
     windows = [(groups, n2, v2)]
     while windows and len(groups):
-        found = [choice for window in windows for choice in form.best_per_group(*window, target)]
-        found.sort(key=distance)
-        best = min((choice for choice in (best, *found[:1]) if choice is not None), key=distance, default=None)
+        choices = [choice for window in windows for choice in form.best_per_group(*window, target)]
+        choices.sort(key=distance)
+        best = min((choice for choice in (best, *choices[:1]) if choice is not None), key=distance, default=None)
         if step <= 1:
             break
         half, step = 2 * step, max(1, 4 * step // _GRID)
@@ -92,7 +92,7 @@ def best_two_level(problem: AllocationProblem, budget_N: NDArray[np.int64], targ
                 _around(choice.top_clients, half, step, 1, N),
                 _around(choice.top_popularity, half, step, floor, N),
             )
-            for choice in found[:_REFINED_GROUPS]
+            for choice in choices[:_REFINED_GROUPS]
         ]
     return best
 

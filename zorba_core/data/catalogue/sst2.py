@@ -29,7 +29,7 @@ def phrases_in_base(texts: list[str]) -> list[bool]:
             for stop in stops[first:]:
                 if (owners := sides.get(text[start:stop])) is not None:
                     owners.add(side)
-    agreed = {text: next(iter(found)) if len(found) == 1 else hash_says_base(text) for text, found in sides.items()}
+    agreed = {text: next(iter(votes)) if len(votes) == 1 else hash_says_base(text) for text, votes in sides.items()}
     return [agreed[text] for text in texts]
 
 

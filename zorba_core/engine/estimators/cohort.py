@@ -108,12 +108,12 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
 def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
     weights = network.block_weights(block)
-    kept = weights.clone()
+    original = weights.clone()
     try:
         directions.add_to(weights, seed, block, mu)
         yield
     finally:
-        weights.copy_(kept)
+        weights.copy_(original)
 
 
 @dataclass(eq=False)
@@ -170,15 +170,15 @@ class _Cohort:
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
         """The rows of the chosen clients, in pieces of nearly equal size."""
-        found: list[Piece] = []
+        chosen: list[Piece] = []
         for group in self._groups:
             rows = np.flatnonzero(chosen_N[group.client_R])
             if len(rows):
                 for piece in np.array_split(rows, -(-len(rows) // group.piece_rows)):
                     together = piece[-1] - piece[0] + 1 == len(piece)
                     where = slice(int(piece[0]), int(piece[-1]) + 1) if together else torch.from_numpy(piece)
-                    found.append((group, where if together else where.to(self._network.device)))
-        return found
+                    chosen.append((group, where if together else where.to(self._network.device)))
+        return chosen
 
     def keep(self, pieces: list[Piece]) -> None:
         for group, rows in pieces:

@@ -1,4 +1,4 @@
-"""Zeroth-order estimates, one client after another: the paper's finite differences, written to be read.
+"""Zeroth-order estimates, one client after another: the paper's finite differences, written for readability.
 
     rho[n, q] = (F_n(w^_n + mu v_q; xi_n) - F_n(w^_n; xi_n)) / mu
 
@@ -52,13 +52,13 @@ def batch_loss(
 @contextlib.contextmanager
 def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
     """Within the context, w_m + shift for the given blocks; afterwards exactly the bits of before."""
-    kept = {m: network.block_weights(m).clone() for m in shift_by_block}
+    original = {m: network.block_weights(m).clone() for m in shift_by_block}
     try:
         for m, shift in shift_by_block.items():
             network.block_weights(m).add_(shift)
         yield
     finally:
-        for m, weights in kept.items():
+        for m, weights in original.items():
             network.block_weights(m).copy_(weights)
 
 

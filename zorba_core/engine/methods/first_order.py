@@ -123,9 +123,9 @@ def _pass(
             loss_here_R = _losses(network, token_ids_RL[here], last_R[here], label_R[here])
             loss_R[here] = loss_here_R.detach().cpu().numpy()
             weighted = (loss_here_R * torch.from_numpy(share_R[here]).to(loss_here_R)).sum()
-            found = iter(torch.autograd.grad(weighted, [p for block in parameters_M for p in block]))
+            gradients = iter(torch.autograd.grad(weighted, [p for block in parameters_M for p in block]))
             for total, block in zip(total_M, parameters_M, strict=True):
-                total.add_(torch.cat([next(found).reshape(-1) for _ in block]))
+                total.add_(torch.cat([next(gradients).reshape(-1) for _ in block]))
     return np.bincount(client_R, weights=loss_R * share_R, minlength=len(batches)), total_M
 
 

@@ -58,14 +58,14 @@ from zorba_core.planning.methods import MethodFacts
 
 
 class Method(MethodFacts):
-    """A federated algorithm: one object that has the facts and computes."""
+    """A federated algorithm: one object with the method's facts and its three functions."""
 
     def init(self, num_blocks: int, settings: TrainSettings) -> MethodState:
         """The state before the first round."""
         return {}
 
     def report(self, context: RoundContext) -> Reports:
-        """What the clients answer that ``context.plan`` asks. Each rank computes its share and learns of all."""
+        """The reports of the clients that ``context.plan`` asks. Each rank computes its share and receives all."""
         raise NotImplementedError
 
     def update(

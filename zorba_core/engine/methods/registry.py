@@ -1,4 +1,4 @@
-"""From a method's name to the object that computes it."""
+"""The method object for a method's name."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def write_request(
     model: str | None = None,
     force: bool = False,
 ) -> Path:
-    """What the server is to do, as a file below ``folder``, which stays on the server's machine. Word of how an earlier
-    one ended is taken away.
+    """What the server is to do, as a file below ``folder``, which stays on the server's machine. The result of an
+    earlier server is removed.
 
     ``config`` is that of ``zorba_core.federation.request.request_config``.
     """

@@ -1,9 +1,9 @@
 """A SuperLink and k SuperNodes on loopback, as child processes of this one.
 
 Every process gets a folder of its own below the deployment's and one ``FLWR_HOME``; telemetry and the look for updates
-are off, packages are never installed, and nothing listens beyond 127.0.0.1 unless told to. All children die with their
-parent, however it dies: each starts with the kernel's promise to be killed when its parent is (Linux), what they start
-themselves watches them, and a warden ends what is left.
+are off, packages are never installed, and nothing listens beyond 127.0.0.1 unless the caller asks for it. All children
+die with their parent, however it dies: each is killed by the kernel when its parent dies (Linux), what they start
+themselves watches them, and a reaper ends what is left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import MissingDataError, RunError
-from zorba_core.federation.flower import reaper as warden
+from zorba_core.federation.flower import reaper
 from zorba_core.federation.flower.resident import began
 from zorba_core.files import write_text
 
@@ -56,7 +56,7 @@ class Deployment:
     """Processes by name: ``superlink``, ``node-0``, ... Use as a context: leaving it ends them all."""
 
     folder: Path
-    ports: Mapping[str, int] = field(default_factory=dict)  # by process name; what is not given is found
+    ports: Mapping[str, int] = field(default_factory=dict)  # by process name; a free port where none is given
     listen: str = _HOST  # where the SuperLink does
 
     def __post_init__(self) -> None:
@@ -69,8 +69,8 @@ class Deployment:
         self._home.mkdir(parents=True, exist_ok=True)
         self._processes: dict[str, subprocess.Popen] = {}
         self._ports = dict(self.ports)
-        self._warden = subprocess.Popen(
-            [sys.executable, warden.__file__, str(self._home)], stdin=subprocess.PIPE, start_new_session=True,
+        self._reaper = subprocess.Popen(
+            [sys.executable, reaper.__file__, str(self._home)], stdin=subprocess.PIPE, start_new_session=True,
             env={name: value for name, value in os.environ.items() if name != "FLWR_HOME"},
         )  # fmt: skip
 
@@ -151,7 +151,7 @@ class Deployment:
         _kill(process, _descendants(process.pid))
 
     def stop(self) -> None:
-        """End everything, nodes first, politely and then not."""
+        """End everything, nodes first: by SIGINT, then by SIGKILL."""
         names = sorted(self._processes, key=lambda name: name == "superlink")
         for group in ([name for name in names if name != "superlink"], ["superlink"]):
             group = [name for name in group if name in self._processes]
@@ -163,11 +163,11 @@ class Deployment:
             for name in group:
                 process = self._processes[name]
                 while process.poll() is None and time.monotonic() < until:
-                    started[name] |= _descendants(process.pid)  # one may be born between the signal and the end
+                    started[name] |= _descendants(process.pid)  # one may start between the signal and the end
                     time.sleep(0.05)
                 _kill(self._processes.pop(name), started[name])
-        self._warden.stdin.close()
-        self._warden.wait()
+        self._reaper.stdin.close()
+        self._reaper.wait()
 
     def port(self, name: str) -> int:
         if name not in self._ports:
@@ -206,7 +206,8 @@ def _die_with_parent() -> None:
 
 
 def _kill(process: subprocess.Popen, descendants: dict[int, str]) -> None:
-    """End a process and its descendants (found before: some are in sessions of their own, and orphans have no name)."""
+    """End a process and its descendants (listed before: some run in their own sessions, and orphans cannot be traced
+    back)."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -226,13 +227,13 @@ def _descendants(pid: int) -> dict[int, str]:
         with contextlib.suppress(OSError):
             parent = int(stat.read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
-    found, left = {}, [pid]
-    while left:
-        for child in children.get(left.pop(), []):
+    descendants, pending = {}, [pid]
+    while pending:
+        for child in children.get(pending.pop(), []):
             if (born := began(child)) is not None:
-                found[child] = born
-            left.append(child)
-    return found
+                descendants[child] = born
+            pending.append(child)
+    return descendants
 
 
 def _command(name: str) -> Path:

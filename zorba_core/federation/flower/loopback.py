@@ -14,7 +14,7 @@ from zorba_core.runs import Run, read_run
 
 Notice = Callable[[str], None]
 _LOOK = 0.3  # seconds
-_GRACE = 20.0  # for the ServerApp to leave word after the SuperLink ended
+_GRACE = 20.0  # for the ServerApp to write its result after the SuperLink ended
 
 
 def federate_on_loopback(
@@ -32,7 +32,7 @@ def federate_on_loopback(
     """Run to the end with one SuperNode for each of ``nodes`` (their ``--node-config``, by seat).
 
     ``folder`` keeps logs and replicas; ``tell`` gets the server's lines as they come; ``watch`` is called with the
-    deployment a few times a second. All processes are gone when this returns, however it does.
+    deployment a few times a second. All processes are gone when this returns or raises.
 
     Raises:
         RunError: the server failed or died.
@@ -53,7 +53,7 @@ def federate_on_loopback(
 
 
 def finished(result: Mapping[str, Any], folder: Path) -> Run:
-    """The run that the server left word of.
+    """The run whose result the server wrote.
 
     Raises:
         RunError: it failed.
@@ -70,10 +70,10 @@ def await_result(
     watch: Callable[[Deployment], None] = lambda deployment: None,
     process: str = "superlink",
 ) -> dict[str, Any]:
-    """Wait until the server, which lives as long as ``process`` does, has left word.
+    """Wait until the server, which lives as long as ``process`` does, has written its result.
 
     Raises:
-        RunError: the process ended without.
+        RunError: the process ended without a result.
     """
     dead_since = None
     while (result := read_json(folder / "result.json")) is None:

@@ -37,7 +37,7 @@ def from_records(records: RecordDict) -> Payload:
     strange = set(records) - {_TEXTS, _NUMBERS, _METER}
     texts = records.get(_TEXTS)
     if strange or not isinstance(texts, ConfigRecord):
-        raise MessageError(f"records {sorted(map(str, records))[:5]} where the protocol's were due")
+        raise MessageError(f"records {sorted(map(str, records))[:5]} instead of the protocol's")
     values = dict(texts)
     numbers = records.get(_NUMBERS)
     if numbers is not None:
@@ -52,7 +52,7 @@ def from_records(records: RecordDict) -> Payload:
 
 def meter_of(message: Message) -> dict[str, float]:
     """What the sender measured about its own work, for information only."""
-    found = message.content.get(_METER) if message.has_content() else None
-    if not isinstance(found, MetricRecord):
+    record = message.content.get(_METER) if message.has_content() else None
+    if not isinstance(record, MetricRecord):
         return {}
-    return {str(name): float(value) for name, value in found.items() if isinstance(value, int | float)}
+    return {str(name): float(value) for name, value in record.items() if isinstance(value, int | float)}

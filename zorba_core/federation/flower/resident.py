@@ -1,9 +1,9 @@
-"""A client's replica in a process that stays: for each message Flower starts a process of its own, and importing torch
+"""A process that keeps a client's replica in memory: Flower starts a new process for each message, and importing torch
 and transformers there takes longer than a round of a small model.
 
 The process that Flower started passes the message through a Unix socket in the replica's folder to one that has all of
 it in memory, and starts that one when it is not there. Both belong to the same user on the same machine; the folder is
-closed to others (0700). The replica is on disk as well, so whichever process dies, the next one goes on from there.
+closed to others (0700). The replica is on disk as well, so whichever process dies, the next one resumes from there.
 
 A resident ends by itself when its owner (the SuperNode's process) is gone, and after ten minutes without a message.
 Requests and answers are one line of JSON each.
@@ -46,7 +46,7 @@ def ask(settings: ClientSettings, folder: Path, payload: Payload, owner: int) ->
             answer = _exchange(folder, request)
             if "what" in answer:
                 return Payload(answer["what"], answer["values"]), answer["seconds"]
-        # None there, or one of another owner, which has ended itself on being asked.
+        # There is none, or it belongs to another owner and ended itself at this request.
         if starting is None or starting.poll() is not None:
             if starting is not None and starting.returncode:
                 raise OSError(f"the resident ended with status {starting.returncode}; see {folder / _LOG}")

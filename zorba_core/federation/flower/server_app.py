@@ -1,4 +1,4 @@
-"""The ServerApp: reads the request that the app folder names, serves the run, and leaves word of how it ended."""
+"""The ServerApp: reads the request that the app folder names, serves the run, and writes how it ended."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def serve_request(grid: Grid, path: Path) -> None:
 
 def _end_with_parent(parent: int) -> None:
     """End when the SuperLink's executor is gone. Flower asks for that too, but a process that waits for a SuperLink to
-    come back may not hear it. Every round is on disk by the time that its average is told, so nothing is lost."""
+    come back may not hear it. Every round is on disk before its average is sent, so nothing is lost."""
     while os.getppid() == parent:
         time.sleep(1.0)
     time.sleep(_GRACE)

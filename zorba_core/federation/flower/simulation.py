@@ -1,6 +1,6 @@
 """Flower's simulation runtime: virtual clients in a few processes of Ray, for more clients than a machine has room for.
 
-One process serves the run and starts Ray; each of Ray's workers plays many clients with one replica between them
+One process serves the run and starts Ray; each of Ray's workers plays many clients that share one replica
 (:mod:`zorba_core.federation.shared_replica`). Server, protocol and rounds are those of a deployment. Ray passes our
 apps to its workers by its own means (pickle), and its processes listen on every interface of the machine, whatever
 address it is given: for a machine that others do not reach.
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> None:
     from zorba_core.federation.flower.virtual_clients import client_app
 
     folder = Path(arguments[0])
-    asked = json.loads((folder / NODES).read_text(encoding="utf-8"))
+    request = json.loads((folder / NODES).read_text(encoding="utf-8"))
     server = ServerApp()
 
     @server.main()
@@ -84,10 +84,10 @@ def main(arguments: list[str]) -> None:
         serve_request(grid, folder / "request.json")
 
     run_simulation(
-        server, client_app(str(folder)), num_supernodes=len(asked["nodes"]),
+        server, client_app(str(folder)), num_supernodes=len(request["nodes"]),
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {"num_cpus": asked["workers"], "include_dashboard": False, "_node_ip_address": "127.0.0.1"},
+            "init_args": {"num_cpus": request["workers"], "include_dashboard": False, "_node_ip_address": "127.0.0.1"},
         },
     )  # fmt: skip
 

@@ -56,37 +56,37 @@ class FlowerTransport:
             return []
         started = time.monotonic()
         sent: list[tuple[Outgoing, Message]] = [
-            (one, Message(to_records(one.payload, up=False), one.address, MESSAGE_TYPES[one.kind], ttl=deadline))
-            for one in outgoing
+            (item, Message(to_records(item.payload, up=False), item.address, MESSAGE_TYPES[item.kind], ttl=deadline))
+            for item in outgoing
         ]
-        for one, message in sent:
-            self.meter.add(one.kind, "down", message)
+        for item, message in sent:
+            self.meter.add(item.kind, "down", message)
         ids = list(self._grid.push_messages([message for _, message in sent]))
-        waiting = {message_id: one for message_id, (one, _) in zip(ids, sent, strict=True) if message_id}
-        incoming, seen, looked = [], [], started
+        waiting = {message_id: item for message_id, (item, _) in zip(ids, sent, strict=True) if message_id}
+        incoming, answers, looked = [], [], started
         while waiting and time.monotonic() - started < deadline:
             for reply in self._grid.pull_messages(list(waiting)):
-                one = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if one is not None:
-                    incoming.append(self._read(one, reply))
-                    seen.append({"node": str(one.address), "after": time.monotonic() - started, **meter_of(reply)})
+                item = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if item is not None:
+                    incoming.append(self._read(item, reply))
+                    answers.append({"node": str(item.address), "after": time.monotonic() - started, **meter_of(reply)})
             if waiting and time.monotonic() - looked > _LOOK_FOR_NODES:
-                here, looked = set(self.present()), time.monotonic()
-                waiting = {message_id: one for message_id, one in waiting.items() if one.address in here}
+                connected, looked = set(self.present()), time.monotonic()
+                waiting = {message_id: item for message_id, item in waiting.items() if item.address in connected}
             if waiting:
                 self._sleep(_LOOK_FOR_ANSWERS)
-        kinds = sorted({one.kind for one in outgoing})
-        self.meter.exchanges.append({"kinds": kinds, "seconds": time.monotonic() - started, "answers": seen})
+        kinds = sorted({item.kind for item in outgoing})
+        self.meter.exchanges.append({"kinds": kinds, "seconds": time.monotonic() - started, "answers": answers})
         return incoming
 
-    def _read(self, one: Outgoing, reply: Message) -> Incoming:
+    def _read(self, item: Outgoing, reply: Message) -> Incoming:
         if reply.has_error():
-            return Incoming(one.address, None, f"{reply.error.reason or 'failed'} (code {reply.error.code})")
-        self.meter.add(one.kind, "up", reply)
+            return Incoming(item.address, None, f"{reply.error.reason or 'failed'} (code {reply.error.code})")
+        self.meter.add(item.kind, "up", reply)
         try:
-            return Incoming(one.address, from_records(reply.content))
+            return Incoming(item.address, from_records(reply.content))
         except MessageError as error:
-            return Incoming(one.address, None, str(error))
+            return Incoming(item.address, None, str(error))
 
 
 def sizes(message: Message) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The ClientApp of a simulation: whichever of Ray's workers gets a message answers it from its household."""
+"""The ClientApp of a simulation: the Ray worker that gets a message answers it from its shared replica."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from zorba_core.federation.flower.client_app import answered, client_settings
 from zorba_core.federation.flower.simulation import NODES
 from zorba_core.federation.messages import CATCH_UP, HELLO
-from zorba_core.federation.shared_replica import Household
+from zorba_core.federation.shared_replica import VirtualClients
 
 
 def client_app(folder: str) -> ClientApp:
@@ -24,15 +24,15 @@ def client_app(folder: str) -> ClientApp:
     @app.train()
     def answer(message: Message, context: Context) -> Message:
         seat = int(context.node_config["partition-id"])
-        return answered(message, lambda payload: _household(folder).answer(seat, payload))
+        return answered(message, lambda payload: _virtual_clients(folder).answer(seat, payload))
 
     return app
 
 
 @cache
-def _household(folder: str) -> Household:
-    """This worker's, for as long as it lives."""
+def _virtual_clients(folder: str) -> VirtualClients:
+    """This worker's clients; they live as long as the worker."""
     nodes = json.loads((Path(folder) / NODES).read_text(encoding="utf-8"))["nodes"]
-    place = Path(folder) / "household"
+    place = Path(folder) / "shared-replica"
     settings = [client_settings({"seat": seat, "replica": str(place), **node})[0] for seat, node in enumerate(nodes)]
-    return Household(settings, place)
+    return VirtualClients(settings, place)

@@ -27,7 +27,7 @@ from zorba_core.files import check_model_folder, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
-from zorba_core.study.base_model.recipe import DONOR_WORDS, PROFILES, THREADS, Recipe
+from zorba_core.study.base_model.recipe import DONOR_WORDS, PROFILES, THREADS, BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import build_tokenizer
 
 Log = Callable[[str], None]
@@ -84,7 +84,9 @@ def make_base(
     return facts
 
 
-def _make(work: Path, name: str, recipe: Recipe, seed: int, profile: str, threads: int, log: Log) -> dict[str, Any]:
+def _make(
+    work: Path, name: str, recipe: BaseModelRecipe, seed: int, profile: str, threads: int, log: Log
+) -> dict[str, Any]:
     start = time.monotonic()
     log("reading texts")
     texts = corpus_texts(recipe, seed)
@@ -140,7 +142,12 @@ def _make(work: Path, name: str, recipe: Recipe, seed: int, profile: str, thread
 
 
 def _score(
-    model: OPTForCausalLM, task_name: str, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, seed: int, log: Log
+    model: OPTForCausalLM,
+    task_name: str,
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: BaseModelRecipe,
+    seed: int,
+    log: Log,
 ) -> dict[str, Any]:
     """Accuracy with donor words, with label words, and with label words after first-order fine-tuning of a copy."""
     task = TASKS[task_name]
@@ -174,7 +181,7 @@ def _score(
 class _Losses:
     """Mean loss by kind of step, now and then as a line with the time left."""
 
-    def __init__(self, recipe: Recipe, log: Log) -> None:
+    def __init__(self, recipe: BaseModelRecipe, log: Log) -> None:
         self.history: list[dict[str, Any]] = []
         self._recipe, self._log, self._start = recipe, log, time.monotonic()
         self._recent: dict[str, list[float]] = {}

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.splits import load_corpus, load_split
 from zorba_core.engine.rows import Encoded
-from zorba_core.study.base_model.recipe import Recipe
+from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import START_ID
 
 _CHARACTERS_PER_TOKEN = 4.3
@@ -23,7 +23,7 @@ _PUNCTUATION = re.compile(r"([.,!?;:()\"]|n't\b|'(?:s|re|ve|ll|d|m)\b)")
 _TAGS = re.compile(r"<br\s*/?>|\s+")
 
 
-def corpus_texts(recipe: Recipe, seed: int) -> dict[str, list[str]]:
+def corpus_texts(recipe: BaseModelRecipe, seed: int) -> dict[str, list[str]]:
     """Texts to model by source, in random order, as many as the recipe's language-model steps read (and some spare).
 
     Film and product reviews are rewritten the way SST-2 is written, with punctuation standing alone. Without a corpus
@@ -32,14 +32,14 @@ def corpus_texts(recipe: Recipe, seed: int) -> dict[str, list[str]]:
     if not recipe.needs_data:
         return {"toy-reviews": load_split("toy-reviews", "base")["text"].tolist()}
     sources = load_corpus() | {"ag-news": load_split("ag-news", "base")["text"].tolist()}
-    wanted = lm_tokens(recipe) * _CHARACTERS_PER_TOKEN
+    num_characters = lm_tokens(recipe) * _CHARACTERS_PER_TOKEN
     chosen = {}
     for index, (name, share) in enumerate(sorted(recipe.corpus.items())):
         texts = sources[name]
         order = np.random.default_rng([seed, 1, index]).permutation(len(texts))
         picked, size = [], 0
         for row in order:
-            if size > share * wanted:
+            if size > share * num_characters:
                 break
             text = texts[row]
             picked.append(_like_sst2(text) if name in _REVIEWS else text)
@@ -52,7 +52,7 @@ def _like_sst2(text: str) -> str:
     return _TAGS.sub(" ", _PUNCTUATION.sub(r" \1 ", _TAGS.sub(" ", text)))
 
 
-def lm_tokens(recipe: Recipe) -> int:
+def lm_tokens(recipe: BaseModelRecipe) -> int:
     """Tokens that the language-model steps of the recipe read, at most (the mixed steps draw their kinds)."""
     steps = recipe.lm_steps + 1.1 * recipe.mixture.get("lm", 0.0) * recipe.mixed_steps
     return int(steps * recipe.lm_rows * recipe.seq_len)

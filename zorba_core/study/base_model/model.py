@@ -19,13 +19,13 @@ from zorba_core.data.tasks import TASKS, Task
 from zorba_core.engine.rows import Encoded
 from zorba_core.study.base_model.corpus import rows_of, task_batches, trimmed, window_batches
 from zorba_core.study.base_model.optimizer import BaseOptimizer
-from zorba_core.study.base_model.recipe import Recipe
+from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID
 
-Progress = Callable[[int, str, float], None]  # step, kind of step, its loss
+ReportStep = Callable[[int, str, float], None]  # step, kind of step, its loss
 
 
-def build_model(recipe: Recipe, vocab_size: int, seed: int) -> OPTForCausalLM:
+def build_model(recipe: BaseModelRecipe, vocab_size: int, seed: int) -> OPTForCausalLM:
     """A new OPT in evaluation mode (no dropout), its weights drawn from ``seed``.
 
     The two projections that write into the residual stream start smaller by sqrt(2 M), as in GPT-2.
@@ -60,7 +60,7 @@ def build_model(recipe: Recipe, vocab_size: int, seed: int) -> OPTForCausalLM:
     return model
 
 
-def donor_prompts(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Encoded]:
+def donor_prompts(recipe: BaseModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Encoded]:
     """Base rows of every task in the mixture, as prompts."""
     return {
         name: encode(TASKS[name], load_split(name, "base"), tokenizer, recipe.seq_len)
@@ -71,12 +71,12 @@ def donor_prompts(recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> dict[st
 
 def train(
     model: OPTForCausalLM,
-    recipe: Recipe,
+    recipe: BaseModelRecipe,
     window_WL: torch.Tensor,
     prompts: dict[str, Encoded],
     donor_ids: dict[str, torch.Tensor],
     seed: int,
-    progress: Progress,
+    progress: ReportStep,
 ) -> None:
     """Run the recipe on ``model``, in place: linear warm-up, cosine decay to a fiftieth, gradients clipped to 1."""
     optimizer = BaseOptimizer(model, recipe.matrix_lr, recipe.lr, recipe.weight_decay)
@@ -100,7 +100,7 @@ def train(
         progress(step, kind, loss.item())
 
 
-def _kinds(recipe: Recipe, seed: int) -> Iterator[str]:
+def _kinds(recipe: BaseModelRecipe, seed: int) -> Iterator[str]:
     rng = np.random.default_rng([seed, 4])
     names = sorted(recipe.mixture)
     share = np.array([recipe.mixture[name] for name in names])
@@ -108,7 +108,7 @@ def _kinds(recipe: Recipe, seed: int) -> Iterator[str]:
         yield "lm" if step < recipe.lm_steps else names[rng.choice(len(names), p=share / share.sum())]
 
 
-def _lr_factor(recipe: Recipe, step: int) -> float:
+def _lr_factor(recipe: BaseModelRecipe, step: int) -> float:
     warm = min(1.0, (step + 1) / recipe.warmup_steps)
     return warm * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * step / recipe.total_steps)))
 
@@ -144,7 +144,7 @@ def accuracy(model: OPTForCausalLM, encoded: Encoded, word_ids_C: torch.Tensor, 
 
 
 def first_order_ceiling(
-    model: OPTForCausalLM, task: Task, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, seed: int
+    model: OPTForCausalLM, task: Task, tokenizer: PreTrainedTokenizerBase, recipe: BaseModelRecipe, seed: int
 ) -> None:
     """Fine-tune the blocks of ``model`` in place with exact gradients: federated rows, label words, AdamW."""
     encoded = encode(task, load_split(task.name, "federated"), tokenizer, recipe.seq_len)

@@ -25,7 +25,7 @@ SPARE_WORDS = (
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BaseModelRecipe:
     """Sizes, steps and mixtures of ``zorba make-base``.
 
     A step of language modelling reads ``lm_rows`` windows of ``seq_len`` tokens; a step of a task reads about
@@ -86,8 +86,8 @@ class Recipe:
         return bool(self.corpus)
 
 
-FULL = Recipe()
-TINY = Recipe(
+FULL = BaseModelRecipe()
+TINY = BaseModelRecipe(
     vocab_size=512,
     hidden_size=32,
     num_blocks=2,

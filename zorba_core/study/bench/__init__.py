@@ -1,1 +1,1 @@
-"""How fast the training engine is on this machine: beside what it cannot beat, and in the sizes it is meant for."""
+"""The speed of the training engine on this machine: against its lower bound, and in the sizes it is meant for."""

@@ -105,7 +105,7 @@ def rho_errors(
     errors: dict[str, list[dict[str, float]]] = {}
     for name in settings.precisions:
         with network.at_precision(name):
-            found = [estimated(network, mu) for mu in mus]
+            estimates = [estimated(network, mu) for mu in mus]
         errors[name] = [
             {
                 "mu": mu,
@@ -113,6 +113,6 @@ def rho_errors(
                 "relative_to_derivative": error(found_NQ, derivative_NQ),
                 "correlation_with_derivative": float(np.corrcoef(found_NQ.ravel(), derivative_NQ.ravel())[0, 1]),
             }
-            for mu, found_NQ, wanted_NQ in zip(mus, found, differences, strict=True)
+            for mu, found_NQ, wanted_NQ in zip(mus, estimates, differences, strict=True)
         ]
     return errors

@@ -1,4 +1,4 @@
-"""How fast the training engine is on this machine, beside what it cannot beat."""
+"""The speed of the training engine on this machine, against its lower bound."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def time_rounds(network: BlockNetwork, settings: BenchSettings, report: Report) 
             middle[name, key] for key in ("cohort", "floor", "floor_in_pieces", "reference")
         )
         expected = estimate(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
-        found = estimate_cohort(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
+        cohort_NQ = estimate_cohort(network, batches_N, A_MN, [0], directions, mu=settings.mu).rho_NQ
         results[name] = {
             "total_blocks": int(A_MN.sum()),
             "lambda": allocation.bias_lambda,
@@ -91,7 +91,7 @@ def time_rounds(network: BlockNetwork, settings: BenchSettings, report: Report) 
             "cohort_over_floor_in_pieces": cohort / in_pieces,
             "reference_over_cohort": slow / cohort,
             "faster_than_full": middle["full", "cohort"] / cohort,
-            "rho_difference_over_largest": float(np.abs(found - expected).max() / np.abs(expected).max()),
+            "rho_difference_over_largest": float(np.abs(cohort_NQ - expected).max() / np.abs(expected).max()),
         }
         report(
             f"{name}: {cohort:.2f} s a round, {cohort / floor:.2f} x its floor, {cohort / in_pieces:.2f} x the floor "

@@ -41,7 +41,7 @@ class BenchSettings:
 
     @property
     def run_settings(self) -> TrainSettings:
-        """What a run of the same kind would be told."""
+        """The settings of a run of the same kind."""
         return TrainSettings(
             num_perturbations=self.num_perturbations, batch_size=self.batch_size, seq_len=self.seq_len, mu=self.mu,
             direction=self.direction, seed=self.seed, threads=self.threads, device=self.device,
@@ -49,7 +49,7 @@ class BenchSettings:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Those that the device has."""
+        """The precisions that the device has."""
         return PRECISIONS if self.device == "cuda" else tuple(name for name in PRECISIONS if name != "tf32")
 
     @property

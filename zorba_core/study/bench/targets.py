@@ -2,7 +2,7 @@
 
 By precision: seconds of a whole round (estimate and update, full activation), the most memory allocated at once, the
 rate of the matrix products in it beside what one large product reaches on the same device, and rho's error; and for the
-fastest precision, which operations the time went to. A size that does not fit is said not to, and the next one goes on.
+fastest precision, which operations the time went to. A size that does not fit is reported, and the next one follows.
 
 Shapes: M blocks, N clients, B rows of a client, L positions, H hidden size.
 """
@@ -59,16 +59,16 @@ def _time_model(spec: ModelSpec, settings: BenchSettings, report: Report) -> dic
     by_precision: dict[str, dict[str, Any]] = {}
     for name in settings.precisions:
         with network.at_precision(name):
-            found = _or_none(lambda: _time_rounds(run, settings))
-        if found is None:
+            timing = _or_none(lambda: _time_rounds(run, settings))
+        if timing is None:
             report(f"{spec.name}, {name}: does not fit into the device's memory")
             continue
         large = _large_product(name, settings)
-        by_precision[name] = {**found, "large_product_flops_per_second": large}
+        by_precision[name] = {**timing, "large_product_flops_per_second": large}
         report(
-            f"{spec.name}, {name}: {found['seconds']:.3f} s a round, {found['flops_per_second'] / 1e12:.2f} TFLOP/s, "
-            f"{found['flops_per_second'] / large:.0%} of what a large product reaches, "
-            f"memory {(found['memory']['bytes'] or 0) / 2**30:.2f} GiB"
+            f"{spec.name}, {name}: {timing['seconds']:.3f} s a round, {timing['flops_per_second'] / 1e12:.2f} TFLOP/s, "
+            f"{timing['flops_per_second'] / large:.0%} of what a large product reaches, "
+            f"memory {(timing['memory']['bytes'] or 0) / 2**30:.2f} GiB"
         )
     result: dict[str, Any] = {"block_parameters": sum(network.sizes_M), "precisions": by_precision}
     # float64 beside float32 takes three times a model's memory.

@@ -1,4 +1,4 @@
-"""Runs held against each other: what each of them is, what tells them apart, and their curves and outcomes as numbers.
+"""Runs compared with each other: what each of them is, how they differ, and their curves and outcomes as numbers.
 No torch and no plotly in here; :mod:`zorba_core.plots` draws it.
 
 from zorba_core.study.comparison import experiment_records, panel_of
@@ -10,7 +10,7 @@ curves_figure([panel_of(records, measure="eval_accuracy", cost="bytes", band="in
 from zorba_core.study.comparison.curves import BANDS, Curve, curve_of, group_of, smoothed, target_reached
 from zorba_core.study.comparison.names import groups, labels
 from zorba_core.study.comparison.outcomes import OUTCOMES, Cloud, Dot, axes_of, cloud_of, kinds_of
-from zorba_core.study.comparison.panel import Panel, panel_of
+from zorba_core.study.comparison.panel import CurvePanel, panel_of
 from zorba_core.study.comparison.records import Listing, Record, experiment_records, experiments_there, folder_records
 
 __all__ = [
@@ -18,9 +18,9 @@ __all__ = [
     "OUTCOMES",
     "Cloud",
     "Curve",
+    "CurvePanel",
     "Dot",
     "Listing",
-    "Panel",
     "Record",
     "axes_of",
     "cloud_of",

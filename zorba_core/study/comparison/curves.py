@@ -82,10 +82,10 @@ def smoothed(curve: Curve, weight: float) -> Curve:
         return curve
 
     def average(values_P: NDArray[np.float64]) -> NDArray[np.float64]:
-        held, averaged_P = 0.0, np.empty_like(values_P)
+        mean, averaged_P = 0.0, np.empty_like(values_P)
         for p, value in enumerate(values_P):
-            held = weight * held + (1 - weight) * value
-            averaged_P[p] = held / (1 - weight ** (p + 1))
+            mean = weight * mean + (1 - weight) * value
+            averaged_P[p] = mean / (1 - weight ** (p + 1))
         return averaged_P
 
     low_P, high_P = (None if bound is None else average(bound) for bound in (curve.low_P, curve.high_P))

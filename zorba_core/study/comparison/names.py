@@ -1,4 +1,4 @@
-"""What tells runs apart: settings that differ, names made of them, and runs that differ in their seed alone."""
+"""How runs differ: settings that differ, names made of them, and runs that differ in their seed alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED_KEYS = (
     "allocation.total_blocks",
     "recipe.shuffle",  # an experiment's recipe may draw its matrix anew for each seed
 )
-UNTOLD = ("save_model", "force", "threads")
+UNNAMED = ("save_model", "force", "threads")
 _DERIVED = SEED_KEYS[1:]
 _SAID_FIRST = ("dataset", "model", "method", "allocation.solver")  # their values speak for themselves
 _BESIDE_AN_ARM = ("dataset", "alpha", "num_clients", "lr", "seed")
@@ -47,11 +47,11 @@ def groups(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, list[Record]]:
-    told = [{key: v for key, v in of[0].settings.items() if key not in unsaid} for of in sets]
-    keys = [key for key in differing(told) if key not in (*UNTOLD, *_DERIVED)]
+    settings = [{key: v for key, v in of[0].settings.items() if key not in unsaid} for of in sets]
+    keys = [key for key in differing(settings) if key not in (*UNNAMED, *_DERIVED)]
     keys.sort(key=lambda key: (key not in _SAID_FIRST, key == "seed"))
     named: dict[str, list[Record]] = {}
-    for config, of in zip(told, sets, strict=True):
+    for config, of in zip(settings, sets, strict=True):
         first = of[0]
         words = [in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
         if first.arm is not None:  # it stands for the settings that its experiment varies, but for these
@@ -83,5 +83,8 @@ def shown(value: Any) -> str:
 
 
 def _setting(record: Record) -> str:
-    told = [("arm", record.arm), *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNTOLD))]
-    return to_json(sorted(told))
+    pairs = [
+        ("arm", record.arm),
+        *((k, v) for k, v in record.settings.items() if k not in (*SEED_KEYS, *UNNAMED)),
+    ]
+    return to_json(sorted(pairs))

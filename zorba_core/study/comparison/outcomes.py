@@ -1,4 +1,4 @@
-"""What came out of runs against what went into them: a dot a run, or a dot a group of seeds with its spread."""
+"""Outcomes of runs against their settings: a dot for each run, or for each group of seeds with its spread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from zorba_core.allocation import find_measure
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.comparison.curves import spread_of
-from zorba_core.study.comparison.names import UNTOLD, groups, in_words, labels
+from zorba_core.study.comparison.names import UNNAMED, groups, in_words, labels
 from zorba_core.study.comparison.records import ALLOCATED, Record
 
 OUTCOMES = {
@@ -28,7 +28,7 @@ _MEASURED = {
     "seconds": "Seconds of training",
     "rounds": "Rounds done",
 }
-_MOST_KINDS = 12  # more colours and shapes than this are not told apart
+_MOST_KINDS = 12  # more colours and shapes than this cannot be distinguished
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Dot:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Dots, and the names of runs or groups that do not tell both coordinates."""
+    """Dots, and the names of runs or groups without both coordinates."""
 
     dots: tuple[Dot, ...]
     x: str
     y: str
     x_label: str
     y_label: str
-    untold: tuple[str, ...]
+    without_numbers: tuple[str, ...]
 
 
 def axes_of(records: Sequence[Record]) -> dict[str, str]:
@@ -61,20 +61,20 @@ def axes_of(records: Sequence[Record]) -> dict[str, str]:
     axes = {key: label for key, label in _MEASURED.items() if _differ(_number(record, key) for record in records)}
     for key in _settings(records):
         values = [record.settings.get(key) for record in records]
-        told = [value for value in values if value is not None]
-        if key not in axes and _worth_offering(key) and all(_is_number(value) for value in told) and _differ(told):
+        known = [value for value in values if value is not None]
+        if key not in axes and _worth_offering(key) and all(_is_number(value) for value in known) and _differ(known):
             axes[key] = key
     return axes
 
 
 def kinds_of(records: Sequence[Record]) -> list[str]:
     """What the runs can be coloured by: settings with 2 to 12 values, and an experiment's arms."""
-    found = []
+    kinds = []
     for key in ["arm", "method", "dataset", "model", *_settings(records)]:
         values = {_kind(record, key) for record in records}
-        if key not in found and _worth_offering(key) and 1 < len(values) <= _MOST_KINDS:
-            found.append(key)
-    return found
+        if key not in kinds and _worth_offering(key) and 1 < len(values) <= _MOST_KINDS:
+            kinds.append(key)
+    return kinds
 
 
 def cloud_of(records: Sequence[Record], *, x: str, y: str, kind: str | None = None, band: str | None = None) -> Cloud:
@@ -90,21 +90,21 @@ def cloud_of(records: Sequence[Record], *, x: str, y: str, kind: str | None = No
     if y not in OUTCOMES:
         raise InvalidInputError(f"unknown outcome {y!r}; choose one of {', '.join(OUTCOMES)}")
     behind = groups(records) if band else {name: [record] for name, record in labels(records).items()}
-    dots, untold = [], []
+    dots, without_numbers = [], []
     for name, runs in behind.items():
-        told = [(a, b) for run in runs if (a := _number(run, x)) is not None and (b := _number(run, y)) is not None]
-        if not told:
-            untold.append(name)
+        pairs = [(a, b) for run in runs if (a := _number(run, x)) is not None and (b := _number(run, y)) is not None]
+        if not pairs:
+            without_numbers.append(name)
             continue
-        x_R, y_R = np.array(told).T
+        x_R, y_R = np.array(pairs).T
         label = "" if kind is None else _kind(runs[0], kind)
         names = tuple(run.name for run in runs)
-        if len(told) == 1 or band is None:
+        if len(pairs) == 1 or band is None:
             dots.append(Dot(name, names, label, float(x_R[0]), float(y_R[0])))
             continue
         (x_mean, *x_bounds), (y_mean, *y_bounds) = (map(float, spread_of(of_R, band)) for of_R in (x_R, y_R))
         dots.append(Dot(name, names, label, x_mean, y_mean, tuple(x_bounds), tuple(y_bounds)))
-    return Cloud(tuple(dots), x, y, _MEASURED.get(x, x), OUTCOMES[y], tuple(untold))
+    return Cloud(tuple(dots), x, y, _MEASURED.get(x, x), OUTCOMES[y], tuple(without_numbers))
 
 
 def _number(record: Record, key: str) -> float | None:
@@ -114,7 +114,7 @@ def _number(record: Record, key: str) -> float | None:
 
 def _worth_offering(key: str) -> bool:
     """Not what says nothing about the result, nor how an experiment made its matrices, which its arms stand for."""
-    return key not in UNTOLD and not key.startswith("recipe.") and not key.endswith("sha256")
+    return key not in UNNAMED and not key.startswith("recipe.") and not key.endswith("sha256")
 
 
 def _is_number(value: object) -> bool:

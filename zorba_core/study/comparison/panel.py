@@ -12,12 +12,12 @@ from zorba_core.study.comparison.records import Record
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class CurvePanel:
     """Curves, and the runs behind each.
 
     Attributes:
         behind: a curve's name to its runs; also those without a curve.
-        untold: names of those that tell nothing to draw.
+        without_curve: names of those with nothing to draw.
         targets: accuracies that the runs are after, rising.
     """
 
@@ -25,13 +25,13 @@ class Panel:
     measure: str
     cost: str
     behind: dict[str, list[Record]]
-    untold: tuple[str, ...]
+    without_curve: tuple[str, ...]
     targets: tuple[float, ...]
 
 
 def panel_of(
     records: Sequence[Record], *, measure: str, cost: str, smoothing: float = 0.0, band: str | None = None
-) -> Panel:
+) -> CurvePanel:
     """Curves of single runs, or with ``band`` (a key of ``BANDS``) the mean of each group of seeds.
 
     Args:
@@ -40,15 +40,15 @@ def panel_of(
         smoothing: weight of the past, from 0 to below 1.
     """
     behind = groups(records) if band else {name: [record] for name, record in labels(records).items()}
-    curves, untold = [], []
+    curves, without_curve = [], []
     for name, runs in behind.items():
         try:
             single = [curve_of(run, measure=measure, cost=cost) for run in runs]
             if not any(curve.x_P.size for curve in single):
                 raise InvalidInputError("nothing to draw")
-            one = group_of(name, single, band) if band else replace(single[0], name=name)
-            curves.append(smoothed(one, smoothing))
+            summary = group_of(name, single, band) if band else replace(single[0], name=name)
+            curves.append(smoothed(summary, smoothing))
         except InvalidInputError:
-            untold.append(name)
+            without_curve.append(name)
     targets = sorted({float(record.config["target"]) for record in records if has_target(record)})
-    return Panel(tuple(curves), measure, cost, behind, tuple(untold), tuple(targets))
+    return CurvePanel(tuple(curves), measure, cost, behind, tuple(without_curve), tuple(targets))

@@ -57,8 +57,8 @@ class Record:
     def small_curve(self) -> tuple[float, ...]:
         """The accuracy at up to 40 of the evaluations, the last one among them, for a picture as small as a word."""
         accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
-        kept = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
-        return tuple(accuracy_P[np.unique(kept)].round(4).tolist())
+        points = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
+        return tuple(accuracy_P[np.unique(points)].round(4).tolist())
 
     @property
     def finished(self) -> bool:
@@ -71,8 +71,8 @@ class Record:
     @property
     def solver(self) -> str | None:
         allocation = self.config.get("allocation")
-        told = allocation.get("solver") if isinstance(allocation, dict) else None
-        return None if told is None else str(told)
+        name = allocation.get("solver") if isinstance(allocation, dict) else None
+        return None if name is None else str(name)
 
     @property
     def vram_gib(self) -> float | None:
@@ -82,7 +82,7 @@ class Record:
 
     @functools.cached_property
     def outcome(self) -> dict[str, float | None]:
-        """What runs are judged by. ``to_target``: rounds until the target was first reached."""
+        """The outcomes by which runs are compared. ``to_target``: rounds until the target was first reached."""
         accuracy, loss = self.evaluations["eval_accuracy"], self.metrics["eval_loss"].dropna()
         reached = target_reached(self)
         last = self.metrics.iloc[-1] if len(self.metrics) else None
@@ -101,22 +101,22 @@ class Record:
 
     @property
     def _allocated(self) -> dict[str, float | None]:
-        """Measures of the allocation: of the matrix, or as far as an experiment's table tells them."""
+        """Measures of the allocation: of the matrix, or as far as an experiment's table has them."""
         if self.allocation is not None:
             return {name: float(find_measure(name).value(self.allocation)) for name in ALLOCATED}
-        told = self.summary.get("allocation", {})
-        return {key: told.get(key) for key in ALLOCATED}
+        stored = self.summary.get("allocation", {})
+        return {key: stored.get(key) for key in ALLOCATED}
 
 
 def flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings as one level, ``allocation.solver`` and the like."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
+            fields |= flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            fields[f"{prefix}{key}"] = value
+    return fields
 
 
 class Listing(NamedTuple):
@@ -174,15 +174,15 @@ def _number(value: Any) -> float | None:
 
 
 def _of_run(run: Run) -> Record:
-    told = run.metrics
+    table = run.metrics
     sent = bytes_sent(
         run.config,
         run.allocation,
-        told["round"].to_numpy(np.float64),
-        reports=int(told["clients_reported"].sum()) or None,
-        numbers=(told["scalars_up"] + told["scalars_down"]).to_numpy(np.float64),
+        table["round"].to_numpy(np.float64),
+        reports=int(table["clients_reported"].sum()) or None,
+        numbers=(table["scalars_up"] + table["scalars_down"]).to_numpy(np.float64),
     )
-    metrics = told.assign(work=run.work, bytes=sent)
+    metrics = table.assign(work=run.work, bytes=sent)
     status = _STOPPED.get(str(run.summary.get("stopped_by")), "finished") if run.finished else "unfinished"
     return Record(
         name=run.name,
@@ -200,8 +200,8 @@ def _of_run(run: Run) -> Record:
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """``full-sst2-0``, and where runs would be called alike also what tells them apart, else a fingerprint."""
     form = "{arm}-{dataset}"
-    for told in ("", "-alpha{alpha:g}", "-N{num_clients}", "-lr{lr:g}"):
-        form += told
+    for suffix in ("", "-alpha{alpha:g}", "-N{num_clients}", "-lr{lr:g}"):
+        form += suffix
         names = [f"{form.format(**row)}-{row['seed']}" for row in rows]
         if len(set(names)) == len(names):
             return names
@@ -257,7 +257,7 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
 
 
 def _with_next_step(line: str) -> str:
-    """What to do about a folder that is no readable run."""
+    """Advice for a folder that is no readable run."""
     if "cut short at its start: no metrics" in line:
         return f"{line}. It was stopped before its first evaluation: `zorba resume` starts it, or remove the folder"
     if "cut short at its start" in line:

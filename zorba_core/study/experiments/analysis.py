@@ -1,4 +1,4 @@
-"""From an experiment's tables to what they say. No number in here comes from anywhere but the tables.
+"""The findings of an experiment, computed from its tables. Every number here comes from the tables.
 
 A loss is compared within its seed: seeds draw their own rows and directions, so an arm's loss is its effect in the
 additive model loss = arm + seed, which is the plain mean where every arm has the same seeds.
@@ -58,8 +58,8 @@ def arm_effects(runs: pd.DataFrame, column: str) -> pd.Series:
     if len(ended):
         by_arm = np.eye(len(arms.categories))[arms.codes]
         by_seed = np.eye(len(seeds.categories))[seeds.codes] - 1 / len(seeds.categories)
-        found = np.linalg.lstsq(np.column_stack([by_arm, by_seed]), ended[column].to_numpy(float), rcond=None)[0]
-        effects |= dict(zip(arms.categories, found[: len(arms.categories)].tolist(), strict=True))
+        coefficients = np.linalg.lstsq(np.column_stack([by_arm, by_seed]), ended[column].to_numpy(float), rcond=None)[0]
+        effects |= dict(zip(arms.categories, coefficients[: len(arms.categories)].tolist(), strict=True))
     return pd.Series(effects, name=column, dtype=float).rename_axis("arm")
 
 

@@ -1,4 +1,4 @@
-"""When runs reach a target, as far as their evaluations tell.
+"""When runs reach a target, as far as their evaluations show.
 
 A curve is evaluated every k rounds, so the round of reaching is known to lie between two evaluations, and no better: an
 interval. A run that ends short of the target reaches it later than its last evaluation. Methods are compared within one
@@ -41,9 +41,9 @@ class Crossing(NamedTuple):
 def crossing(cost: Sequence[float], values: Sequence[float], target: float, horizon: float = math.inf) -> Crossing:
     """Where a rising curve first reaches ``target``, between which two evaluations; what lies beyond ``horizon`` is
     not looked at."""
-    seen = [(at, value) for at, value in zip(cost, values, strict=True) if at <= horizon]
+    points = [(at, value) for at, value in zip(cost, values, strict=True) if at <= horizon]
     before = 0.0
-    for at, value in seen:
+    for at, value in points:
         if value >= target:
             return Crossing(before if at > 0 else 0.0, float(at))
         before = float(at)
@@ -72,7 +72,7 @@ def with_crossing_intervals(
         if row.sha256 in curves else Crossing(0.0, math.inf)
         for row in runs.itertuples()
     ]  # fmt: skip
-    return runs.assign(low=[one.low for one in reached], high=[one.high for one in reached])
+    return runs.assign(low=[each.low for each in reached], high=[each.high for each in reached])
 
 
 def median_crossing(crossings: Sequence[Crossing]) -> Crossing:
@@ -80,9 +80,13 @@ def median_crossing(crossings: Sequence[Crossing]) -> Crossing:
     return Crossing(*(float(np.median(ends)) for ends in zip(*crossings, strict=True)))
 
 
-def crossing_text(found: Crossing) -> str:
+def crossing_text(crossing: Crossing) -> str:
     """``10 to 15``, or ``more than 60``."""
-    return f"{found.low:,.0f} to {found.high:,.0f}" if math.isfinite(found.high) else f"more than {found.low:,.0f}"
+    return (
+        f"{crossing.low:,.0f} to {crossing.high:,.0f}"
+        if math.isfinite(crossing.high)
+        else f"more than {crossing.low:,.0f}"
+    )
 
 
 def ratio_interval(low_P: ArrayLike, high_P: ArrayLike, level: float = 0.95) -> Mean | None:

@@ -59,30 +59,30 @@ def equivalence(differences: ArrayLike, margin: float = MARGIN_NATS) -> Equivale
     if not margin > 0:
         raise InvalidInputError(f"the margin is {margin:g}; it must be positive")
     values = np.asarray(differences, float)
-    found = mean_interval(values, 1 - 2 * LEVEL)
-    if found.count < 2:
-        return Equivalence(*found[:3], margin, 1.0, found.count, Likeness.UNDECIDED)
-    error = float(values.std(ddof=1)) / math.sqrt(found.count)
+    interval = mean_interval(values, 1 - 2 * LEVEL)
+    if interval.count < 2:
+        return Equivalence(*interval[:3], margin, 1.0, interval.count, Likeness.UNDECIDED)
+    error = float(values.std(ddof=1)) / math.sqrt(interval.count)
     if error == 0:
-        p_value = 0.0 if abs(found.value) < margin else 1.0
+        p_value = 0.0 if abs(interval.value) < margin else 1.0
     else:
-        p_value = float(stats.t.sf((margin - abs(found.value)) / error, found.count - 1))
-    if -margin < found.low and found.high < margin:
+        p_value = float(stats.t.sf((margin - abs(interval.value)) / error, interval.count - 1))
+    if -margin < interval.low and interval.high < margin:
         likeness = Likeness.ALIKE
-    elif found.low > margin or found.high < -margin:
+    elif interval.low > margin or interval.high < -margin:
         likeness = Likeness.APART
     else:
         likeness = Likeness.UNDECIDED
-    return Equivalence(*found[:3], margin, p_value, found.count, likeness)
+    return Equivalence(*interval[:3], margin, p_value, interval.count, likeness)
 
 
-def count_to_be_alike(found: Equivalence, most: int = 1000) -> int | None:
+def count_to_be_alike(test: Equivalence, most: int = 1000) -> int | None:
     """How many differences an interval needs to lie within the margin, if mean and deviation stay as they are; None
     when the mean itself is outside, when it takes more than ``most``, or when a single value tells no deviation."""
-    room = found.margin - abs(found.value)
-    if found.count < 2 or room <= 0:
+    room = test.margin - abs(test.value)
+    if test.count < 2 or room <= 0:
         return None
-    deviation = (found.high - found.value) * math.sqrt(found.count) / stats.t.ppf(1 - LEVEL, found.count - 1)
+    deviation = (test.high - test.value) * math.sqrt(test.count) / stats.t.ppf(1 - LEVEL, test.count - 1)
     count_C = np.arange(2, most + 1)
     enough = np.flatnonzero(stats.t.ppf(1 - LEVEL, count_C - 1) * deviation / np.sqrt(count_C) < room)
     return int(count_C[enough[0]]) if enough.size else None

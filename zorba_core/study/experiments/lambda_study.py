@@ -86,7 +86,7 @@ def compared(results: Results, **condition: float | None) -> Compared:
 
 
 def predictors(
-    found: Compared,
+    comparison: Compared,
     measures: Sequence[str] = PREDICTORS,
     *,
     values: pd.DataFrame | None = None,
@@ -104,21 +104,21 @@ def predictors(
     Raises:
         InvalidInputError: too few allocations.
     """
-    values = found.losses if values is None else values.loc[found.losses.index]
+    values = comparison.losses if values is None else values.loc[comparison.losses.index]
     if len(values) < _FEWEST:
         raise InvalidInputError(f"{len(values)} allocations are too few to correlate; at least {_FEWEST} are needed")
     y_K = over(values.to_numpy(), axis=-1)
     arm_RK, y_RK = two_way_resamples(values.to_numpy(), over=over)
     rows = {}
     for measure in measures:
-        x_K = found.table[measure].to_numpy(float)
+        x_K = comparison.table[measure].to_numpy(float)
         if len(set(x_K)) == 1:  # as T among allocations of one total
             continue
         rank = rank_correlation(x_K, y_K, resamples=9999)
         low, high = percentile_interval(spearman(x_K[arm_RK], y_RK))
         row = {"value": rank.value, "low": low, "high": high, "p_value": rank.p_value}
         held = given if isinstance(given, str) else given.get(measure, "")
-        row |= _partial(found.table, x_K, y_K, arm_RK, y_RK, held)
+        row |= _partial(comparison.table, x_K, y_K, arm_RK, y_RK, held)
         rows[measure] = row | {"count": len(values)}
     ranked = pd.DataFrame.from_dict(rows, orient="index")
     ranked.insert(4, "holm", holm(ranked["p_value"]))
@@ -136,9 +136,9 @@ def _partial(table: pd.DataFrame, x_K, y_K, arm_RK, y_RK, held: str) -> dict[str
     return {"partial": value, "partial_low": low, "partial_high": high}
 
 
-def do_arms_differ(found: Compared) -> tuple[ArmsTest, str, ArmsTest]:
+def do_arms_differ(comparison: Compared) -> tuple[ArmsTest, str, ArmsTest]:
     """The test of all arms; the arm without which they differ least clearly, and the test without it."""
-    finite = found.losses[np.isfinite(found.losses).all(axis=1)]
+    finite = comparison.losses[np.isfinite(comparison.losses).all(axis=1)]
     whole = arms_differ(finite)
     quick = {arm: arms_differ(finite.drop(index=arm), resamples=1).p_value for arm in finite.index}
     telling = max(quick, key=quick.get)
@@ -178,12 +178,12 @@ class PositionLeak(NamedTuple):
     orders: int
 
 
-def position_leak(found: Compared, specs: Sequence[RunSpec] | None = None) -> PositionLeak:
+def position_leak(comparison: Compared, specs: Sequence[RunSpec] | None = None) -> PositionLeak:
     """Correlation of the mean of 1/c over the first four blocks with the loss, both within arm and seed. Exploratory:
     with three orders there are six ways to exchange them, so no p-value below 1/6 can come of it."""
     specs = EXPERIMENT.specs("standard", empty_runs()) if specs is None else specs
-    seeds = list(found.losses.columns)
-    front = pd.DataFrame(np.nan, index=found.losses.index, columns=seeds)
+    seeds = list(comparison.losses.columns)
+    front = pd.DataFrame(np.nan, index=comparison.losses.index, columns=seeds)
     shuffled = set()
     for spec in specs:
         settings = spec.settings
@@ -192,7 +192,7 @@ def position_leak(found: Compared, specs: Sequence[RunSpec] | None = None) -> Po
             popularity_M = spec.recipe.build().popularity_M
             front.loc[spec.arm, settings["seed"]] = float((1 / popularity_M[:_FRONT_BLOCKS]).mean())
             shuffled |= {spec.arm} if spec.recipe.shuffle is not None else set()
-    left_KS = _within(found.losses.to_numpy())
+    left_KS = _within(comparison.losses.to_numpy())
     by_order = [
         float(np.corrcoef(_within(front.to_numpy()[:, list(order)]).ravel(), left_KS.ravel())[0, 1])
         for order in itertools.permutations(range(len(seeds)))
@@ -215,9 +215,9 @@ def conditions(results: Results) -> dict[str, Compared]:
     return there
 
 
-def equal_total(found: Compared, total: int = 80) -> Compared:
+def equal_total(comparison: Compared, total: int = 80) -> Compared:
     """The allocations of one total, where the amount of VRAM explains nothing."""
-    return found.only(found.table.index[found.table["T"] == total])
+    return comparison.only(comparison.table.index[comparison.table["T"] == total])
 
 
 def balanced_over_papers(fleets: int = 20, num_clients: Sequence[int] = (20, 50), num_blocks: int = 12) -> pd.DataFrame:

@@ -49,10 +49,10 @@ class Ratio(NamedTuple):
 
 def grid_edge(results: Results, dataset: str, arm: str) -> GridEdge | None:
     """The edge on which an arm's best rate lies; None when a rate was tried on either side, or nothing is tuned."""
-    found = next((one for one in ARMS if one.name == arm), None)
-    if found is None:
+    definition = next((each for each in ARMS if each.name == arm), None)
+    if definition is None:
         return None
-    rates = sorted(rates_of(found, results.profile))
+    rates = sorted(rates_of(definition, results.profile))
     best = best_rate(results.runs, arm, dataset, rates)
     if best is None or len(rates) < 2 or rates[0] < best < rates[-1]:
         return None
@@ -63,10 +63,10 @@ def grid_edge(results: Results, dataset: str, arm: str) -> GridEdge | None:
 
 def equal_horizon(results: Results, cost: str = "rounds", arms: tuple[str, ...] = ()) -> pd.Series:
     """By dataset: how far the arm that was asked for least went (of ``arms``, of all when empty)."""
-    asked = horizons(results, cost)
+    horizon = horizons(results, cost)
     if arms:
-        asked = asked[asked.index.get_level_values("arm").isin(arms)]
-    return asked.groupby(level="dataset").min()
+        horizon = horizon[horizon.index.get_level_values("arm").isin(arms)]
+    return horizon.groupby(level="dataset").min()
 
 
 def compare_methods(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
@@ -135,8 +135,8 @@ def rates_of_trials(results: Results, dataset: str, arms: tuple[str, ...], share
     trials = Results(
         results.experiment, results.profile, trials.assign(role="measure"), results.curves, results.left_out, 0
     )  # fmt: skip
-    found = with_crossing_intervals(trials, share)
-    return found[found["arm"].isin(arms)][["arm", "lr", "low", "high", "late_loss"]].reset_index(drop=True)
+    crossings = with_crossing_intervals(trials, share)
+    return crossings[crossings["arm"].isin(arms)][["arm", "lr", "low", "high", "late_loss"]].reset_index(drop=True)
 
 
 def _log(value: float) -> float:

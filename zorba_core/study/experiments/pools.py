@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 from zorba_core.errors import MissingDataError, RunError
 from zorba_core.study.experiments.specs import RunSpec
-from zorba_core.study.experiments.worker import NotDone, Record, Refused, run_spec
+from zorba_core.study.experiments.worker import NotDone, Refused, RunRows, run_spec
 
-Outcome = Record | NotDone | Refused
+RunOutcome = RunRows | NotDone | Refused
 _PATIENCE_S = 1.0  # between two looks at whether Ctrl-C was pressed
 _ANSWER_S = 10.0
 
@@ -35,13 +35,13 @@ class Pool(Protocol):
 
     def start(self, spec: RunSpec) -> None: ...
 
-    def finished(self) -> list[tuple[RunSpec, Outcome]]: ...
+    def finished(self) -> list[tuple[RunSpec, RunOutcome]]: ...
 
     def stop(self) -> None: ...
 
 
 class Processes:
-    """A process for each place. Ctrl-C reaches all of a terminal's processes by itself."""
+    """A process for each place. Ctrl-C reaches all of a terminal's processes."""
 
     def __init__(self, executor: ProcessPoolExecutor, places: int, work: Path) -> None:
         self.places = places
@@ -51,12 +51,12 @@ class Processes:
     def start(self, spec: RunSpec) -> None:
         self._running[self._executor.submit(run_spec, spec, self._work)] = spec
 
-    def finished(self) -> list[tuple[RunSpec, Outcome]]:
+    def finished(self) -> list[tuple[RunSpec, RunOutcome]]:
         done = wait(self._running, timeout=_PATIENCE_S, return_when=FIRST_COMPLETED).done
         return [(self._running.pop(future), future.result()) for future in done]
 
     def stop(self) -> None:
-        """Nothing: the processes had the signal, too."""
+        """Does nothing: the processes have received the signal too."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def processes(places: int, work: Path) -> Iterator[Processes]:
 
 
 def _prepare_worker() -> None:
-    """Ctrl-C reaches every process of the terminal: a worker without a run is not to die of it."""
+    """Ctrl-C reaches every process of the terminal; a worker without a run must survive it."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -76,7 +76,7 @@ class Cluster:
     """A processor of a Ray cluster for each place, and a GPU for a run that asks for one.
 
     Every machine needs this checkout with its environment, and the data (``ZORBA_DATA``). Run folders stay on the
-    machine that did the run, below the same path as here; a run cut short goes on where its folder lies, and begins
+    machine that did the run, below the same path as here; an interrupted run resumes where its folder is, and begins
     anew anywhere else. The bits are the same on machines of one kind. Ray trusts whoever reaches its ports.
     """
 
@@ -91,11 +91,11 @@ class Cluster:
         gpus = 1 if str(spec.settings.get("device", "cpu")).startswith("cuda") else 0
         self._running[self._task.options(num_gpus=gpus).remote(spec, self._work)] = spec
 
-    def finished(self) -> list[tuple[RunSpec, Outcome]]:
+    def finished(self) -> list[tuple[RunSpec, RunOutcome]]:
         done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=_PATIENCE_S)
-        return [(self._running[one], self._outcome(one, self._running.pop(one))) for one in done]
+        return [(self._running[task], self._outcome(task, self._running.pop(task))) for task in done]
 
-    def _outcome(self, reference: Any, spec: RunSpec) -> Outcome:
+    def _outcome(self, reference: Any, spec: RunSpec) -> RunOutcome:
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)
@@ -108,16 +108,16 @@ class Cluster:
             raise RunError(f"the cluster lost {spec.dataset} {spec.arm} seed {spec.seed}: {line}") from None
 
     def stop(self) -> None:
-        """Ctrl-C does not reach other machines: each run in progress is told, and ends its round."""
+        """Ctrl-C does not reach other machines: each run in progress gets a signal, and ends its round."""
         for reference in self._running:
             self._ray.cancel(reference, force=False)
 
 
-def _knock(address: str) -> None:
-    """Ray itself waits many minutes for a machine that is not there.
+def _check_reachable(address: str) -> None:
+    """Check that a machine answers: Ray itself waits many minutes for one that does not.
 
     Raises:
-        OSError, ValueError: nobody listens there, or it is no address.
+        OSError, ValueError: nothing listens there, or the address is not valid.
     """
     if address in ("auto", "local"):
         return
@@ -143,7 +143,7 @@ def cluster(address: str, places: int | None, work: Path) -> Iterator[Cluster]:
 
     options = {"include_dashboard": False} if address == "local" else {}
     try:
-        _knock(address)
+        _check_reachable(address)
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, RuntimeError, ValueError) as error:
         line = str(error).strip().splitlines()[0]

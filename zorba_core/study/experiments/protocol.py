@@ -37,7 +37,7 @@ def target_of(dataset: str, share: float = TARGET_SHARE) -> float:
 
 
 def settings_of(profile: str, dataset: str, *, lr: float, seed: int, **changes: Any) -> dict[str, Any]:
-    """Everything that ``TrainSettings`` is told, explicit so that a default that changes changes no experiment."""
+    """All values of ``TrainSettings``, explicit so that a new default changes no experiment."""
     return {
         **SIZES[profile],
         "lr": lr,

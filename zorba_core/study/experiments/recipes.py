@@ -94,8 +94,8 @@ def _build(recipe: Recipe) -> Allocation:
         problem = AllocationProblem(budget_N, M, recipe.total, "eq")
         return Allocation(solve_scenario(problem, recipe.target_lambda, time_limit=_EXACT_SECONDS).allocation.A_MN)
     problem = AllocationProblem(budget_N, M, recipe.total, max_blocks_per_client=recipe.cap)
-    found = solve(problem, recipe.solver, seed=recipe.draw, time_limit=_EXACT_SECONDS)
-    return Allocation(found.allocation.A_MN)
+    solution = solve(problem, recipe.solver, seed=recipe.draw, time_limit=_EXACT_SECONDS)
+    return Allocation(solution.allocation.A_MN)
 
 
 def fleet_budgets(num_clients: int, num_blocks: int, draw: int) -> NDArray[np.int64]:

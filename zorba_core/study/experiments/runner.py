@@ -1,7 +1,7 @@
 """Running experiments: what is missing, in order, over a pool of workers, with the tables kept up to date.
 
-Every run is a function of its request, so the number of workers changes nothing but the time. Whatever ends a sweep
-early, what is finished stays, and what was in progress is resumed.
+Every run is a function of its request, so the number of workers changes nothing but the time. When a sweep ends
+early, finished runs are kept, and runs in progress are resumed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import pandas as pd
 
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.study.experiments import store
-from zorba_core.study.experiments.pools import Outcome, cluster, processes
+from zorba_core.study.experiments.pools import RunOutcome, cluster, processes
 from zorba_core.study.experiments.specs import Experiment, RunSpec
-from zorba_core.study.experiments.worker import NotDone, Record, Refused, run_spec
+from zorba_core.study.experiments.worker import NotDone, Refused, RunRows, run_spec
 
 MAX_WORKERS = 256
 # Relative costs of a round on a dataset, by the length of its prompts.
@@ -33,11 +33,11 @@ _DATASET_COST = {"sst2": 1.0, "ag-news": 2.0, "snli": 1.4, "toy-reviews": 0.7}
 
 @dataclass(frozen=True)
 class Done:
-    """What a sweep did."""
+    """The result of a sweep."""
 
     ran: int
-    found: int  # finished before
-    failed: int  # diverged, found or new
+    earlier: int  # finished before this sweep
+    failed: int  # diverged, now or before
     busy: int  # another process is running them
     refused: tuple[str, ...]  # a line for each that cannot be run here
     stopped: bool  # by Ctrl-C
@@ -69,7 +69,7 @@ def check(done: Done) -> None:
         RunError: the sweep is not complete, and why.
     """
     if done.stopped:
-        raise RunError("stopped; what is finished is kept, and the same command goes on")
+        raise RunError("stopped; what is finished is kept, and the same command continues it")
     if done.refused:
         raise RunError(f"{len(done.refused)} runs were refused, the others are done; {done.refused[0]}")
 
@@ -98,7 +98,7 @@ def run_experiments(
     stream = stream or sys.stderr
     experiments = [store.experiment_named(name) for name in names]
     tables = [_Table(experiment, profile, Path(root)) for experiment in experiments]
-    found = sum(len(table.belonging) for table in tables)
+    finished = sum(len(table.belonging) for table in tables)
     ran, busy, refused, stopped = 0, set(), {}, False
     while not stopped:  # trials that are done can ask for more runs
         missing = _missing(tables, busy | set(refused))
@@ -115,18 +115,20 @@ def run_experiments(
                 stopped |= outcome is NotDone.INTERRUPTED
                 continue
             ran += 1
-            known = sum(len(table.specs) for table in tables)
+            total = sum(len(table.specs) for table in tables)
             for table in tables:
                 table.add(spec, outcome)
             pace.done(spec, outcome)
-            if sum(len(table.specs) for table in tables) > known:
+            if sum(len(table.specs) for table in tables) > total:
                 break  # the last trial of a rate is in: the runs that use it may come next
     failed = sum(int((table.belonging["status"] == "failed").sum()) for table in tables)
-    return Done(ran=ran, found=found, failed=failed, busy=len(busy), refused=tuple(refused.values()), stopped=stopped)
+    return Done(
+        ran=ran, earlier=finished, failed=failed, busy=len(busy), refused=tuple(refused.values()), stopped=stopped
+    )
 
 
 @dataclass(frozen=True)
-class Check:
+class RepeatedRun:
     """A run made again from its stored request."""
 
     arm: str
@@ -139,7 +141,9 @@ class Check:
         return self.stored == self.again
 
 
-def run_again(name: str, profile: str, count: int, root: str | os.PathLike[str] = store.DEFAULT_ROOT) -> list[Check]:
+def run_again(
+    name: str, profile: str, count: int, root: str | os.PathLike[str] = store.DEFAULT_ROOT
+) -> list[RepeatedRun]:
     """Make ``count`` finished runs again, each from the request in its row and in a folder of its own, and compare the
     final weights. Which runs they are follows from the hashes of their requests.
 
@@ -156,7 +160,7 @@ def run_again(name: str, profile: str, count: int, root: str | os.PathLike[str] 
             outcome = run_spec(spec, Path(work))
         if isinstance(outcome, NotDone | Refused):
             raise RunError(f"{row.arm}, seed {row.seed}: {outcome.value}")
-        checks.append(Check(row.arm, row.seed, row.weights_sha256, outcome[0].get("weights_sha256", "")))
+        checks.append(RepeatedRun(row.arm, row.seed, row.weights_sha256, outcome[0].get("weights_sha256", "")))
     return checks
 
 
@@ -177,9 +181,9 @@ class _Table:
         done = set(self.belonging["sha256"])
         return [spec for spec in self.specs if spec.sha256 not in done]
 
-    def add(self, spec: RunSpec, record: Record) -> None:
+    def add(self, spec: RunSpec, record: RunRows) -> None:
         """Keep the record if this experiment asks for it. What another process wrote meanwhile is kept too."""
-        own = {wanted.sha256: wanted for wanted in self.specs}.get(spec.sha256)
+        own = {each.sha256: each for each in self.specs}.get(spec.sha256)
         if own is None:
             return
         row, curve = record
@@ -202,15 +206,15 @@ def _missing(tables: Sequence[_Table], busy: set[str]) -> list[RunSpec]:
     unique: dict[str, RunSpec] = {}
     for table in tables:
         for spec in table.missing:
-            known = unique.get(spec.sha256)
-            if known is None or spec.wave < known.wave:
+            first = unique.get(spec.sha256)
+            if first is None or spec.wave < first.wave:
                 unique[spec.sha256] = spec
     return sorted((spec for spec in unique.values() if spec.sha256 not in busy), key=lambda spec: spec.wave)
 
 
 def _outcomes(
     specs: Sequence[RunSpec], work: Path, workers: int | None, ray_address: str | None
-) -> Iterator[tuple[RunSpec, Outcome]]:
+) -> Iterator[tuple[RunSpec, RunOutcome]]:
     """Each run's outcome as it comes; after an interruption, only of those that were in progress."""
     if workers in (None, 1) and ray_address is None:
         for spec in specs:
@@ -220,29 +224,29 @@ def _outcomes(
                 return
         return
     opened = processes(workers, work) if ray_address is None else cluster(ray_address, workers, work)
-    with opened as pool, _counting() as asked:
-        waiting, running, told = list(reversed(specs)), 0, False
-        while running or (waiting and not asked):
-            while waiting and not asked and running < pool.places:
+    with opened as pool, _counting() as interrupts:
+        waiting, running, announced = list(reversed(specs)), 0, False
+        while running or (waiting and not interrupts):
+            while waiting and not interrupts and running < pool.places:
                 pool.start(waiting.pop())
                 running += 1
-            if asked and not told:
+            if interrupts and not announced:
                 pool.stop()
-                told = True
+                announced = True
             for spec, outcome in pool.finished():
                 running -= 1
                 yield spec, outcome
-        if waiting and asked:
+        if waiting and interrupts:
             yield waiting[-1], NotDone.INTERRUPTED
 
 
 @contextmanager
 def _counting() -> Iterator[list[int]]:
     """Ctrl-C while it is open, counted instead of raised: the workers end their rounds, and no new run begins."""
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        yield asked
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -256,7 +260,7 @@ class _Pace:
         self._spent, self._started, self._stream = 0.0, time.monotonic(), stream
         print(f"{len(specs)} runs to do, {where}", file=stream, flush=True)
 
-    def done(self, spec: RunSpec, record: Record) -> None:
+    def done(self, spec: RunSpec, record: RunRows) -> None:
         row = record[0]
         self._count += 1
         self._spent += self._left.pop(spec.sha256)

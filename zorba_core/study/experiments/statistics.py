@@ -62,15 +62,15 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Mean:
     return Mean(mean, mean - float(half), mean + float(half), values.size)
 
 
-def count_to_decide(found: Mean, level: float = 0.95, most: int = 1000) -> int | None:
+def count_to_decide(mean: Mean, level: float = 0.95, most: int = 1000) -> int | None:
     """How many values an interval needs to leave out zero, if mean and deviation stay as they were found; None when
     more than ``most``, or when a single value tells no deviation."""
-    if found.count < 2 or found.value == 0:
+    if mean.count < 2 or mean.value == 0:
         return None
-    deviation = (found.high - found.value) * np.sqrt(found.count) / stats.t.ppf((1 + level) / 2, found.count - 1)
+    deviation = (mean.high - mean.value) * np.sqrt(mean.count) / stats.t.ppf((1 + level) / 2, mean.count - 1)
     count_C = np.arange(2, most + 1)
     half_C = stats.t.ppf((1 + level) / 2, count_C - 1) * deviation / np.sqrt(count_C)
-    enough = np.flatnonzero(half_C < abs(found.value))
+    enough = np.flatnonzero(half_C < abs(mean.value))
     return int(count_C[enough[0]]) if enough.size else None
 
 
@@ -106,10 +106,10 @@ def partial_rank_correlation(x_K: ArrayLike, y_K: ArrayLike, given_K: ArrayLike)
     """
     x_K, y_K = _pairs(x_K, y_K)
     x_K, given_K = _pairs(x_K, given_K)
-    found = float(partial_spearman(x_K, y_K, given_K))
-    if np.isnan(found):
+    correlation = float(partial_spearman(x_K, y_K, given_K))
+    if np.isnan(correlation):
         raise InvalidInputError("what is held fixed explains one of the two wholly; nothing is left to correlate")
-    return found
+    return correlation
 
 
 def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:

@@ -138,9 +138,9 @@ def read_results(name: str, profile: str = "standard", root: str | os.PathLike[s
             f"{folder / 'runs.parquet'} does not exist; make it with: zorba experiment {name} --profile {profile}"
         )
     runs, curves = read_tables(folder)
-    runs, left_out, wanted = select(runs, experiment, profile)
+    runs, left_out, specs = select(runs, experiment, profile)
     curves = curves[curves["sha256"].isin(runs["sha256"])].reset_index(drop=True)
-    return Results(name, profile, runs, curves, left_out, len(wanted) - len(runs))
+    return Results(name, profile, runs, curves, left_out, len(specs) - len(runs))
 
 
 def select(
@@ -160,11 +160,11 @@ def select(
         f"{experiment.name}: {len(rows)} runs of arm {arm} left out: profile {profile} asks for another config now"
         for arm, rows in strangers.groupby("arm")
     ]
-    kept = current[current["sha256"].isin(list(place))].drop_duplicates("sha256", keep="last")
-    kept = kept.iloc[kept["sha256"].map(place).argsort(kind="stable")].reset_index(drop=True)
+    chosen = current[current["sha256"].isin(list(place))].drop_duplicates("sha256", keep="last")
+    chosen = chosen.iloc[chosen["sha256"].map(place).argsort(kind="stable")].reset_index(drop=True)
     for column in ("arm", "role"):
-        kept[column] = [getattr(specs[place[sha]], column) for sha in kept["sha256"]]
-    return kept, tuple(lines), specs
+        chosen[column] = [getattr(specs[place[sha]], column) for sha in chosen["sha256"]]
+    return chosen, tuple(lines), specs
 
 
 def empty_runs() -> pd.DataFrame:

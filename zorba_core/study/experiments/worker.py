@@ -28,7 +28,7 @@ from zorba_core.study.experiments.specs import RunSpec
 
 _FAILED = "failed.json"
 
-Record = tuple[dict[str, Any], list[dict[str, Any]]]  # a row of runs.parquet, rows of curves.parquet
+RunRows = tuple[dict[str, Any], list[dict[str, Any]]]  # a row of runs.parquet, rows of curves.parquet
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def run_folder(spec: RunSpec, work: Path) -> Path:
     return work / f"engine-{ENGINE_VERSION}" / spec.sha256[:20]
 
 
-def run_spec(spec: RunSpec, work: Path) -> Record | NotDone | Refused:
-    """Do one run, or go on with it, or find that it is done. A run that diverges is a record too."""
+def run_spec(spec: RunSpec, work: Path) -> RunRows | NotDone | Refused:
+    """Do one run, or resume it, or find that it is done. A run that diverges is a record too."""
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.engine.callbacks import Interrupt
@@ -81,7 +81,7 @@ def run_spec(spec: RunSpec, work: Path) -> Record | NotDone | Refused:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[bool]:
-    """Whether this process alone works on the run; let go when it ends, however it ends."""
+    """Whether this process alone works on the run; released when it ends for any reason."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
     try:
@@ -95,7 +95,7 @@ def _held(folder: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def finished_record(spec: RunSpec, folder: Path) -> Record | None:
+def finished_record(spec: RunSpec, folder: Path) -> RunRows | None:
     """The run's rows when it has ended, well or not."""
     if (folder / _FAILED).is_file():
         reason = json.loads((folder / _FAILED).read_text(encoding="utf-8"))["reason"]
@@ -146,7 +146,7 @@ def _last_run(folder: Path) -> Run | None:
     return None
 
 
-def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> Record:
+def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRows:
     """Rows for the tables. A run that failed keeps its curve, and has no final numbers."""
     measures = allocation_measures(spec.recipe.build())
     settings = {} if run is None else run.config

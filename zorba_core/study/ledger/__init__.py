@@ -1,4 +1,4 @@
-"""The ledger of claims: every claim of the paper beside what was found, with its evidence. No torch in here."""
+"""The ledger of claims: every claim of the paper beside our finding, with its evidence. No torch in here."""
 
 from zorba_core.study.ledger.claims import (
     DEFAULT_LEDGER,

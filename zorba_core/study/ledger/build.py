@@ -1,4 +1,4 @@
-"""The ledger, built anew from solvers, the VRAM model and the experiments' tables. Nothing in it is typed in."""
+"""Build the ledger from solvers, the VRAM model and the experiments' tables. No value in it is typed by hand."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def _provenance(checkout: Path, results: dict[str, Any]) -> dict[str, Any]:
         "experiments": {
             name: {
                 "profile": PROFILE,
-                "runs": len(one.runs),
-                "missing": one.missing,
-                "diverged": int((one.runs["status"] == "failed").sum()),
-                "core_hours": round(float(one.runs["seconds"].sum()) / 3600, 2),
-                "machines": sorted(one.runs["machine"].dropna().unique().tolist()),
-                "commits": sorted(one.runs["git_commit"].dropna().unique().tolist()),
-                "data_notes": sorted(note for note in one.runs["data_note"].dropna().unique().tolist() if note),
+                "runs": len(experiment.runs),
+                "missing": experiment.missing,
+                "diverged": int((experiment.runs["status"] == "failed").sum()),
+                "core_hours": round(float(experiment.runs["seconds"].sum()) / 3600, 2),
+                "machines": sorted(experiment.runs["machine"].dropna().unique().tolist()),
+                "commits": sorted(experiment.runs["git_commit"].dropna().unique().tolist()),
+                "data_notes": sorted(note for note in experiment.runs["data_note"].dropna().unique().tolist() if note),
             }
-            for name, one in results.items()
+            for name, experiment in results.items()
         },
-        "left_out": [line for one in results.values() for line in one.left_out],
+        "left_out": [line for experiment in results.values() for line in experiment.left_out],
     }
 
 

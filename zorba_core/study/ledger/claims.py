@@ -93,8 +93,8 @@ class Ledger:
 
     def count(self) -> dict[str, int]:
         """Rows by verdict, in the order of VERDICTS."""
-        found = Counter(claim.verdict for claim in self.claims)
-        return {verdict: found[verdict] for verdict in VERDICTS}
+        counts = Counter(claim.verdict for claim in self.claims)
+        return {verdict: counts[verdict] for verdict in VERDICTS}
 
     def findings(self, verdict: str) -> dict[str, tuple[Claim, ...]]:
         """The rows of a verdict by what they show, in their order: several rows may rest on one finding."""
@@ -139,11 +139,11 @@ def read_ledger(path: str | os.PathLike[str] = DEFAULT_LEDGER) -> Ledger:
 
 
 def _claim(row: Any, where: str) -> Claim:
-    known = [item.name for item in fields(Claim)]
+    names = [item.name for item in fields(Claim)]
     if not isinstance(row, dict):
         raise InvalidInputError(f"{where} is not an object; make the ledger again with: zorba report")
-    missing = [name for name in known[:9] if name not in row]
-    unknown = [name for name in row if name not in known]
+    missing = [name for name in names[:9] if name not in row]
+    unknown = [name for name in row if name not in names]
     if missing or unknown:
         what = f"has no {missing[0]}" if missing else f"has an unknown field {unknown[0]}"
         raise InvalidInputError(f"{where} {what}; make the ledger again with: zorba report")

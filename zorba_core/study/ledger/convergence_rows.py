@@ -93,21 +93,21 @@ def _case(claim_id: str, claim: str, pair: str, verdict: str, ours: str | None, 
 def _alike(cases: Results, rests: str) -> Claim:
     """SC1 like SC2: two one-sided tests against a margin."""
     differences = paired_differences(cases.runs, "SC1", "SC2", "late_loss")
-    found = equivalence(differences) if len(differences) else None
-    verdict = judge_alike(found)
+    result = equivalence(differences) if len(differences) else None
+    verdict = judge_alike(result)
     ours, note, counter = None, rests, ""
-    if found is not None:
+    if result is not None:
         below, _, _ = sign_test(differences)
         ours = (
-            f"{found.value:+.4f} (90 %: {found.low:+.4f} to {found.high:+.4f}, {found.count} pairs), margin "
-            f"{found.margin:g}"
+            f"{result.value:+.4f} (90 %: {result.low:+.4f} to {result.high:+.4f}, {result.count} pairs), margin "
+            f"{result.margin:g}"
         )
         note = (
             f"alike means that the 90 % interval lies within the margin (two one-sided tests at 5 %, p = "
-            f"{found.p_value:.2f}); a margin of {math.ceil(1e4 * found.least_margin) / 1e4:g} or more would be met. "
-            f"SC1 has the lower loss in {below} of {found.count} seeds. "
+            f"{result.p_value:.2f}); a margin of {math.ceil(1e4 * result.least_margin) / 1e4:g} or more would be met. "
+            f"SC1 has the lower loss in {below} of {result.count} seeds. "
         )
-        if verdict == UNDECIDED and (needed := count_to_be_alike(found)) is not None:
+        if verdict == UNDECIDED and (needed := count_to_be_alike(result)) is not None:
             note += f"About {needed} seeds would decide, were mean and deviation as found. "
         note += rests
         counter = f"SC1's late loss minus SC2's: {ours}" if verdict == "contradicted" else ""
@@ -118,17 +118,17 @@ def _alike(cases: Results, rests: str) -> Claim:
 def _slower(cases: Results, rests: str) -> Claim:
     """SC3 slower than SC2: contradicted where a slowdown as large as the margin is excluded."""
     differences = paired_differences(cases.runs, "SC3", "SC2", "late_loss")
-    found = mean_interval(differences) if len(differences) else None
-    verdict = judge_slower(found)
-    ours, note, counter = None, rests + what_it_takes(found, verdict), ""
-    if found is not None:
+    result = mean_interval(differences) if len(differences) else None
+    verdict = judge_slower(result)
+    ours, note, counter = None, rests + what_it_takes(result, verdict), ""
+    if result is not None:
         below, count, p_value = sign_test(differences)
-        ours = f"{interval_text(found)}; SC3 has the lower loss in {below} of {count} seeds"
+        ours = f"{interval_text(result)}; SC3 has the lower loss in {below} of {count} seeds"
         note = f"contradicted means that a slowdown of {MARGIN_NATS:g} nats is excluded. {note}"
         if verdict == "contradicted":
-            most = max(0.0, math.ceil(found.high * 1000) / 1000)
+            most = max(0.0, math.ceil(result.high * 1000) / 1000)
             counter = (
-                f"SC3's late loss minus SC2's is {interval_text(found)}: a slowdown above {most:g} nats is excluded. "
+                f"SC3's late loss minus SC2's is {interval_text(result)}: a slowdown above {most:g} nats is excluded. "
                 f"SC3 has the lower loss in {below} of {count} seeds (sign test p = {p_value:.2f}: that it is faster "
                 "is not shown either)"
             )
@@ -139,27 +139,27 @@ def _slower(cases: Results, rests: str) -> Claim:
 def _lambda_predicts(results: Results) -> Claim:
     """Decided by what Lambda tells at equal totals: among allocations that solvers return it follows the total, and a
     correlation there cannot say which of the two is at work."""
-    found = compared(results)
+    comparison = compared(results)
     ours, verdict, parts = None, UNTESTED, []
     try:
-        every = predictors(found, ("lambda", "inverse_T"), given={"lambda": "T"}).loc["lambda"]
-        texts = [f"over all {len(found.losses)} {_interval(every)}"]
+        every = predictors(comparison, ("lambda", "inverse_T"), given={"lambda": "T"}).loc["lambda"]
+        texts = [f"over all {len(comparison.losses)} {_interval(every)}"]
         for group in (BUILT, SOLVED):
-            own = found.made_by(group)
+            own = comparison.made_by(group)
             if len(own.losses) >= _FEWEST_RANKED and own.table["lambda"].nunique() > 1:
                 ranked = predictors(own, ("lambda",)).loc["lambda"]
                 texts.insert(0, f"{_interval(ranked)} over the {len(own.losses)} {group}")
-        held = f"{every['partial']:+.2f} ({every['partial_low']:+.2f} to {every['partial_high']:+.2f})"
-        ours = "; ".join(texts) + f"; over all with T held fixed {held}"
-        follows = spearmanr(found.made_by(SOLVED).table[["T", "lambda"]]).statistic
+        partial = f"{every['partial']:+.2f} ({every['partial_low']:+.2f} to {every['partial_high']:+.2f})"
+        ours = "; ".join(texts) + f"; over all with T held fixed {partial}"
+        follows = spearmanr(comparison.made_by(SOLVED).table[["T", "lambda"]]).statistic
         parts += [
             f"Intervals resample allocations and seeds. Among solvers' allocations Lambda follows the total T (rank "
             f"correlation {follows:+.2f}): whoever chooses among them can rank by either, and no run here says which "
             f"of the two is at work",
-            *_law_in_words(found),
+            *_law_in_words(comparison),
             *_other_conditions(results),
         ]
-        enough = int(found.table["seeds"].min()) >= FEWEST_SEEDS
+        enough = int(comparison.table["seeds"].min()) >= FEWEST_SEEDS
         sign = 1 if every["partial_low"] > 0 else -1 if every["partial_high"] < 0 else 0
         if enough:
             verdict = {1: "reproduced in shape", -1: "contradicted", 0: UNDECIDED}[sign]
@@ -168,8 +168,8 @@ def _lambda_predicts(results: Results) -> Claim:
     if verdict == UNDECIDED:
         parts.append("Undecided at equal totals, the interval contains zero: it takes more allocations and more seeds")
     parts.append(
-        f"Rests on {int(found.table['seeds'].sum())} runs: {len(found.table)} allocations of at least "
-        f"{int(found.table['seeds'].min())} seeds each, SST-2, one rate"
+        f"Rests on {int(comparison.table['seeds'].sum())} runs: {len(comparison.table)} allocations of at least "
+        f"{int(comparison.table['seeds'].min())} seeds each, SST-2, one rate"
     )
     return Claim(
         id="lambda/predicts",
@@ -190,11 +190,11 @@ def _interval(ranked: pd.Series) -> str:
     return f"{ranked['value']:+.2f} ({ranked['low']:+.2f} to {ranked['high']:+.2f})"
 
 
-def _law_in_words(found: Compared) -> list[str]:
+def _law_in_words(comparison: Compared) -> list[str]:
     """What stands of loss = a + b V + c E, and on how few allocations it rests."""
-    if len(found.table) < _FEWEST_IN_LAW:
+    if len(comparison.table) < _FEWEST_IN_LAW:
         return []
-    steps = influence(found.table)
+    steps = influence(comparison.table)
     whole, without = steps[0].law, steps[1]
     return [
         f"The slopes of V and E written down before these runs, {WRITTEN_BEFORE['V']:g} and {WRITTEN_BEFORE['E']:g}, "
@@ -208,20 +208,20 @@ def _law_in_words(found: Compared) -> list[str]:
 def _other_conditions(results: Results) -> list[str]:
     """Where a correlation would repeat nothing: allocations that are not shown to differ, or only through one."""
     quiet, single = [], []
-    for title, found in list(conditions(results).items())[1:]:
+    for title, comparison in list(conditions(results).items())[1:]:
         if (
-            len(found.losses) <= FEWEST_ARMS
-            or found.losses.shape[1] < FEWEST_ARMS
-            or not np.isfinite(found.losses).all(axis=None)
+            len(comparison.losses) <= FEWEST_ARMS
+            or comparison.losses.shape[1] < FEWEST_ARMS
+            or not np.isfinite(comparison.losses).all(axis=None)
         ):
             continue
-        whole, telling, without = do_arms_differ(found)
+        whole, telling, without = do_arms_differ(comparison)
         if whole.p_value >= 0.05:
             quiet.append(f"{title} (p = {whole.p_value:.2f})")
         elif without.p_value >= 0.05:
             single.append(f"{title} (p = {whole.p_value:.3f}, without {telling} {without.p_value:.2f})")
-    told = [f"That allocations differ beyond seeds is not shown under {', '.join(quiet)}"] if quiet else []
-    return told + ([f"They differ through one allocation alone under {', '.join(single)}"] if single else [])
+    sentences = [f"That allocations differ beyond seeds is not shown under {', '.join(quiet)}"] if quiet else []
+    return sentences + ([f"They differ through one allocation alone under {', '.join(single)}"] if single else [])
 
 
 def _same_v(results: Results) -> Claim:
@@ -236,8 +236,8 @@ def _same_v(results: Results) -> Claim:
         for pair in pairs.itertuples()
     ]  # fmt: skip
     by_seed = pd.concat(differences, axis=1).mean(axis=1) if differences else pd.Series(dtype=float)
-    found = mean_interval(by_seed) if len(by_seed) else None
-    verdict, counter = judge(found, expect_negative=True)
+    result = mean_interval(by_seed) if len(by_seed) else None
+    verdict, counter = judge(result, expect_negative=True)
     if counter:
         worst = pairs.sort_values("value").iloc[-1]
         counter = (
@@ -250,13 +250,13 @@ def _same_v(results: Results) -> Claim:
         claim="of two allocations with equally popular blocks the one with the lower Lambda trains faster",
         where="Remark 1; Theorem 3",
         printed=None,
-        ours=None if found is None else interval_text(found).replace("pairs", "seeds"),
+        ours=None if result is None else interval_text(result).replace("pairs", "seeds"),
         unit="nats of late loss, lower Lambda minus higher, mean of the matched pairs of a seed",
         verdict=verdict,
         how=command_of("lambda"),
         evidence=evidence_of("lambda"),
         note=f"{len(pairs)} pairs of equal total, V and popularities; piling scarce blocks on the same clients lowers "
-        f"Lambda in all and raises coupled noise E in {noisier}" + what_it_takes(found, verdict),
+        f"Lambda in all and raises coupled noise E in {noisier}" + what_it_takes(result, verdict),
         counter_example=counter,
     )
 
@@ -264,12 +264,12 @@ def _same_v(results: Results) -> Claim:
 def _same_lambda(results: Results) -> Claim:
     runs = results.runs
     runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
-    found = paired(runs, "eleven-scarce", "one-scarce", "late_loss")
+    pairs = paired(runs, "eleven-scarce", "one-scarce", "late_loss")
     failed = int((runs[runs["arm"] == "eleven-scarce"]["status"] == "failed").sum())
-    apart = found is not None and found.count >= FEWEST_SEEDS and not found.low <= 0 <= found.high
+    apart = pairs is not None and pairs.count >= FEWEST_SEEDS and not pairs.low <= 0 <= pairs.high
     apart = apart or failed >= FEWEST_SEEDS
-    text = None if found is None else interval_text(found)
-    enough = found is not None and found.count >= FEWEST_SEEDS
+    text = None if pairs is None else interval_text(pairs)
+    enough = pairs is not None and pairs.count >= FEWEST_SEEDS
     verdict = "contradicted" if apart else UNDECIDED if enough else UNTESTED
     return Claim(
         id="proposition-1/convergence",
@@ -284,7 +284,7 @@ def _same_lambda(results: Results) -> Claim:
         how=command_of("lambda"),
         evidence=evidence_of("lambda"),
         note="both matrices have one client at least popularity 1 and 19 at 20, so Lambda is 1.0475 in both; V is 0.13 "
-        f"and 0.92. Rests on {0 if found is None else found.count} pairs of runs" + what_it_takes(found, verdict),
+        f"and 0.92. Rests on {0 if pairs is None else pairs.count} pairs of runs" + what_it_takes(pairs, verdict),
         counter_example="popularities (1, 20 eleven times) and (20, 1 eleven times) have one Lambda and train apart"
         if apart
         else "",

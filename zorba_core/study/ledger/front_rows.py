@@ -281,11 +281,11 @@ def read_timings(path: Path) -> dict[str, dict[tuple[int, int], float]]:
     if not path.is_file():
         raise MissingDataError(f"{path} does not exist; make it with: python -m tests.benchmarks.bench_allocation")
     try:
-        found: dict[str, dict[tuple[int, int], float]] = {}
+        timings: dict[str, dict[tuple[int, int], float]] = {}
         for row in json.loads(path.read_text(encoding="utf-8"))["scaling"]:
             if row["total"] is None:
-                found.setdefault(row["solver"], {})[row["num_clients"], row["num_blocks"]] = float(row["cpu_s"])
-        found["lexicographic"], found["exact"][50, 12]
+                timings.setdefault(row["solver"], {})[row["num_clients"], row["num_blocks"]] = float(row["cpu_s"])
+        timings["lexicographic"], timings["exact"][50, 12]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(f"{path}: not what tests.benchmarks.bench_allocation writes ({error})") from None
-    return found
+    return timings

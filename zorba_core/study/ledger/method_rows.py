@@ -38,11 +38,11 @@ def rows(tables: Results) -> list[Claim]:
 
 def _table_1(tables: Results) -> list[Claim]:
     compared = compare_methods(tables)
-    found = {} if compared.empty else {(row.dataset, row.arm): row for row in compared.itertuples()}
+    rows = {} if compared.empty else {(row.dataset, row.arm): row for row in compared.itertuples()}
     claims = []
     for method in METHOD_TITLES:
         for cell in PRINTED[method]:
-            row = found.get((DATASETS[cell.dataset], method))
+            row = rows.get((DATASETS[cell.dataset], method))
             claims.append(
                 Claim(
                     id=f"table-1/{cell.model.lower()}/{cell.dataset.lower()}/{method}",
@@ -131,11 +131,11 @@ def _passes_ratio() -> float:
     return float(np.median(ratios))
 
 
-def ratio_text(found: Mean) -> str:
+def ratio_text(ratio: Mean) -> str:
     """A ratio from its logarithm: ``2.5 times (0.96 to 7.7)``."""
-    if found.count < 2:
+    if ratio.count < 2:
         return "one pair"
-    value, low, high = (math.exp(end) if end < math.inf else math.inf for end in found[:3])
+    value, low, high = (math.exp(end) if end < math.inf else math.inf for end in ratio[:3])
     if not math.isfinite(value):
         return f"more than {low:.2f} times"
     end = f"{low:.2f} to {high:.2f}" if math.isfinite(high) else f"{low:.2f} or more"
@@ -190,7 +190,7 @@ def _verdict(ratio: Ratio, ahead: bool | None, edges: dict[str, str], other: str
 
 def _edges(tables: Results, other: str, ratio: Ratio) -> dict[str, str]:
     """By arm: on which data sets, of those that tell something, its best rate lies on the edge of its grid."""
-    found: dict[str, str] = {}
+    edges: dict[str, str] = {}
     for arm in ("zorba", other):
         texts = [
             f"{_ARM_TITLES[arm]} on {_TITLES[name]}: {edge}"
@@ -198,8 +198,8 @@ def _edges(tables: Results, other: str, ratio: Ratio) -> dict[str, str]:
             if (edge := grid_edge(tables, name, arm)) is not None
         ]
         if texts:
-            found[arm] = ". ".join(texts)
-    return found
+            edges[arm] = ". ".join(texts)
+    return edges
 
 
 def _equal_rates(tables: Results, other: str) -> str:

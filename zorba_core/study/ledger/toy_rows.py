@@ -17,7 +17,7 @@ _EVIDENCE = ("zorba_core.study.toy.matrices.enumerate_classes", "notebooks/01_to
 
 def rows() -> list[Claim]:
     classes = enumerate_classes()
-    count = sum(one.count for one in classes)
+    count = sum(each.count for each in classes)
     note = f"all {count} matrices, in {len(classes)} classes up to the order of blocks and clients"
     return [_observation_1(classes, note), _observation_2(classes, note), _observation_3(classes, note),
             _observation_4(note)]  # fmt: skip
@@ -29,10 +29,10 @@ def _pairs(classes: list[MatrixClass]) -> list[tuple[MatrixClass, MatrixClass]]:
 
 
 def _observation_1(classes: list[MatrixClass], note: str) -> Claim:
-    totals, lambdas = [one.total_blocks for one in classes], [one.bias_lambda for one in classes]
+    totals, lambdas = [each.total_blocks for each in classes], [each.bias_lambda for each in classes]
     rho = float(stats.spearmanr(totals, lambdas).statistic)
-    best = min(classes, key=lambda one: one.bias_lambda)
-    unique = sum(np.isclose(one.bias_lambda, best.bias_lambda) for one in classes) == 1
+    best = min(classes, key=lambda each: each.bias_lambda)
+    unique = sum(np.isclose(each.bias_lambda, best.bias_lambda) for each in classes) == 1
     holds = rho < 0 and unique and best.total_blocks == 9
     return Claim(
         id="observation-1",
@@ -70,25 +70,25 @@ def _observation_2(classes: list[MatrixClass], note: str) -> Claim:
 
 
 def _observation_3(classes: list[MatrixClass], note: str) -> Claim:
-    found = [
+    pairs = [
         (a, b) for a, b in _pairs(classes) if b.total_blocks == a.total_blocks + 1 and a.bias_lambda < b.bias_lambda
     ]
     example = "; ".join(
         f"{b.total_blocks} blocks {b.bias_lambda:.4f} against {a.total_blocks} blocks {a.bias_lambda:.4f}"
-        for a, b in found[:2]
+        for a, b in pairs[:2]
     )
     return Claim(
         id="observation-3",
         claim="one more activated block can go with a higher Lambda (case 5 against case 11)",
         where="Observation 3; Fig. 3",
         printed=None,
-        ours=f"{len(found)} pairs of classes: {example}",
+        ours=f"{len(pairs)} pairs of classes: {example}",
         unit="",
-        verdict="reproduced" if found else "contradicted",
+        verdict="reproduced" if pairs else "contradicted",
         how=_HOW,
         evidence=_EVIDENCE,
         note=f"{note}. The figure's cases are not in the text; that such a pair exists is what can be checked",
-        counter_example="" if found else "no such pair",
+        counter_example="" if pairs else "no such pair",
     )
 
 
@@ -119,5 +119,5 @@ def _observation_4(note: str) -> Claim:
     )
 
 
-def _popularities(one: MatrixClass) -> str:
-    return " ".join(str(c) for c in sorted(one.representative.popularity_M.tolist(), reverse=True))
+def _popularities(matrix_class: MatrixClass) -> str:
+    return " ".join(str(c) for c in sorted(matrix_class.representative.popularity_M.tolist(), reverse=True))

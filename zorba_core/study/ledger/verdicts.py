@@ -39,44 +39,44 @@ def paired_differences(runs: pd.DataFrame, first: str, second: str, column: str)
     return (pivot[first] - pivot[second]).dropna()
 
 
-def judge(found: Mean | None, *, expect_negative: bool) -> tuple[str, str]:
+def judge(result: Mean | None, *, expect_negative: bool) -> tuple[str, str]:
     """A verdict only with three pairs or more, and only where the interval leaves out zero."""
-    if found is None or found.count < FEWEST_SEEDS:
+    if result is None or result.count < FEWEST_SEEDS:
         return UNTESTED, ""
-    if found.low <= 0 <= found.high:
+    if result.low <= 0 <= result.high:
         return UNDECIDED, ""
-    agrees = (found.value < 0) == expect_negative
+    agrees = (result.value < 0) == expect_negative
     return ("reproduced in shape", "") if agrees else ("contradicted", "the interval has the other sign")
 
 
-def judge_slower(found: Mean | None, margin: float = MARGIN_NATS) -> str:
+def judge_slower(result: Mean | None, margin: float = MARGIN_NATS) -> str:
     """Verdict on "the first is slower": reproduced where the interval shows it, contradicted where it excludes a
     slowdown as large as the margin."""
-    if found is None or found.count < FEWEST_SEEDS:
+    if result is None or result.count < FEWEST_SEEDS:
         return UNTESTED
-    if found.low > 0:
+    if result.low > 0:
         return "reproduced in shape"
-    return "contradicted" if found.high < margin else UNDECIDED
+    return "contradicted" if result.high < margin else UNDECIDED
 
 
-def judge_alike(found: Equivalence | None) -> str:
+def judge_alike(result: Equivalence | None) -> str:
     """Verdict on "they are alike": an interval that contains zero is not enough, it must lie within the margin."""
-    if found is None or found.count < FEWEST_SEEDS:
+    if result is None or result.count < FEWEST_SEEDS:
         return UNTESTED
-    return {Likeness.ALIKE: "reproduced in shape", Likeness.APART: "contradicted"}.get(found.likeness, UNDECIDED)
+    return {Likeness.ALIKE: "reproduced in shape", Likeness.APART: "contradicted"}.get(result.likeness, UNDECIDED)
 
 
-def interval_text(found: Mean) -> str:
-    if found.count < 2:
-        return f"{found.value:+.4f} (one seed)"
-    return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f}, {found.count} pairs)"
+def interval_text(result: Mean) -> str:
+    if result.count < 2:
+        return f"{result.value:+.4f} (one seed)"
+    return f"{result.value:+.4f} ({result.low:+.4f} to {result.high:+.4f}, {result.count} pairs)"
 
 
-def what_it_takes(found: Mean | None, verdict: str) -> str:
+def what_it_takes(result: Mean | None, verdict: str) -> str:
     """For a comparison of seeds that is not decided: how many would decide it, were the difference as found."""
     if verdict not in (UNTESTED, UNDECIDED):
         return ""
-    needed = None if found is None else count_to_decide(found)
+    needed = None if result is None else count_to_decide(result)
     if needed is None:
         return ". Undecided: more seeds"
     seeds = max(needed, FEWEST_SEEDS)

@@ -50,8 +50,8 @@ def exact_v(allocation: Allocation) -> Fraction:
 @functools.cache
 def lettered_classes() -> dict[str, MatrixClass]:
     """The 17 classes of the 3 x 3 toy, a to q."""
-    found = enumerate_classes(3, 3)
-    return dict(zip(string.ascii_lowercase[: len(found)], found, strict=True))
+    classes = enumerate_classes(3, 3)
+    return dict(zip(string.ascii_lowercase[: len(classes)], classes, strict=True))
 
 
 def majorises(x: Iterable[int], y: Iterable[int]) -> bool:
@@ -79,8 +79,8 @@ def single_steps() -> tuple[tuple[str, str, int], ...]:
 
     936 steps in all.
     """
-    letter_of = {canonical_form(found.representative.A_MN): x for x, found in lettered_classes().items()}
-    value = {x: exact_lambda(found.representative) for x, found in lettered_classes().items()}
+    letter_of = {canonical_form(each.representative.A_MN): x for x, each in lettered_classes().items()}
+    value = {x: exact_lambda(each.representative) for x, each in lettered_classes().items()}
     steps = []
     for cells in itertools.product((False, True), repeat=9):
         A_MN = np.array(cells).reshape(3, 3)
@@ -112,7 +112,7 @@ def _observation_1() -> Fact:
     classes, value = lettered_classes(), _values()
     means, lowest = [], []
     for total in range(3, 10):
-        here = [x for x, found in classes.items() if found.total_blocks == total]
+        here = [x for x, each in classes.items() if each.total_blocks == total]
         count = sum(classes[x].count for x in here)
         means.append(sum(value[x] * classes[x].count for x in here) / count)
         lowest.append(min(here, key=value.__getitem__))
@@ -228,7 +228,7 @@ def _more_uneven(a: Allocation, b: Allocation) -> int:
 
 
 def _lemma_5() -> Fact:
-    vectors = sorted({_least(found.representative) for found in lettered_classes().values()})
+    vectors = sorted({_least(each.representative) for each in lettered_classes().values()})
     pairs = list(itertools.combinations(vectors, 2))
     ordered = [(x, y) for x, y in pairs if majorises(x, y) or majorises(y, x)]
     weaker = [(x, y) for x, y in pairs if weakly_better(x, y) or weakly_better(y, x)]
@@ -251,7 +251,7 @@ def _lemma_5() -> Fact:
 def _theorem_3() -> Fact:
     classes, value = lettered_classes(), _values()
     total = 5
-    here = {x: _least(found.representative) for x, found in classes.items() if found.total_blocks == total}
+    here = {x: _least(each.representative) for x, each in classes.items() if each.total_blocks == total}
     accepted = accepted_by_theorem_3(list(here.values()))
     chosen = [x for x, vector in here.items() if vector in accepted]
     best = min(here, key=value.__getitem__)
@@ -270,11 +270,11 @@ def _theorem_3() -> Fact:
 
 
 def _values() -> dict[str, Fraction]:
-    return {x: exact_lambda(found.representative) for x, found in lettered_classes().items()}
+    return {x: exact_lambda(each.representative) for x, each in lettered_classes().items()}
 
 
 def _letters_of(vector: Vector) -> list[str]:
-    return [x for x, found in lettered_classes().items() if _least(found.representative) == vector]
+    return [x for x, each in lettered_classes().items() if _least(each.representative) == vector]
 
 
 def _least(allocation: Allocation) -> Vector:

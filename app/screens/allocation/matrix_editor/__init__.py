@@ -1,4 +1,4 @@
-"""A matrix that is edited in place: one cell to a click, or by arrow keys and the space bar.
+"""A matrix edited in place: a click changes one cell, as do arrow keys and the space bar.
 
 Plotly's heatmaps report no clicks and its markers no keys, so this is a component of our own (`editor.js`).
 """

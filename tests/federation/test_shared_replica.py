@@ -1,4 +1,4 @@
-"""Many clients with one replica between them answer as clients with one each do."""
+"""Many clients that share one replica answer as clients with one each do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.federation.conftest import BUDGETS
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.membership import Incoming
 from zorba_core.federation.session import resume, serve
-from zorba_core.federation.shared_replica import Household
+from zorba_core.federation.shared_replica import VirtualClients
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import read_trajectory
 
@@ -22,7 +22,7 @@ class Processes:
     def __init__(self, model, folder, count: int, down: float = 0.0) -> None:
         self._settings = [ClientSettings(seat=n, blocks=c, model=str(model)) for n, c in enumerate(BUDGETS)]
         self._folder = folder
-        self.households = [Household(self._settings, folder) for _ in range(count)]
+        self.workers = [VirtualClients(self._settings, folder) for _ in range(count)]
         self._draw = np.random.default_rng(0)
         self._down = down
 
@@ -32,10 +32,10 @@ class Processes:
     def exchange(self, outgoing, deadline):
         incoming = []
         for one in outgoing:
-            which = int(self._draw.integers(len(self.households)))
+            which = int(self._draw.integers(len(self.workers)))
             if self._draw.random() < self._down:  # it died and was started again
-                self.households[which] = Household(self._settings, self._folder)
-            incoming.append(Incoming(one.address, self.households[which].answer(one.address, one.payload)[0]))
+                self.workers[which] = VirtualClients(self._settings, self._folder)
+            incoming.append(Incoming(one.address, self.workers[which].answer(one.address, one.payload)[0]))
         return incoming
 
 
@@ -47,25 +47,25 @@ def rounds(run) -> list[tuple]:
 
 
 @pytest.mark.parametrize(("count", "down"), [(1, 0.0), (3, 0.0), (2, 0.3)])
-def test_a_household_answers_as_its_clients_would(
+def test_clients_with_a_shared_replica_answer_as_separate_clients_would(
     make_config, server_settings, transport, tiny_opt_folder, tmp_path, count, down
 ):
     config = make_config()
     config = replace(config, settings=replace(config.settings, rounds=6, participation=0.75))
     alone = serve(config, server_settings, transport, runs_folder=tmp_path / "alone", force=True)
-    processes = Processes(tiny_opt_folder, tmp_path / "household", count, down)
+    processes = Processes(tiny_opt_folder, tmp_path / "shared-replica", count, down)
     shared = serve(config, server_settings, processes, runs_folder=tmp_path / "shared", force=True)
     assert rounds(shared) == rounds(alone)
     assert shared.summary["weights_sha256"] == alone.summary["weights_sha256"]
     assert [client["equal"] for client in shared.summary["replicas"]] == [True] * 4
-    networks = {id(client._replica.network) for client in processes.households[0]._clients.values() if client._replica}
+    networks = {id(client._replica.network) for client in processes.workers[0]._clients.values() if client._replica}
     assert len(networks) == 1
 
 
 def test_another_run_in_the_same_folder_starts_from_its_own_base(
     make_config, server_settings, tiny_opt_folder, tmp_path
 ):
-    processes = Processes(tiny_opt_folder, tmp_path / "household", 2)
+    processes = Processes(tiny_opt_folder, tmp_path / "shared-replica", 2)
     config = make_config()
     first, second = (
         serve(config, server_settings, processes, runs_folder=tmp_path / name, force=True) for name in ("a", "b")
@@ -74,7 +74,7 @@ def test_another_run_in_the_same_folder_starts_from_its_own_base(
     assert second.summary["weights_sha256"] == first.summary["weights_sha256"]
 
 
-def test_a_server_that_comes_back_finds_its_household(make_config, server_settings, tiny_opt_folder, tmp_path):
+def test_a_server_that_comes_back_finds_the_shared_replica(make_config, server_settings, tiny_opt_folder, tmp_path):
     config = make_config()
     whole = serve(
         config, server_settings, Processes(tiny_opt_folder, tmp_path / "h1", 2), runs_folder=tmp_path / "a", force=True
