@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 from app.screens.allocation.steps import point_with_work, sentence
 from app.shared.scenario import Scenario, study
 from tests.app.shown import shown_key
-from zorba_core.allocation import gamma_certificate, replay_greedy
+from zorba_core.allocation import gamma_certificate
+from zorba_core.study.greedy_steps import replay_greedy
 
 SMALL = {"clients": "12", "vectors": "40"}
 SCENARIO = Scenario(num_clients=12, num_epsilons=40)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from zorba_core.allocation import AllocationProblem, gamma_certificate, replay_greedy, solve
+from zorba_core.allocation import AllocationProblem, gamma_certificate, solve
 from zorba_core.plots import DARK, LIGHT, allocation_figure, client_order
 from zorba_core.plots.difference import difference_figure, matched_blocks
 from zorba_core.plots.flow import client_groups, cut_figure
@@ -20,6 +20,7 @@ from zorba_core.plots.theory import (
     rounds_where_bias_takes_over,
 )
 from zorba_core.plots.toy_map import class_places, toy_map
+from zorba_core.study.greedy_steps import replay_greedy
 from zorba_core.study.theory import Constants, theorem_1
 from zorba_core.study.toy.observations import facts, lettered_classes
 

@@ -11,7 +11,6 @@ from zorba_core.allocation.scenarios import PAPER_SCENARIOS, PaperScenario, solv
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
 from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
-from zorba_core.allocation.solvers.greedy_steps import GreedyReplay, GreedyState, replay_greedy
 from zorba_core.allocation.solvers.lexicographic import (
     GammaCertificate,
     GreedyStep,
@@ -35,8 +34,6 @@ __all__ = [
     "Answer",
     "Front",
     "GammaCertificate",
-    "GreedyReplay",
-    "GreedyState",
     "GreedyStep",
     "Measure",
     "Objective",
@@ -65,7 +62,6 @@ __all__ = [
     "knee",
     "least_forward_work",
     "non_dominated",
-    "replay_greedy",
     "solve",
     "solve_scenario",
     "sweep",

@@ -12,9 +12,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from zorba_core.allocation import GreedyReplay, GreedyState
 from zorba_core.plots.matrix import MatrixCanvas, column_shares
 from zorba_core.plots.theme import LIGHT, Palette, styled
+from zorba_core.study.greedy_steps import GreedyReplay, GreedyState
 
 _FOOT = 46.0
 

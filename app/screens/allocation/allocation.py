@@ -74,7 +74,7 @@ def _python(view: str, study: Study, point: int) -> str:
     problem = f"problem = front.problem({point})\n"
     if view == "steps":
         return (
-            "\nfrom zorba_core.allocation import replay_greedy\n\n"
+            "\nfrom zorba_core.study.greedy_steps import replay_greedy\n\n"
             f"{problem}replay = replay_greedy(problem, seed=front.seed_of({point}))\n"
             "for step in replay.steps:\n"
             "    print(step.block, step.client, step.gain, step.low_blocks, len(step.low_clients))\n"

@@ -15,9 +15,9 @@ from app.shared.components import Number
 from app.shared.guard import guarded
 from app.shared.links import choose, keep, linked_number, number
 from app.shared.scenario import Scenario, Study
-from zorba_core.allocation import GreedyReplay, replay_greedy
 from zorba_core.plots import client_order
 from zorba_core.plots.greedy import candidate_sets_figure, greedy_figure
+from zorba_core.study.greedy_steps import GreedyReplay, replay_greedy
 
 STEP, _PLAYING = "step", "greedy_playing"
 _MOST_STEPS = 99_999

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from test_balanced import budgets_and_blocks
 
-from zorba_core.allocation import AllocationProblem, replay_greedy, solve, sweep
+from zorba_core.allocation import AllocationProblem, solve, sweep
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
+from zorba_core.study.greedy_steps import replay_greedy
 
 
 @given(budgets_and_blocks(most_clients=12, most_blocks=6))
