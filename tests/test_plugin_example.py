@@ -17,7 +17,7 @@ from zorba_core.runs import TRAJECTORY
 
 OPTIONS = (
     "train --method momentum --solver dice --estimator central --dataset tickets --clients 4 --budgets 3,2,1,1 "
-    "--rounds 120 --eval-every 40 --eval-rows 8 --batch-size 2 --seq-len 24 --lr 1e-3 --force --json"
+    "--rounds 60 --eval-every 20 --eval-rows 8 --batch-size 2 --seq-len 24 --lr 1e-3 --force --json"
 )
 CHOICES = """
 import importlib.util, json, os, sys
@@ -135,14 +135,14 @@ def test_a_run_of_these_parts_is_killed_resumed_and_replayed_to_the_same_bits(
 ):
     arguments = [*OPTIONS.split(), "--model", str(tiny_opt_folder)]
     whole = json.loads(zorba(*arguments, "--runs-folder", str(tmp_path / "whole")))
-    assert (whole["method"], whole["rounds_done"]) == ("momentum", 120)
+    assert (whole["method"], whole["rounds_done"]) == ("momentum", 60)
     assert json.loads((Path(whole["run"]) / "config.json").read_text())["allocation"]["solver"] == "dice"
     killed = subprocess.Popen(
         [sys.executable, "-m", "zorba_core", *arguments, "--runs-folder", str(tmp_path / "killed")],
         env=environment, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     log: list[Path] = []
-    while killed.poll() is None and not (log and log[0].read_bytes().count(b"\n") > 5):
+    while killed.poll() is None and not (log and log[0].read_bytes().count(b"\n") > 3):
         log = list((tmp_path / "killed").glob(f"*/{TRAJECTORY}"))
         time.sleep(0.002)
     killed.kill()
@@ -150,7 +150,7 @@ def test_a_run_of_these_parts_is_killed_resumed_and_replayed_to_the_same_bits(
     folder = str(log[0].parent)
     resumed = json.loads(zorba("resume", folder, "--json"))
     assert resumed["weights_sha256"] == whole["weights_sha256"]
-    assert 0 < resumed["resumed_after_rounds"][0] < 120
+    assert 0 < resumed["resumed_after_rounds"][0] < 60
     assert json.loads(zorba("replay", folder, "--json"))["weights_sha256"] == whole["weights_sha256"]
 
 

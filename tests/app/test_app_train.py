@@ -18,11 +18,12 @@ from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import TrainRequest, as_python
-from tests.plugin_example.zorba_example import MOMENTUM
+from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.callbacks import RoundRecord
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
 from zorba_core.planning.methods import METHODS
@@ -131,7 +132,9 @@ def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, 
 
 def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monkeypatch):
     monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
+    monkeypatch.setattr(ESTIMATORS, "_parts", dict(ESTIMATORS))
     METHODS.register(MOMENTUM)
+    ESTIMATORS.register(CENTRAL)
     started = []
     monkeypatch.setattr(
         "app.screens.train.form.start_training",
@@ -144,6 +147,13 @@ def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monk
     choice.set_value("momentum").run()
     app.button(key="train_start").click().run()
     assert (started[0]["method"], started[0]["perturbations"], started[0]["lr"]) == ("momentum", 2, 1e-2)
+    assert "estimator" not in started[0]  # the default stays out of the command
+    app.segmented_control(key="train_method").set_value("fedit").run()
+    assert app.selectbox(key="train_estimator").disabled
+    app.segmented_control(key="train_method").set_value("momentum").run()
+    app.selectbox(key="train_estimator").select("central").run()
+    app.button(key="train_start").click().run()
+    assert started[1]["estimator"] == "central"
 
 
 def test_an_allocation_for_another_number_of_blocks_says_so_and_one_click_repairs_it(app):

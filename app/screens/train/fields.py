@@ -167,7 +167,9 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
             format_func=lambda name: f"{ESTIMATORS[name].title} · {ESTIMATORS[name].help}",
             key="train_estimator",
             disabled=method.first_order,
-            help="FedIT takes the gradient itself." if method.first_order else "How the clients' scalars are computed.",
+            help="FedIT takes the gradient itself."
+            if method.first_order
+            else "How a client gets its number for a direction.",
         )
         five, six = st.columns(2, vertical_alignment="bottom")
         key, usual = f"train_target_{dataset.name}", dataset.target
