@@ -116,7 +116,7 @@ def _not_begun(job: Job, state: State) -> None:
         st.info("Stopped before the first round: nothing was written.", icon=":material/info:")
     elif not state.reason:
         components.problem(
-            "The process ended without a word before its first round",
+            "The process ended without a message before its first round",
             "The machine may have run out of memory, or someone ended it. Try a smaller batch or model.",
         )
 
