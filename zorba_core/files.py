@@ -20,9 +20,17 @@ from zorba_core.errors import InvalidInputError
 
 # Numbers of errors that say that the path is wrong, not that the machine fails.
 WRONG_PATH = (
-    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG,
-    errno.ELOOP, errno.EINVAL,
-)  # fmt: skip
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+)
 _LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
 
 

@@ -33,9 +33,20 @@ _ANOTHER_COPY = "restore the file from a copy, or write it again"
 _MOST_SHOWN = 80  # characters of what a file holds
 # What zipfile and its unpackers raise for bytes that are no archive, or are one that they cannot read.
 _DAMAGED_ARCHIVE = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
-    OverflowError, struct.error, NotImplementedError, RuntimeError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    OverflowError,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> bytes:

@@ -59,8 +59,10 @@ def _make_again(name: str | None, profile: str, count: int, root: Path, as_json:
         raise InvalidInputError("--again works on one experiment: name it")
     checks = run_again(name, profile, count, root)
     strays = [f"{check.arm}, seed {check.seed}" for check in checks if not check.matches]
-    lines = [f"{check.arm}, seed {check.seed}: {'the same weights' if check.matches else 'other weights'}"
-             for check in checks]  # fmt: skip
+    lines = [
+        f"{check.arm}, seed {check.seed}: {'the same weights' if check.matches else 'other weights'}"
+        for check in checks
+    ]
     emit({"checks": [{**asdict(check), "matches": check.matches} for check in checks]}, as_json, lines)
     if strays:
         raise RunError(f"{len(strays)} of {count} runs gave other weights than stored: {strays[0]}")

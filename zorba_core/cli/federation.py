@@ -25,9 +25,19 @@ from zorba_core.runs import Run
 
 # What the server's clients take of a run's settings.
 _TRAINED_WITH = (
-    "method", "rounds", "seed", "num_perturbations", "batch_size", "seq_len", "mu", "lr", "estimator", "participation",
-    "eval_every", "eval_rows",
-)  # fmt: skip
+    "method",
+    "rounds",
+    "seed",
+    "num_perturbations",
+    "batch_size",
+    "seq_len",
+    "mu",
+    "lr",
+    "estimator",
+    "participation",
+    "eval_every",
+    "eval_rows",
+)
 _NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
 

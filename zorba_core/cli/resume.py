@@ -26,9 +26,10 @@ def resume(
         rounds = resuming.settings_of(resuming.read_request(run)).rounds
         notice = (lambda line: typer.echo(line, err=True)) if ranks.writes else (lambda line: None)
         done = supervised(
-            rounds, ranks,
+            rounds,
+            ranks,
             lambda callbacks: resuming.resume(run, model=model, callbacks=callbacks, notice=notice, ranks=ranks),
-        )  # fmt: skip
+        )
         if ranks.writes:
             emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
     fail_if_interrupted(done, ranks)
@@ -57,9 +58,11 @@ def replay(
         "checked_at_round": rebuilt.checked_at,
         "saved": None if save is None else str(save),
     }
-    checked = "no evaluation to check against" if rebuilt.checked_at is None else (
-        f"weights of round {rebuilt.checked_at} as the run had them"
-    )  # fmt: skip
+    checked = (
+        "no evaluation to check against"
+        if rebuilt.checked_at is None
+        else (f"weights of round {rebuilt.checked_at} as the run had them")
+    )
     lines = [f"round {rebuilt.round} of {run}: weights {result['weights_sha256'][:16]}, {checked}"]
     if save is not None:
         lines.append(f"  saved to {save}")

@@ -171,9 +171,7 @@ class LocalRounds:
         return self._state.rounds_done
 
     def next_round(self) -> RoundResult:
-        self._state, result = step(
-            self._state, self.network, self.allocation, self._rows, self.settings, self.ranks
-        )  # fmt: skip
+        self._state, result = step(self._state, self.network, self.allocation, self._rows, self.settings, self.ranks)
         return result
 
 

@@ -124,7 +124,7 @@ class Membership:
         if reply.vram_bytes:
             workload = Workload(
                 self.config.settings.batch_size, self.config.settings.seq_len, self.config.settings.dtype
-            )  # fmt: skip
+            )
             budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])
         else:
             budget = min(reply.blocks, self.network.num_blocks)
@@ -159,8 +159,13 @@ class Membership:
         changes = [f"seats {seats} {what}" for seats, what in ((came, "joined"), (went, "left")) if seats]
         reason = "first plan" if before is None else ", ".join(changes) or "other capacities"
         self.plan = make_plan(
-            budgets, self.network.num_blocks, self.members.num_seats, self.settings.solver, reason, before,
+            budgets,
+            self.network.num_blocks,
+            self.members.num_seats,
+            self.settings.solver,
+            reason,
+            before,
             method_facts(self.config.settings.method).allocates,
-        )  # fmt: skip
+        )
         self._note("plan", self.plan.describe())
         return True

@@ -314,6 +314,11 @@ _READERS = {
     ),
 }
 _NAMES = {
-    Hello: "hello", Registration: "registration", RoundTask: "task", RoundAnswer: "answer", CatchUp: "catch-up",
-    Standing: "standing", Refusal: "refusal",
-}  # fmt: skip
+    Hello: "hello",
+    Registration: "registration",
+    RoundTask: "task",
+    RoundAnswer: "answer",
+    CatchUp: "catch-up",
+    Standing: "standing",
+    Refusal: "refusal",
+}

@@ -49,9 +49,14 @@ class ReplicaStore:
         with atomic_path(self.folder / name) as temporary:
             save_file(weights, temporary)
         state = {
-            "run": run, "config": config, "seat": seat, "round": replica.round, "base_sha256": replica.base_sha256,
-            "weights_sha256": _sha256(self.folder / name), "rows_sha256": state["rows_sha256"],
-        }  # fmt: skip
+            "run": run,
+            "config": config,
+            "seat": seat,
+            "round": replica.round,
+            "base_sha256": replica.base_sha256,
+            "weights_sha256": _sha256(self.folder / name),
+            "rows_sha256": state["rows_sha256"],
+        }
         write_json(self.folder / _STATE, state)
         for old in self.folder.glob("weights-*.safetensors"):
             if old.name != name:

@@ -75,9 +75,13 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
         server["privacy"] = privacy.PrivacySettings(**server["privacy"])
         request = runs.Request(path, value, {}, None)
         config = RunConfig(
-            value["dataset"], value["model"], tuple(value["label_words"]), value["num_clients"], value["alpha"],
+            value["dataset"],
+            value["model"],
+            tuple(value["label_words"]),
+            value["num_clients"],
+            value["alpha"],
             settings_of(request),
-        )  # fmt: skip
+        )
         return config, ServerSettings(**server)
     except (TypeError, KeyError) as error:
         raise InvalidInputError(f"{path / runs.CONFIG}: {error}") from None

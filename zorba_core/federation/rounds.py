@@ -106,9 +106,10 @@ def bring_together(server: Server, transport: Transport) -> dict[int, Standing]:
     for _ in range(_MOST_CATCH_UPS):
         server.keep_present(transport.present())
         behind = [
-            item for item in server.catch_ups()
+            item
+            for item in server.catch_ups()
             if (seat := server.members[item.address].seat) not in standing or standing[seat].round < server.rounds_done
-        ]  # fmt: skip
+        ]
         before = dict(standing)
         standing |= server.hear_standing(transport.exchange(behind, server.settings.deadline))
         if not behind or standing == before:

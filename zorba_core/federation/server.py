@@ -88,9 +88,12 @@ class Server(Membership):
                 forward_passes += problem
         answered_N = status_N == REPORTED
         judged_N = judge_reports(
-            rho_NQ, loss_N, answered_N, mu=settings.mu,
+            rho_NQ,
+            loss_N,
+            answered_N,
+            mu=settings.mu,
             outlier_ratio=np.inf if self.settings.privacy.on else settings.outlier_ratio,
-        )  # fmt: skip
+        )
         status_N[answered_N] = judged_N[answered_N]
         self._count_missed(status_N, plan)
         reported_N = status_N == REPORTED
@@ -108,14 +111,26 @@ class Server(Membership):
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
         self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, settings.lr))
         return RoundResult(
-            plan.round, plan.seeds_Q, rho_NQ, status_N, rho_bar_MQ, loss_N, forward_passes,
-            method_state=method_state, log_update=True,
-        )  # fmt: skip
+            plan.round,
+            plan.seeds_Q,
+            rho_NQ,
+            status_N,
+            rho_bar_MQ,
+            loss_N,
+            forward_passes,
+            method_state=method_state,
+            log_update=True,
+        )
 
     def _take_answer(
-        self, message: Incoming, plan: RoundPlan, answered: set[Address],
-        rho_NQ: np.ndarray, loss_N: np.ndarray, status_N: np.ndarray,
-    ) -> int | str:  # fmt: skip
+        self,
+        message: Incoming,
+        plan: RoundPlan,
+        answered: set[Address],
+        rho_NQ: np.ndarray,
+        loss_N: np.ndarray,
+        status_N: np.ndarray,
+    ) -> int | str:
         """The answer's forward passes once it is written into the arrays, or why it is refused."""
         if message.address not in self.members:
             return "an answer from a client that is not a member"

@@ -109,9 +109,12 @@ def serve(
     gather(server, transport)
     server.replan()
     writer = RunWriter(
-        runs_folder, name, folder_config(config, settings, server.plan.allocation), parts.environment,
+        runs_folder,
+        name,
+        folder_config(config, settings, server.plan.allocation),
+        parts.environment,
         server.plan.allocation,
-    )  # fmt: skip
+    )
     notes.open(writer)
     return _complete(writer, server, transport, parts, callbacks, Earlier())
 
@@ -200,19 +203,21 @@ def _complete(
         """Bring every replica to the last round and compare the weights."""
         weights = server.network.weights_sha256()
         clients = [
-            {"seat": seat, "round": standing.round, "weights_sha256": standing.weights_sha256,
-             "equal": standing.weights_sha256 == weights}
+            {
+                "seat": seat,
+                "round": standing.round,
+                "weights_sha256": standing.weights_sha256,
+                "equal": standing.weights_sha256 == weights,
+            }
             for seat, standing in sorted(bring_together(server, transport).items())
-        ]  # fmt: skip
+        ]
         writer.note("replicas", {"weights_sha256": weights, "clients": clients})
         spent = privacy.epsilon(server.settings.privacy, server.rounds_done) if server.settings.privacy.on else None
         return {"replicas": clients, "epsilon": spent}
 
     rounds = FederatedRounds(server, transport)
     with use_threads(rounds.settings.threads):
-        complete_run(
-            writer.path, writer, rounds, parts.evaluation, callbacks, earlier=earlier, finish=finish
-        )  # fmt: skip
+        complete_run(writer.path, writer, rounds, parts.evaluation, callbacks, earlier=earlier, finish=finish)
     return read_run(writer.path)
 
 

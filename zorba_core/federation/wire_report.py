@@ -64,7 +64,8 @@ def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
         "per_client_and_round": {
             direction: {
                 count: row[count] / row["messages"]
-                for row in rows if row["message"] == f"train {direction}"
+                for row in rows
+                if row["message"] == f"train {direction}"
                 for count in ("payload_bytes", "framed_bytes", "compact_bytes", "paper_numbers")
             }
             for direction in ("down", "up")
@@ -76,7 +77,7 @@ def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
             "of_it_applying_averages": _median([answer["apply_s"] for answer in answers if "apply_s" in answer]),
             "of_it_writing_the_replica": _median([answer["keep_s"] for answer in answers if "keep_s" in answer]),
         },
-    }  # fmt: skip
+    }
 
 
 def _median(values: list[float]) -> float | None:

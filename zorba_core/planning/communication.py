@@ -125,12 +125,23 @@ def run_communication(
     if facts.exchanges != "scalars":
         size = wire.dense_size(block_parameters, bytes_per_number)
         plan = len(wire.pack_plan(1, True, []))
-        return Communication(method, "dense", 0, (
-            Message("plan", "down", aggregates, 0, 0, aggregates * plan),
-            Message("report", "up", reports, reports * parameters, reports * block_parameters, reports * size),
-            Message("aggregate", "down", aggregates, aggregates * parameters, aggregates * block_parameters,
-                    aggregates * size),
-        ))  # fmt: skip
+        return Communication(
+            method,
+            "dense",
+            0,
+            (
+                Message("plan", "down", aggregates, 0, 0, aggregates * plan),
+                Message("report", "up", reports, reports * parameters, reports * block_parameters, reports * size),
+                Message(
+                    "aggregate",
+                    "down",
+                    aggregates,
+                    aggregates * parameters,
+                    aggregates * block_parameters,
+                    aggregates * size,
+                ),
+            ),
+        )
     Q, usable = num_directions, reports if usable_reports is None else usable_reports
     kinds, kind_M = kinds_of_block(A_MN)
     as_averages = num_clients * num_blocks + aggregates * kinds * Q
@@ -147,9 +158,14 @@ def run_communication(
     setup = num_clients * len(wire.pack_setup(A_MN[:, 0], key))
     plan = len(wire.pack_plan(1, True, zero_Q))
     report = len(wire.pack_report(1, 0.0, zero_Q))
-    return Communication(method, form, kinds, (
-        Message("setup", "down", num_clients, num_clients * num_seeds, num_clients * key.size, setup),
-        Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
-        Message("report", "up", reports, reports * Q, reports * Q, reports * report),
-        Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),
-    ))  # fmt: skip
+    return Communication(
+        method,
+        form,
+        kinds,
+        (
+            Message("setup", "down", num_clients, num_clients * num_seeds, num_clients * key.size, setup),
+            Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
+            Message("report", "up", reports, reports * Q, reports * Q, reports * report),
+            Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),
+        ),
+    )

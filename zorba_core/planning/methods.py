@@ -59,22 +59,42 @@ def _register_own() -> None:
     shared, own, code = "shared directions", "each client's own directions", "zorba_core.engine.methods"
     for facts in (
         MethodFacts(
-            "zorba", "ZorBA", f"{shared}, allocated blocks, exchanges scalars", 10, "scalars",
-            allocates=True, code=f"{code}.interface:ScalarMethod",
+            "zorba",
+            "ZorBA",
+            f"{shared}, allocated blocks, exchanges scalars",
+            10,
+            "scalars",
+            allocates=True,
+            code=f"{code}.interface:ScalarMethod",
         ),
         MethodFacts(  # ZorBA with every block active
-            "decomfl", "DeComFL", f"{shared}, all blocks, exchanges scalars", 1, "scalars",
-            usual_lr=2e-3, code=f"{code}.interface:ScalarMethod",
+            "decomfl",
+            "DeComFL",
+            f"{shared}, all blocks, exchanges scalars",
+            1,
+            "scalars",
+            usual_lr=2e-3,
+            code=f"{code}.interface:ScalarMethod",
         ),
         MethodFacts(
-            "fedzo", "FedZO", f"{own}, all blocks, exchanges full estimates", 1, "estimates",
-            usual_lr=2e-2, code=f"{code}.own_directions:OwnDirections",
+            "fedzo",
+            "FedZO",
+            f"{own}, all blocks, exchanges full estimates",
+            1,
+            "estimates",
+            usual_lr=2e-2,
+            code=f"{code}.own_directions:OwnDirections",
         ),
         MethodFacts(
-            "fedit", "FedIT", "first-order, all blocks, exchanges the model", 0, "weights",
-            usual_lr=1e-1, code=f"{code}.first_order:FirstOrder",
+            "fedit",
+            "FedIT",
+            "first-order, all blocks, exchanges the model",
+            0,
+            "weights",
+            usual_lr=1e-1,
+            code=f"{code}.first_order:FirstOrder",
         ),
-    ):  # fmt: skip
+    ):
         METHODS.register(facts)
 
 

@@ -38,11 +38,18 @@ def predictor_figure(
     ended = table[np.isfinite(table["loss"])]
     bars = {} if standard_error is None else {"type": "constant", "value": standard_error, "thickness": 1, "width": 0}
     traces = [
-        go.Scatter(x=group[measure], y=group["loss"], mode="markers", name=name, text=group.index, error_y=bars,
-                   marker={"color": palette.series[i], "symbol": SYMBOLS[i], "size": 9},
-                   hovertemplate="%{text}<extra></extra>")
+        go.Scatter(
+            x=group[measure],
+            y=group["loss"],
+            mode="markers",
+            name=name,
+            text=group.index,
+            error_y=bars,
+            marker={"color": palette.series[i], "symbol": SYMBOLS[i], "size": 9},
+            hovertemplate="%{text}<extra></extra>",
+        )
         for i, (name, group) in enumerate(ended.groupby("made_by", sort=False))
-    ]  # fmt: skip
+    ]
     return styled(
         traces,
         palette,
@@ -55,10 +62,12 @@ def pairs_figure(pairs: pd.DataFrame, palette: Palette) -> go.Figure:
     """Matched pairs: how much higher the loss is where Lambda is lower, with 95 % intervals where seeds allow one."""
     bounded = np.isfinite(pairs["high"])
     trace = go.Scatter(
-        x=pairs["value"], y=pairs["pile"], mode="markers",
+        x=pairs["value"],
+        y=pairs["pile"],
+        mode="markers",
         marker={"color": palette.selected, "size": 11, "symbol": "diamond"},
         error_x={"array": np.where(bounded, pairs["high"] - pairs["value"], 0.0), "color": palette.muted},
-    )  # fmt: skip
+    )
     return styled(
         [trace],
         palette,
@@ -66,10 +75,19 @@ def pairs_figure(pairs: pd.DataFrame, palette: Palette) -> go.Figure:
         layout=_layout(
             "Loss with piled minus spread scarce blocks",
             "",
-            shapes=[{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1,
-                     "line": {"color": palette.muted, "dash": "dot"}}],
+            shapes=[
+                {
+                    "type": "line",
+                    "x0": 0,
+                    "x1": 0,
+                    "yref": "paper",
+                    "y0": 0,
+                    "y1": 1,
+                    "line": {"color": palette.muted, "dash": "dot"},
+                }
+            ],
         ),
-    )  # fmt: skip
+    )
 
 
 def arms_figure(
@@ -83,15 +101,29 @@ def arms_figure(
             continue
         colour = palette.series[i % len(palette.series)]
         if np.isfinite(curve["high"]).all():
-            traces.append(go.Scatter(
-                x=[*curve["cost"], *curve["cost"][::-1]], y=[*curve["high"], *curve["low"][::-1]], fill="toself",
-                mode="lines", fillcolor=colour, opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
-            ))  # fmt: skip
-        traces.append(go.Scatter(
-            x=curve["cost"], y=curve["mean"], name=title, mode="lines+markers",
-            line={"color": colour, "dash": DASHES[i % len(DASHES)], "width": 2},
-            marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 6},
-        ))  # fmt: skip
+            traces.append(
+                go.Scatter(
+                    x=[*curve["cost"], *curve["cost"][::-1]],
+                    y=[*curve["high"], *curve["low"][::-1]],
+                    fill="toself",
+                    mode="lines",
+                    fillcolor=colour,
+                    opacity=0.15,
+                    line={"width": 0},
+                    showlegend=False,
+                    hoverinfo="skip",
+                )
+            )
+        traces.append(
+            go.Scatter(
+                x=curve["cost"],
+                y=curve["mean"],
+                name=title,
+                mode="lines+markers",
+                line={"color": colour, "dash": DASHES[i % len(DASHES)], "width": 2},
+                marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 6},
+            )
+        )
     return styled(
         traces,
         palette,
@@ -111,15 +143,26 @@ def lines_figure(
 ) -> go.Figure:
     """Named lines, and named points with their names beside them."""
     traces = [
-        go.Scatter(x=list(xs), y=list(ys), name=name, mode="lines+markers",
-                   line={"color": palette.series[i], "dash": DASHES[i], "width": 2},
-                   marker={"symbol": SYMBOLS[i], "size": 6})
+        go.Scatter(
+            x=list(xs),
+            y=list(ys),
+            name=name,
+            mode="lines+markers",
+            line={"color": palette.series[i], "dash": DASHES[i], "width": 2},
+            marker={"symbol": SYMBOLS[i], "size": 6},
+        )
         for i, (name, (xs, ys)) in enumerate(lines.items())
-    ]  # fmt: skip
+    ]
     if points:
-        traces.append(go.Scatter(
-            x=[point[0] for point in points.values()], y=[point[1] for point in points.values()],
-            text=list(points), mode="markers+text", textposition="middle left", name="printed",
-            marker={"symbol": "star", "size": 13, "color": palette.selected},
-        ))  # fmt: skip
+        traces.append(
+            go.Scatter(
+                x=[point[0] for point in points.values()],
+                y=[point[1] for point in points.values()],
+                text=list(points),
+                mode="markers+text",
+                textposition="middle left",
+                name="printed",
+                marker={"symbol": "star", "size": 13, "color": palette.selected},
+            )
+        )
     return styled(traces, palette, height=HEIGHT, layout=_layout(x, y, yaxis={"type": "log"} if log_y else {}))

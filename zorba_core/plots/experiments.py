@@ -122,9 +122,13 @@ def predictors_figure(
         f"{MEASURE_NAMES[measure].split(',')[0]}   {(notes or {}).get(measure, '')}".strip() for measure in measures
     ]
     figure = make_subplots(
-        rows, columns, subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03,
+        rows,
+        columns,
+        subplot_titles=titles,
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
         vertical_spacing=0.16 if rows > 1 else 0,
-    )  # fmt: skip
+    )
     for index, (family, inside) in enumerate(ended.groupby("made_by", sort=False)):
         for place, measure in enumerate(measures):
             figure.add_scatter(
@@ -202,9 +206,7 @@ def _interval_bars(table: pd.DataFrame) -> dict:
     }
 
 
-def differences_figure(
-    table: pd.DataFrame, *, x: str, width: int = WIDTH, palette: Palette = LIGHT
-) -> go.Figure:  # fmt: skip
+def differences_figure(table: pd.DataFrame, *, x: str, width: int = WIDTH, palette: Palette = LIGHT) -> go.Figure:
     """Differences from something usual with their intervals, a line for each: columns ``value, low, high``, what was
     changed as the index. Filled where the interval leaves out zero; an interval that is not finite is not drawn."""
     figure = go.Figure()
@@ -227,9 +229,17 @@ def differences_figure(
 
 
 def law_figure(
-    table: pd.DataFrame, predicted: pd.Series, *, x: str, y: str, outcome: str = "loss",
-    standard_error: float | None = None, named: Sequence[str] = (), width: int = 620, palette: Palette = LIGHT,
-) -> go.Figure:  # fmt: skip
+    table: pd.DataFrame,
+    predicted: pd.Series,
+    *,
+    x: str,
+    y: str,
+    outcome: str = "loss",
+    standard_error: float | None = None,
+    named: Sequence[str] = (),
+    width: int = 620,
+    palette: Palette = LIGHT,
+) -> go.Figure:
     """What a law predicts for each allocation against what was found; on the line they agree. With the standard error
     of a point where it is known, and the ``named`` allocations by name."""
     both = pd.DataFrame({"predicted": predicted, "found": table[outcome]})

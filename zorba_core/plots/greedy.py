@@ -77,19 +77,29 @@ def candidate_sets_figure(replay: GreedyReplay, after: int, *, palette: Palette 
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
             "shapes": [
                 {
-                    "type": "line", "x0": after, "x1": after, "y0": 0, "y1": 1, "yref": "paper",
+                    "type": "line",
+                    "x0": after,
+                    "x1": after,
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
                     "line": {"color": palette.text, "width": 2, "dash": "dot"},
                 }
             ],
             "xaxis": {"title": {"text": "steps done"}, "dtick": 1 if len(states) <= 16 else None, "showgrid": False},
             "yaxis": {"rangemode": "tozero", "title": {"text": "clients"}},
             "yaxis2": {
-                "overlaying": "y", "side": "right", "rangemode": "tozero", "title": {"text": "blocks"},
-                "showgrid": False, "dtick": max(1, round(max(size_of_L) / 3)), "tickmode": "linear",
+                "overlaying": "y",
+                "side": "right",
+                "rangemode": "tozero",
+                "title": {"text": "blocks"},
+                "showgrid": False,
+                "dtick": max(1, round(max(size_of_L) / 3)),
+                "tickmode": "linear",
             },
             "hovermode": "x unified",
         },
-    )  # fmt: skip
+    )
 
 
 def _sizes(x: NDArray, sizes: Sequence[int], name: str, color: str, dash: str, symbol: str, axis: str) -> go.Scatter:

@@ -103,16 +103,22 @@ def forward_pass_figure(
         stairs_y += [(m + 1) * charged_mib] * 2
     traces = [
         go.Scatter(
-            x=stairs_x, y=stairs_y, mode="lines", name="charged by ψ, all blocks activated",
+            x=stairs_x,
+            y=stairs_y,
+            mode="lines",
+            name="charged by ψ, all blocks activated",
             line={"color": palette.front, "width": 2.5, "dash": "dash"},
             hovertemplate="ψ: %{y:.0f} MiB<extra></extra>",
         ),
         go.Scatter(
-            x=position_S, y=list(alive_S_mib), mode="lines", name="alive, counted",
+            x=position_S,
+            y=list(alive_S_mib),
+            mode="lines",
+            name="alive, counted",
             line={"color": palette.selected, "width": 2},
             hovertemplate="alive: %{y:.1f} MiB<extra></extra>",
         ),
-    ]  # fmt: skip
+    ]
     layout = {
         "width": _WIDTH,
         "xaxis": {"title": {"text": "progress of the forward pass, in blocks"}, "dtick": 1},

@@ -35,34 +35,70 @@ def seeds_by_method(
         thin = []
         for _, seed in mine.groupby("seed"):
             thin += [*zip(seed["cost"], seed["value"], strict=True), (None, None)]  # None ends a seed's line
-        traces.append(go.Scatter(
-            x=[point[0] for point in thin], y=[point[1] for point in thin], mode="lines", opacity=0.3,
-            line={"color": colour, "width": 1}, showlegend=False, hoverinfo="skip", legendgroup=arm,
-        ))  # fmt: skip
+        traces.append(
+            go.Scatter(
+                x=[point[0] for point in thin],
+                y=[point[1] for point in thin],
+                mode="lines",
+                opacity=0.3,
+                line={"color": colour, "width": 1},
+                showlegend=False,
+                hoverinfo="skip",
+                legendgroup=arm,
+            )
+        )
         seeds = mine["seed"].nunique()
         together = mine.groupby("cost")["value"].agg(["mean", "count"])
         together = together[together["count"] == seeds]
-        traces.append(go.Scatter(
-            x=together.index, y=together["mean"], name=title, mode="lines+markers", legendgroup=arm,
-            line={"color": colour, "dash": dash, "width": 2.5}, marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 6},
-        ))  # fmt: skip
+        traces.append(
+            go.Scatter(
+                x=together.index,
+                y=together["mean"],
+                name=title,
+                mode="lines+markers",
+                legendgroup=arm,
+                line={"color": colour, "dash": dash, "width": 2.5},
+                marker={"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 6},
+            )
+        )
         ends = mine[mine["stopped"]].groupby("seed").tail(1)
         if len(ends):
-            traces.append(go.Scatter(
-                x=ends["cost"], y=ends["value"], mode="markers", showlegend=False, legendgroup=arm,
-                marker={"symbol": "star", "size": 10, "color": colour},
-                hovertemplate=f"{title}: stopped at the target<extra></extra>",
-            ))  # fmt: skip
+            traces.append(
+                go.Scatter(
+                    x=ends["cost"],
+                    y=ends["value"],
+                    mode="markers",
+                    showlegend=False,
+                    legendgroup=arm,
+                    marker={"symbol": "star", "size": 10, "color": colour},
+                    hovertemplate=f"{title}: stopped at the target<extra></extra>",
+                )
+            )
     shapes = [
-        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value,
-         "line": {"color": palette.muted, "dash": "dot", "width": 1}}
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": value,
+            "y1": value,
+            "line": {"color": palette.muted, "dash": "dot", "width": 1},
+        }
         for value in targets.values()
-    ]  # fmt: skip
+    ]
     notes = [
-        {"xref": "paper", "x": 1, "y": value, "text": name, "showarrow": False, "xanchor": "right", "yanchor": "bottom",
-         "font": {"size": 11, "color": palette.muted}}
+        {
+            "xref": "paper",
+            "x": 1,
+            "y": value,
+            "text": name,
+            "showarrow": False,
+            "xanchor": "right",
+            "yanchor": "bottom",
+            "font": {"size": 11, "color": palette.muted},
+        }
         for name, value in targets.items()
-    ]  # fmt: skip
+    ]
     layout = {
         "width": WIDTH,
         "xaxis": {"title": {"text": x}, **({"type": "log"} if log_x else {"rangemode": "tozero"})},

@@ -44,22 +44,28 @@ def bound_by_rounds_figure(
     terms_T = [bound.terms(bias_lambda, gap, float(rounds)) for rounds in rounds_T]
     traces = [
         go.Scatter(
-            x=rounds_T, y=[terms.total for terms in terms_T], name="<b>the bound</b>", mode="lines",
+            x=rounds_T,
+            y=[terms.total for terms in terms_T],
+            name="<b>the bound</b>",
+            mode="lines",
             line={"color": palette.text, "width": 4},
             hovertemplate="%{x:.3g} rounds: %{y:.3g}<extra>the bound</extra>",
         )
-    ]  # fmt: skip
+    ]
     for number, (term, name) in enumerate(TERMS.items()):
         values = [getattr(terms, term) for terms in terms_T]
         if not any(values):
             continue
         traces.append(
             go.Scatter(
-                x=rounds_T, y=values, name=name, mode="lines",
+                x=rounds_T,
+                y=values,
+                name=name,
+                mode="lines",
                 line={"color": palette.series[number], "width": 2.5, "dash": _DASHES[term]},
                 hovertemplate="%{x:.3g} rounds: %{y:.3g}<extra>" + name + "</extra>",
             )
-        )  # fmt: skip
+        )
     shapes = [_upright(num_rounds, palette.selected, "dot")]
     notes = [_note(math.log10(num_rounds), "T in view", palette.selected)]
     if math.isfinite(turn) and 1 < turn < last:
@@ -107,22 +113,32 @@ def bound_by_lambda_figure(
     total_T = [bound.average_gradient(float(value), gap, num_rounds) for value in lambda_T]
     traces = [
         go.Scatter(
-            x=lambda_T, y=total_T, name="<b>the bound after T rounds</b>", mode="lines",
-            line={"color": palette.text, "width": 4}, hovertemplate="Λ %{x:.3g}: %{y:.3g}<extra>the bound</extra>",
+            x=lambda_T,
+            y=total_T,
+            name="<b>the bound after T rounds</b>",
+            mode="lines",
+            line={"color": palette.text, "width": 4},
+            hovertemplate="Λ %{x:.3g}: %{y:.3g}<extra>the bound</extra>",
         ),
         go.Scatter(
-            x=lambda_T, y=bias_T, name="its bias, which no number of rounds lowers", mode="lines",
+            x=lambda_T,
+            y=bias_T,
+            name="its bias, which no number of rounds lowers",
+            mode="lines",
             line={"color": palette.front, "width": 2.5, "dash": "dash"},
             hovertemplate="Λ %{x:.3g}: %{y:.3g}<extra>bias</extra>",
         ),
-    ]  # fmt: skip
+    ]
     for number, (name, value) in enumerate(marks.items()):
         reached = bound.average_gradient(value, gap, num_rounds)
         if not math.isfinite(reached):
             continue
         traces.append(
             go.Scatter(
-                x=[value], y=[reached], name=f"{name}: Λ = {value:.3g}", mode="markers",
+                x=[value],
+                y=[reached],
+                name=f"{name}: Λ = {value:.3g}",
+                mode="markers",
                 marker={
                     "symbol": _SYMBOLS[number % len(_SYMBOLS)],
                     "size": 14,
@@ -131,15 +147,23 @@ def bound_by_lambda_figure(
                 },
                 hovertemplate=f"{name}: Λ %{{x:.3g}}, bound %{{y:.3g}}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     shapes, notes = [], []
     if bound.largest_lambda < high:
         shapes.append(
             {
-                "type": "rect", "x0": max(bound.largest_lambda, low), "x1": high, "y0": 0, "y1": 1, "yref": "paper",
-                "fillcolor": palette.warning, "opacity": 0.18, "line": {"width": 0}, "layer": "below",
+                "type": "rect",
+                "x0": max(bound.largest_lambda, low),
+                "x1": high,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "fillcolor": palette.warning,
+                "opacity": 0.18,
+                "line": {"width": 0},
+                "layer": "below",
             }
-        )  # fmt: skip
+        )
         middle = (math.log10(max(bound.largest_lambda, low)) + math.log10(high)) / 2
         notes.append(_note(middle, "D ≤ 0: no bound", palette.warning))
     return styled(
@@ -193,10 +217,18 @@ def hidden_figure(ratios: Mapping[str, Mapping[str, float]], *, palette: Palette
     for row in range(1, len(names), 2):
         shapes.append(
             {
-                "type": "rect", "layer": "below", "xref": "paper", "x0": 0, "x1": 1, "y0": row - 0.5, "y1": row + 0.5,
-                "fillcolor": palette.faint, "opacity": 0.35, "line": {"width": 0},
+                "type": "rect",
+                "layer": "below",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": row - 0.5,
+                "y1": row + 0.5,
+                "fillcolor": palette.faint,
+                "opacity": 0.35,
+                "line": {"width": 0},
             }
-        )  # fmt: skip
+        )
     values = [1.0, *(value for each in ratios.values() for value in each.values() if math.isfinite(value))]
     low, high = min(values) / 1.3, max(values) * 1.3
     return styled(
@@ -226,13 +258,23 @@ def hidden_figure(ratios: Mapping[str, Mapping[str, float]], *, palette: Palette
 
 def _upright(x: float, color: str, dash: str) -> dict:
     return {
-        "type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper",
+        "type": "line",
+        "x0": x,
+        "x1": x,
+        "y0": 0,
+        "y1": 1,
+        "yref": "paper",
         "line": {"color": color, "width": 2, "dash": dash},
-    }  # fmt: skip
+    }
 
 
 def _note(x: float, text: str, color: str) -> dict:
     return {
-        "x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "text": text, "showarrow": False,
+        "x": x,
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "text": text,
+        "showarrow": False,
         "font": {"color": color, "size": 12},
-    }  # fmt: skip
+    }

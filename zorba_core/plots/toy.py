@@ -142,9 +142,12 @@ def lambda_by_total(
         lowest.append(float(min(value for value, _ in here)))
     figure = go.Figure()
     figure.add_scatter(
-        x=totals, y=mean, mode="lines", name="mean over all matrices",
+        x=totals,
+        y=mean,
+        mode="lines",
+        name="mean over all matrices",
         line={"color": palette.muted, "dash": "dash", "width": 2},
-    )  # fmt: skip
+    )
     figure.add_scatter(
         x=totals, y=lowest, mode="lines", name="lowest at this total", line={"color": palette.front, "width": 2}
     )

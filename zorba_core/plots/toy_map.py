@@ -153,12 +153,20 @@ def _bands(columns: Mapping[int, _TotalColumn], palette: Palette) -> list[dict]:
     """Every other column shaded."""
     return [
         {
-            "type": "rect", "layer": "below", "xref": "x", "yref": "paper", "y0": 0, "y1": 1,
-            "x0": column.middle - column.half, "x1": column.middle + column.half,
-            "fillcolor": palette.faint, "opacity": 0.35, "line": {"width": 0},
+            "type": "rect",
+            "layer": "below",
+            "xref": "x",
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "x0": column.middle - column.half,
+            "x1": column.middle + column.half,
+            "fillcolor": palette.faint,
+            "opacity": 0.35,
+            "line": {"width": 0},
         }
         for column in list(columns.values())[::2]
-    ]  # fmt: skip
+    ]
 
 
 def _matrix(matrix_class: MatrixClass, x: float, y: float, strong: bool, palette: Palette) -> list[dict]:
@@ -193,16 +201,25 @@ def _frame(x: float, y: float, is_selected: bool, palette: Palette) -> dict:
         "x1": reach,
         "y0": -reach,
         "y1": reach,
-        "line": {"color": palette.text if is_selected else palette.selected, "width": 2.5,
-                 "dash": "dot" if is_selected else "solid"},
-    }  # fmt: skip
+        "line": {
+            "color": palette.text if is_selected else palette.selected,
+            "width": 2.5,
+            "dash": "dot" if is_selected else "solid",
+        },
+    }
 
 
 def _pixels(x: float, y: float) -> dict:
     return {
-        "type": "rect", "layer": "between", "xref": "x", "yref": "y", "xsizemode": "pixel", "ysizemode": "pixel",
-        "xanchor": x, "yanchor": y,
-    }  # fmt: skip
+        "type": "rect",
+        "layer": "between",
+        "xref": "x",
+        "yref": "y",
+        "xsizemode": "pixel",
+        "ysizemode": "pixel",
+        "xanchor": x,
+        "yanchor": y,
+    }
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float], palette: Palette) -> dict:

@@ -154,10 +154,14 @@ def _position_maker(ablations: Results) -> Callable[[], ReportFigure | None]:
             "Where the trained blocks stand",
             caption,
             lambda palette: paired_curves_figure(
-                curves, {last: "last four minus first four"}, x="Rounds", y="Difference of evaluation loss", width=460,
+                curves,
+                {last: "last four minus first four"},
+                x="Rounds",
+                y="Difference of evaluation loss",
+                width=460,
                 palette=palette,
             ),
-        )  # fmt: skip
+        )
 
     return make
 
@@ -185,8 +189,13 @@ def _training_makers(results: dict[str, Results]) -> list[Callable[[], ReportFig
             if curves.empty:
                 return None
             curves = curves[curves["cost"] > 0] if log_x else curves
-            titles = {"zorba": "ZorBA, Q=10", "decomfl-10": "DeComFL, Q=10", "decomfl": "DeComFL, Q=1",
-                      "fedzo": "FedZO, Q=1", "fedit": "FedIT"}  # fmt: skip
+            titles = {
+                "zorba": "ZorBA, Q=10",
+                "decomfl-10": "DeComFL, Q=10",
+                "decomfl": "DeComFL, Q=1",
+                "fedzo": "FedZO, Q=1",
+                "fedit": "FedIT",
+            }
             edges = [
                 f"{titles[arm]} (η {edge.rate:g})" for arm in titles if (edge := grid_edge(experiment, "sst2", arm))
             ]

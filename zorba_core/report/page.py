@@ -22,11 +22,25 @@ _COLOURS = dict(zip(VERDICTS, ("good", "shape", "weak", "weak", "bad", "none", "
 _TITLES = {title.lower(): title for title in DATASETS}
 # What a reader in a hurry should know, in this order; each is shown if the ledger has it.
 KEY_CLAIMS = (
-    "theorem-3", "lambda/matched", "lambda/predicts", "proposition-1/convergence", "fig-4b/sc3", "fig-4b/sc1-sc2",
-    "fig-4a/sc3", "fig-4a/optimum", "faster/decomfl", "faster/decomfl-equal-passes", "communication/comparable",
-    "fig-1/linear", "saving/fedit", "setting/literal", "theorem-1/bound", "theorem-1/rate", "theorem-4/fractions",
+    "theorem-3",
+    "lambda/matched",
+    "lambda/predicts",
+    "proposition-1/convergence",
+    "fig-4b/sc3",
+    "fig-4b/sc1-sc2",
+    "fig-4a/sc3",
+    "fig-4a/optimum",
+    "faster/decomfl",
+    "faster/decomfl-equal-passes",
+    "communication/comparable",
+    "fig-1/linear",
+    "saving/fedit",
+    "setting/literal",
+    "theorem-1/bound",
+    "theorem-1/rate",
+    "theorem-4/fractions",
     "vram/parameters",
-)  # fmt: skip
+)
 # Sections of the full list: title and which ids belong, the first that fits.
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("VRAM: percentages, Fig. 1, capacities", ("saving/", "fig-1/", "capacity/", "vram/")),

@@ -71,9 +71,7 @@ def complete_run(
         measured = meter.describe()
         if writer is not None:
             added = finish()
-            summary = summarise(
-                network, rounds.allocation, settings, outcome, reports, measured, earlier.resumed_after
-            )  # fmt: skip
+            summary = summarise(network, rounds.allocation, settings, outcome, reports, measured, earlier.resumed_after)
             writer.finish({**summary, **added})
             if checkpoint is not None and outcome.stopped_by != "interrupt":
                 checkpoint.remove()

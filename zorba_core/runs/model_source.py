@@ -67,10 +67,12 @@ def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
     model = _load(
-        name_or_path, "weights", lambda source, **options: AutoModelForCausalLM.from_pretrained(
+        name_or_path,
+        "weights",
+        lambda source, **options: AutoModelForCausalLM.from_pretrained(
             source, use_safetensors=True, dtype="float32", **options
-        )
-    )  # fmt: skip
+        ),
+    )
     return model.eval()
 
 

@@ -151,9 +151,7 @@ def _relative_error(estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
     return float(np.linalg.norm(estimated_NQ - exact_NQ)) / scale if scale > 0 else float("nan")
 
 
-def _lost_perturbation(
-    network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float
-) -> float:  # fmt: skip
+def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float) -> float:
     lost = intended = 0.0
     for m in np.flatnonzero(A_MN.any(axis=1)):
         weights, shift = network.block_weights(int(m)), directions.block(seed, int(m)).mul_(mu)
@@ -165,18 +163,24 @@ def _lost_perturbation(
 
 def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
     return Check(
-        "perturbation", lost, MOST_LOST, lost <= MOST_LOST,
+        "perturbation",
+        lost,
+        MOST_LOST,
+        lost <= MOST_LOST,
         f"the weights' {settings.dtype} resolution swallows {lost:.0%} of mu v",
         _longer(settings, "a larger mu"),
-    )  # fmt: skip
+    )
 
 
 def _product_check(error: float, settings: TrainSettings) -> Check:
     return Check(
-        "products", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR,
+        "products",
+        error,
+        MOST_SCALAR_ERROR,
+        error <= MOST_SCALAR_ERROR,
         f"products in {settings.precision} put the scalars {error:.1%} off those of highest precision",
         "precision highest" if ESTIMATORS[settings.estimator].exact else "precision highest, or a larger mu",
-    )  # fmt: skip
+    )
 
 
 def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
@@ -184,9 +188,13 @@ def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
     if np.isnan(error):
         finding = "the loss has no derivative along the blocks that the probed clients activate, or none that is finite"
     return Check(
-        "scalars", error, MOST_SCALAR_ERROR, error <= MOST_SCALAR_ERROR, finding,
+        "scalars",
+        error,
+        MOST_SCALAR_ERROR,
+        error <= MOST_SCALAR_ERROR,
+        finding,
         _longer(settings, mu_cure),
-    )  # fmt: skip
+    )
 
 
 def _of_gradient(network: BlockNetwork, batches_N: list[Encoded], settings: TrainSettings) -> Preflight:
@@ -225,19 +233,30 @@ def _step_checks(
     faster = _longer(settings, "a larger lr (zorba tune finds one)")
     return [
         Check(
-            "update", share_lost, MOST_LOST, share_lost <= MOST_LOST,
-            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step", faster,
+            "update",
+            share_lost,
+            MOST_LOST,
+            share_lost <= MOST_LOST,
+            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step",
+            faster,
         ),
         Check(
-            "stride", stride, MOST_STRIDE, stride <= MOST_STRIDE,
+            "stride",
+            stride,
+            MOST_STRIDE,
+            stride <= MOST_STRIDE,
             f"a round moves the weights by {stride:.3g} times their own length",
             f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)" if stride else "",
         ),
         Check(
-            "progress", progress, LEAST_PROGRESS_NATS, progress >= LEAST_PROGRESS_NATS,
-            f"{horizon} rounds would lower the loss by {progress:.2g} nats at best", faster,
+            "progress",
+            progress,
+            LEAST_PROGRESS_NATS,
+            progress >= LEAST_PROGRESS_NATS,
+            f"{horizon} rounds would lower the loss by {progress:.2g} nats at best",
+            faster,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _longer(settings: TrainSettings, otherwise: str) -> str:

@@ -85,9 +85,7 @@ def resume(
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
             task = get_task(request.config["dataset"])
-            rows, facts = divide_rows(
-                task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings
-            )  # fmt: skip
+            rows, facts = divide_rows(task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings)
             check_rows(request, facts, "train", "evaluation")
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
@@ -206,9 +204,11 @@ def _from_checkpoint(
 
 
 def _cannot_replay(request: Request, settings: TrainSettings, last_round: int) -> str:
-    available = f"only rounds 0 and {last_round}, its last checkpoint, can be had" if last_round else (
-        "only round 0, the base, can be had (train with --save-model to keep the final model)"
-    )  # fmt: skip
+    available = (
+        f"only rounds 0 and {last_round}, its last checkpoint, can be had"
+        if last_round
+        else ("only round 0, the base, can be had (train with --save-model to keep the final model)")
+    )
     return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {available}"
 
 

@@ -135,9 +135,17 @@ def _read(path: Path, size: int) -> Trajectory:
         if kind == "evaluation":
             evaluation_ends.append((end, checksum))
     return Trajectory(
-        path, header, tuple(rounds), tuple(evaluations), tuple(resumed), end, size - end, checksum, tuple(notes),
+        path,
+        header,
+        tuple(rounds),
+        tuple(evaluations),
+        tuple(resumed),
+        end,
+        size - end,
+        checksum,
+        tuple(notes),
         tuple(evaluation_ends),
-    )  # fmt: skip
+    )
 
 
 class TrajectoryLog:

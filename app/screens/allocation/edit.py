@@ -144,17 +144,32 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
 def _tools(study: Study, point: int, edits: Edits) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.button(
-            "Undo", key="edit_undo", on_click=change, args=(edits.undo(),), disabled=not edits.done,
-            icon=":material/undo:", help="Take the last change back (Ctrl+Z in the matrix).",
-        )  # fmt: skip
+            "Undo",
+            key="edit_undo",
+            on_click=change,
+            args=(edits.undo(),),
+            disabled=not edits.done,
+            icon=":material/undo:",
+            help="Take the last change back (Ctrl+Z in the matrix).",
+        )
         st.button(
-            "Redo", key="edit_redo", on_click=change, args=(edits.redo(),), disabled=not edits.undone,
-            icon=":material/redo:", help="Make the change again (Ctrl+Y in the matrix).",
-        )  # fmt: skip
+            "Redo",
+            key="edit_redo",
+            on_click=change,
+            args=(edits.redo(),),
+            disabled=not edits.undone,
+            icon=":material/redo:",
+            help="Make the change again (Ctrl+Y in the matrix).",
+        )
         st.button(
-            "Start again", key="edit_reset", on_click=change, args=(edits.become(edits.base_MN),),
-            disabled=not edits.is_changed, icon=":material/restart_alt:", help="Back to the point's own matrix.",
-        )  # fmt: skip
+            "Start again",
+            key="edit_reset",
+            on_click=change,
+            args=(edits.become(edits.base_MN),),
+            disabled=not edits.is_changed,
+            icon=":material/restart_alt:",
+            help="Back to the point's own matrix.",
+        )
         changed = edits.num_changed
         st.caption(
             f"{changed} cell{'' if changed == 1 else 's'} changed."
@@ -236,24 +251,30 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
     components.downloads(
         [
             Download(
-                "Allocation (JSON)", f"{name}.json", "application/json",
+                "Allocation (JSON)",
+                f"{name}.json",
+                "application/json",
                 lambda: files.matrix_json(study, allocation),
                 "Block ids of each client with every number; `zorba train --allocation` reads it.",
             ),
             Download(
-                "Matrix (NPZ)", f"{name}.npz", "application/octet-stream",
+                "Matrix (NPZ)",
+                f"{name}.npz",
+                "application/octet-stream",
                 lambda: files.matrix_npz(study, start, allocation),
                 "NumPy arrays: A_MN (blocks by clients), budget_N, capacity_N_bytes.",
             ),
             Download(
-                "Clients (CSV)", f"{name}.csv", "text/csv",
+                "Clients (CSV)",
+                f"{name}.csv",
+                "text/csv",
                 lambda: files.clients_csv(study, start, allocation),
                 "A row per client: VRAM, budget, blocks held, least popularity, influence.",
             ),
         ],
         key="allocation_files",
         picture=Picture(lambda: files.picture(study, allocation, palette), name),
-    )  # fmt: skip
+    )
 
 
 def _reproduce(study: Study, point: int, edits: Edits) -> None:

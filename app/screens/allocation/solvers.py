@@ -81,9 +81,11 @@ def _table(yours: Allocation, solutions: dict[str, Solution]) -> None:
         SOLVERS[solver].title: numbers(Allocation(solution.allocation.A_MN)) for solver, solution in solutions.items()
     }
     only_differences = linked_switch(
-        "Only what differs", True, key="only_differences",
+        "Only what differs",
+        True,
+        key="only_differences",
         help="Leave out the rows in which every solver has the same number.",
-    )  # fmt: skip
+    )
     rows = {}
     for name, measure in MEASURES.items():
         values = [column[name] for column in columns.values()]
@@ -139,14 +141,18 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
             key="against",
         )
         changed_only = linked_switch(
-            "Only clients that differ", False, key="changed_only",
+            "Only clients that differ",
+            False,
+            key="changed_only",
             help="Leave out the clients that train the same blocks in both.",
-        )  # fmt: skip
+        )
         align = linked_switch(
-            "Match blocks", True, key="align",
+            "Match blocks",
+            True,
+            key="align",
             help="Λ, V and N_eff do not depend on the order of blocks, so two solvers may name the same allocation "
             "differently. Matching renames the other's blocks so that as few cells as possible differ.",
-        )  # fmt: skip
+        )
     if other not in solutions:
         other = next(iter(solutions))
     theirs_MN = solutions[other].allocation.A_MN

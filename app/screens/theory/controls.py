@@ -97,9 +97,11 @@ class Setting:
     def as_python(self, bias_lambda: float) -> str:
         """A program that prints the numbers in view."""
         c = self.constants
-        function = "theorem_2(constants)" if self.is_theorem_2 else (
-            f'theorem_1(constants, "{"proof" if self.theorem == "1-proof" else "statement"}")'
-        )  # fmt: skip
+        function = (
+            "theorem_2(constants)"
+            if self.is_theorem_2
+            else (f'theorem_1(constants, "{"proof" if self.theorem == "1-proof" else "statement"}")')
+        )
         return (
             f"from zorba_core.study.theory import Constants, theorem_{2 if self.is_theorem_2 else 1}\n\n"
             f"constants = Constants(\n"
@@ -116,14 +118,23 @@ class Setting:
 def show(study: Study, num_clients: int) -> Setting:
     """Draw the controls."""
     theorem = linked(
-        st.selectbox, "Bound", list(THEOREMS), format_func=THEOREMS.get, key="theorem",
+        st.selectbox,
+        "Bound",
+        list(THEOREMS),
+        format_func=THEOREMS.get,
+        key="theorem",
         help="Statement and proof of Theorem 1 differ in the variance factor and in the learning rate they allow. "
         "Theorem 2 replaces the dimension d by the effective rank κ of the Hessian.",
-    )  # fmt: skip
+    )
     num_parameters = int(
-        _choice("Parameters d", DIMENSIONS, "1e3", "d", "Numbers that are trained. The bounds of Theorem 1 and the "
-                "finite-difference term grow with it.")
-    )  # fmt: skip
+        _choice(
+            "Parameters d",
+            DIMENSIONS,
+            "1e3",
+            "d",
+            "Numbers that are trained. The bounds of Theorem 1 and the finite-difference term grow with it.",
+        )
+    )
     model = study.scenario.model_spec
     st.button(
         f"Set d to {study.scenario.model.upper()}'s, about {_nearest(model.num_parameters)}",
@@ -144,26 +155,38 @@ def show(study: Study, num_clients: int) -> Setting:
         "Standard deviation of a client's gradient, Assumption 2.",
     )
     sigma_global = _choice(
-        "Distance σ_G of clients' data", DEVIATIONS, "5e-1", "sigma_g",
+        "Distance σ_G of clients' data",
+        DEVIATIONS,
+        "5e-1",
+        "sigma_g",
         "Largest distance between a client's gradient and the global one.",
-    )  # fmt: skip
+    )
     if theorem == "2":
         kappa, num_perturbations = float(linked_number(st.slider, "Effective rank κ", 1, 200, 20, key="kappa")), 1
     else:
         kappa = 1.0
         num_perturbations = linked_number(
-            st.slider, "Directions Q", 1, 100, 1, key="q", disabled=theorem == "1-proof",
+            st.slider,
+            "Directions Q",
+            1,
+            100,
+            1,
+            key="q",
+            disabled=theorem == "1-proof",
             help="Perturbations a round. The statement divides the variance by Q; the proof does not know Q.",
-        )  # fmt: skip
+        )
     if theorem == "2":
         largest = largest_lr_theorem_2(num_clients, num_parameters, smoothness, kappa)
     else:
         version = "proof" if theorem == "1-proof" else "statement"
         largest = largest_lr_theorem_1(num_clients, num_parameters, smoothness, version)
     rate = _choice(
-        "Learning rate η, as a multiple of the largest allowed", RATES, "1", "rate",
+        "Learning rate η, as a multiple of the largest allowed",
+        RATES,
+        "1",
+        "rate",
         f"The theorem allows η up to {largest:.3g}.",
-    )  # fmt: skip
+    )
     st.caption(f"η = {rate * largest:.3g}")
     gap = linked_number(
         st.slider,

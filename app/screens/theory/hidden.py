@@ -94,9 +94,14 @@ def _table(values: dict[str, dict], rows: dict[str, Allocation]) -> None:
     )
     st.dataframe(table, width="stretch", alt="Λ, V, N_eff, E and D of each allocation.")
     st.download_button(
-        "Numbers (CSV)", lambda: pd.DataFrame(values).T.to_csv().encode(), "zorba-what-lambda-hides.csv", "text/csv",
-        on_click="ignore", icon=":material/download:", key="hidden_csv",
-    )  # fmt: skip
+        "Numbers (CSV)",
+        lambda: pd.DataFrame(values).T.to_csv().encode(),
+        "zorba-what-lambda-hides.csv",
+        "text/csv",
+        on_click="ignore",
+        icon=":material/download:",
+        key="hidden_csv",
+    )
 
 
 def _lesson(numbers_by_name: dict[str, dict]) -> None:

@@ -280,12 +280,15 @@ def _table() -> None:
         components.downloads(
             [
                 Download(
-                    "Classes (CSV)", "zorba-toy.csv", "text/csv", lambda: rows.to_csv(index=False).encode(),
+                    "Classes (CSV)",
+                    "zorba-toy.csv",
+                    "text/csv",
+                    lambda: rows.to_csv(index=False).encode(),
                     "The table with exact fractions.",
                 )
             ],
             key="toy_files",
-        )  # fmt: skip
+        )
     with st.expander("The same in Python", icon=":material/code:"):
         st.code(
             "from zorba_core.study.toy.observations import exact_lambda, facts, lettered_classes\n\n"

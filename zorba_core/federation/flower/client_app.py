@@ -30,9 +30,18 @@ from zorba_core.planning.memory import GIB
 
 app = ClientApp()
 _KNOWN = (
-    "seat", "partition-id", "num-partitions", "blocks", "vram-gib", "replica", "model", "rows", "device", "threads",
+    "seat",
+    "partition-id",
+    "num-partitions",
+    "blocks",
+    "vram-gib",
+    "replica",
+    "model",
+    "rows",
+    "device",
+    "threads",
     "resident",
-)  # fmt: skip
+)
 
 
 @app.query(HELLO)

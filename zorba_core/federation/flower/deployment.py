@@ -70,9 +70,11 @@ class Deployment:
         self._processes: dict[str, subprocess.Popen] = {}
         self._ports = dict(self.ports)
         self._reaper = subprocess.Popen(
-            [sys.executable, reaper.__file__, str(self._home)], stdin=subprocess.PIPE, start_new_session=True,
+            [sys.executable, reaper.__file__, str(self._home)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
             env={name: value for name, value in os.environ.items() if name != "FLWR_HOME"},
-        )  # fmt: skip
+        )
 
     def __enter__(self) -> Deployment:
         return self
@@ -91,12 +93,21 @@ class Deployment:
             self._home / "config.toml",
             f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\naddress = "{_HOST}:{port}"\ninsecure = true\n',
         )
-        self.start("superlink", [
-            _command("flower-superlink"), "--insecure", "--host", self.listen, "--port", str(port),
-            "--disable-runtime-dependency-installation",
-            # On disk, so that SuperNodes are still known to a SuperLink that was killed and started again.
-            "--database", str(self.folder / "superlink" / "state.db"),
-        ])  # fmt: skip
+        self.start(
+            "superlink",
+            [
+                _command("flower-superlink"),
+                "--insecure",
+                "--host",
+                self.listen,
+                "--port",
+                str(port),
+                "--disable-runtime-dependency-installation",
+                # On disk, so that SuperNodes are still known to a SuperLink that was killed and started again.
+                "--database",
+                str(self.folder / "superlink" / "state.db"),
+            ],
+        )
         self._wait_for_port("superlink", port)
 
     def start_node(
@@ -109,12 +120,22 @@ class Deployment:
         """
         name = f"node-{seat}"
         config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
-        self.start(name, [
-            *within, _command("flower-supernode"), "--insecure",
-            "--superlink", superlink or f"{_HOST}:{self.port('superlink')}",
-            "--host", _HOST, "--port", str(self.port(name)),
-            "--node-config", " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
-        ])  # fmt: skip
+        self.start(
+            name,
+            [
+                *within,
+                _command("flower-supernode"),
+                "--insecure",
+                "--superlink",
+                superlink or f"{_HOST}:{self.port('superlink')}",
+                "--host",
+                _HOST,
+                "--port",
+                str(self.port(name)),
+                "--node-config",
+                " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
+            ],
+        )
 
     def start(self, name: str, command: Sequence[str | os.PathLike[str]]) -> None:
         """Start a process under Flower's environment, with a folder of its own for its log."""
@@ -122,9 +143,14 @@ class Deployment:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log.txt").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [os.fspath(part) for part in command], env=environment(self._home), stdout=log, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent,
-            )  # fmt: skip
+                [os.fspath(part) for part in command],
+                env=environment(self._home),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
 
     def submit(self, app: Path) -> None:
         """Hand the app to the SuperLink, which starts the ServerApp.
@@ -134,8 +160,12 @@ class Deployment:
         """
         done = subprocess.run(
             [_command("flwr"), "run", str(app), "loop"],
-            env=environment(self._home), capture_output=True, text=True, timeout=_SECONDS_TO_START, check=False,
-        )  # fmt: skip
+            env=environment(self._home),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_TO_START,
+            check=False,
+        )
         if done.returncode != 0:
             raise RunError(f"flwr run failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
 

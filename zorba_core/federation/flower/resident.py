@@ -116,8 +116,10 @@ def _start(settings: ClientSettings, folder: Path, owner: int) -> subprocess.Pop
     with (folder / _LOG).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(folder), str(owner), json.dumps(asdict(settings))],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
 
 
 @contextlib.contextmanager

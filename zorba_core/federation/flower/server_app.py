@@ -57,9 +57,15 @@ def serve_request(grid: Grid, path: Path) -> None:
             else:
                 config, settings = configs_of(path, request["config"])
                 run = serve(
-                    config, settings, transport, runs_folder=request["runs_folder"], name=request["name"],
-                    callbacks=callbacks, tell=tell, force=request["force"],
-                )  # fmt: skip
+                    config,
+                    settings,
+                    transport,
+                    runs_folder=request["runs_folder"],
+                    name=request["name"],
+                    callbacks=callbacks,
+                    tell=tell,
+                    force=request["force"],
+                )
             result = {"state": "done", "run": str(run.path), "summary": run.summary}
             write_json(run.path / "wire.json", transport.meter.describe())
         except ZorbaError as error:

@@ -84,12 +84,14 @@ def main(arguments: list[str]) -> None:
         serve_request(grid, folder / "request.json")
 
     run_simulation(
-        server, client_app(str(folder)), num_supernodes=len(request["nodes"]),
+        server,
+        client_app(str(folder)),
+        num_supernodes=len(request["nodes"]),
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
             "init_args": {"num_cpus": request["workers"], "include_dashboard": False, "_node_ip_address": "127.0.0.1"},
         },
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

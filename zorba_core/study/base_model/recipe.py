@@ -16,12 +16,55 @@ DONOR_WORDS = {
 }
 # Answers worth having whole, so that other label words than a task's own can be tried on the model.
 SPARE_WORDS = (
-    "awful", "excellent", "poor", "strong", "sad", "happy", "hate", "love", "worse", "better", "low", "high",
-    "down", "up", "dark", "light", "red", "blue", "cold", "warm", "black", "white", "left", "right", "wrong",
-    "sure", "unlikely", "negative", "positive", "never", "always", "perhaps", "neither", "both", "certain",
-    "unclear", "correct", "incorrect", "government", "nation", "international", "football", "team", "company",
-    "market", "computer", "internet", "tech",
-)  # fmt: skip
+    "awful",
+    "excellent",
+    "poor",
+    "strong",
+    "sad",
+    "happy",
+    "hate",
+    "love",
+    "worse",
+    "better",
+    "low",
+    "high",
+    "down",
+    "up",
+    "dark",
+    "light",
+    "red",
+    "blue",
+    "cold",
+    "warm",
+    "black",
+    "white",
+    "left",
+    "right",
+    "wrong",
+    "sure",
+    "unlikely",
+    "negative",
+    "positive",
+    "never",
+    "always",
+    "perhaps",
+    "neither",
+    "both",
+    "certain",
+    "unclear",
+    "correct",
+    "incorrect",
+    "government",
+    "nation",
+    "international",
+    "football",
+    "team",
+    "company",
+    "market",
+    "computer",
+    "internet",
+    "tech",
+)
 
 
 @dataclass(frozen=True)
@@ -58,11 +101,19 @@ class BaseModelRecipe:
     # the corpus: share of language-model text by source; "ag-news" stands for the task's own base rows
     corpus: dict[str, float] = field(
         default_factory=lambda: {
-            "imdb_reviews": 0.42, "yelp_amazon_reviews": 0.06, "ag-news": 0.16, "reuters21578": 0.04, "bbc_news": 0.03,
-            "flickr8k_captions": 0.06, "multinli_sentences": 0.09, "brown_and_speeches": 0.05, "english_novels": 0.05,
-            "dbpedia_abstracts": 0.02, "wikitext2_valid_test": 0.02,
+            "imdb_reviews": 0.42,
+            "yelp_amazon_reviews": 0.06,
+            "ag-news": 0.16,
+            "reuters21578": 0.04,
+            "bbc_news": 0.03,
+            "flickr8k_captions": 0.06,
+            "multinli_sentences": 0.09,
+            "brown_and_speeches": 0.05,
+            "english_novels": 0.05,
+            "dbpedia_abstracts": 0.02,
+            "wikitext2_valid_test": 0.02,
         }
-    )  # fmt: skip
+    )
     # what the card reports
     first_order_steps: int = 500
     first_order_tokens: int = 1_024

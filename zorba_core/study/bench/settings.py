@@ -43,9 +43,15 @@ class BenchSettings:
     def run_settings(self) -> TrainSettings:
         """The settings of a run of the same kind."""
         return TrainSettings(
-            num_perturbations=self.num_perturbations, batch_size=self.batch_size, seq_len=self.seq_len, mu=self.mu,
-            direction=self.direction, seed=self.seed, threads=self.threads, device=self.device,
-        )  # fmt: skip
+            num_perturbations=self.num_perturbations,
+            batch_size=self.batch_size,
+            seq_len=self.seq_len,
+            mu=self.mu,
+            direction=self.direction,
+            seed=self.seed,
+            threads=self.threads,
+            device=self.device,
+        )
 
     @property
     def precisions(self) -> tuple[str, ...]:

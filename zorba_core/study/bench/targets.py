@@ -91,10 +91,13 @@ def _or_none(work: Callable[[], Any]) -> Any:
 def _random_model(spec: ModelSpec, settings: BenchSettings) -> OPTForCausalLM:
     """An OPT of that size; what its weights are does not matter to its speed."""
     config = OPTConfig(
-        hidden_size=spec.hidden_size, word_embed_proj_dim=spec.hidden_size, num_hidden_layers=spec.num_blocks,
-        num_attention_heads=spec.num_heads, ffn_dim=round(spec.ffn_ratio * spec.hidden_size),
+        hidden_size=spec.hidden_size,
+        word_embed_proj_dim=spec.hidden_size,
+        num_hidden_layers=spec.num_blocks,
+        num_attention_heads=spec.num_heads,
+        ffn_dim=round(spec.ffn_ratio * spec.hidden_size),
         max_position_embeddings=max(2048, settings.seq_len),
-    )  # fmt: skip
+    )
     with torch.random.fork_rng(), torch.device(settings.device):
         torch.manual_seed(settings.seed)
         return OPTForCausalLM(config)

@@ -140,11 +140,18 @@ def matched_pairs(table: pd.DataFrame, runs: pd.DataFrame, column: str = "late_l
             continue
         by_seed = by_seed.dropna()
         difference = mean_interval(by_seed[pile] - by_seed[spread])
-        rows.append({
-            "pile": pile, "spread": spread, "V": table.loc[pile, "V"],
-            "lambda_pile": table.loc[pile, "lambda"], "lambda_spread": table.loc[spread, "lambda"],
-            "E_pile": table.loc[pile, "E"], "E_spread": table.loc[spread, "E"], **difference._asdict(),
-        })  # fmt: skip
+        rows.append(
+            {
+                "pile": pile,
+                "spread": spread,
+                "V": table.loc[pile, "V"],
+                "lambda_pile": table.loc[pile, "lambda"],
+                "lambda_spread": table.loc[spread, "lambda"],
+                "E_pile": table.loc[pile, "E"],
+                "E_spread": table.loc[spread, "E"],
+                **difference._asdict(),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -192,8 +199,17 @@ def mean_curves(runs: pd.DataFrame, curves: pd.DataFrame, column: str = "loss", 
     for (arm, at), points in joined.groupby(["arm", "round"], sort=False):
         if len(points) == (ended["arm"] == arm).sum():
             mean = mean_interval(points[column])
-            rows.append({"arm": arm, "round": at, "cost": float(points[cost].mean()), "mean": mean.value,
-                         "low": mean.low, "high": mean.high, "count": mean.count})  # fmt: skip
+            rows.append(
+                {
+                    "arm": arm,
+                    "round": at,
+                    "cost": float(points[cost].mean()),
+                    "mean": mean.value,
+                    "low": mean.low,
+                    "high": mean.high,
+                    "count": mean.count,
+                }
+            )
     return pd.DataFrame(rows, columns=["arm", "round", "cost", "mean", "low", "high", "count"])
 
 
@@ -213,6 +229,15 @@ def paired_curves(
         for at, difference in (by_arm[arm] - by_arm[usual]).dropna().groupby("round"):
             mean = mean_interval(difference)
             by_seed = dict(zip(difference.index.get_level_values("seed"), difference.tolist(), strict=True))
-            rows.append({"arm": arm, "round": at, "mean": mean.value, "low": mean.low, "high": mean.high,
-                         "count": mean.count, "by_seed": by_seed})  # fmt: skip
+            rows.append(
+                {
+                    "arm": arm,
+                    "round": at,
+                    "mean": mean.value,
+                    "low": mean.low,
+                    "high": mean.high,
+                    "count": mean.count,
+                    "by_seed": by_seed,
+                }
+            )
     return pd.DataFrame(rows, columns=["arm", "round", "mean", "low", "high", "count", "by_seed"])

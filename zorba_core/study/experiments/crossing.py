@@ -67,11 +67,16 @@ def with_crossing_intervals(
     runs = results.runs[(results.runs["role"] == "measure") & (results.runs["status"] == "finished")]
     curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
     reached = [
-        crossing(curves[row.sha256][COSTS[cost]].tolist(), curves[row.sha256]["accuracy"].tolist(),
-                 target_of(row.dataset, share), horizon)
-        if row.sha256 in curves else Crossing(0.0, math.inf)
+        crossing(
+            curves[row.sha256][COSTS[cost]].tolist(),
+            curves[row.sha256]["accuracy"].tolist(),
+            target_of(row.dataset, share),
+            horizon,
+        )
+        if row.sha256 in curves
+        else Crossing(0.0, math.inf)
         for row in runs.itertuples()
-    ]  # fmt: skip
+    ]
     return runs.assign(low=[each.low for each in reached], high=[each.high for each in reached])
 
 

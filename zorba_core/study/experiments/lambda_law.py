@@ -14,16 +14,43 @@ from zorba_core.study.experiments.specs import Experiment, RunSpec
 NAME = "lambda"
 RATES = (2e-2, 1e-2, 3e-2)  # one fixed rate first, then what a rate tuned for each allocation needs
 CORE = (
-    "full", "balanced-8", "balanced-4", "balanced-2", "balanced-1", "starved-1", "starved-3", "starved-6", "twos",
-    "twos-pile", "hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "hub3-pile", "linear", "linear-pile",
-    "hub-2-generalists", "nearly-full", "exact-100", "one-scarce", "eleven-scarce",
-)  # fmt: skip
+    "full",
+    "balanced-8",
+    "balanced-4",
+    "balanced-2",
+    "balanced-1",
+    "starved-1",
+    "starved-3",
+    "starved-6",
+    "twos",
+    "twos-pile",
+    "hub-spread",
+    "hub-pile",
+    "hub2-spread",
+    "hub2-pile",
+    "hub3-pile",
+    "linear",
+    "linear-pile",
+    "hub-2-generalists",
+    "nearly-full",
+    "exact-100",
+    "one-scarce",
+    "eleven-scarce",
+)
 TUNED_SEEDS = (0, 1)  # of CORE at every rate: each seed's rate is chosen on the other
 # Also run with IID rows and with Dir(0.1).
 SUBSET = (
-    "full", "balanced-8", "balanced-4", "balanced-2", "starved-3", "twos-pile", "hub-spread", "hub-pile",
-    "hub3-pile", "nearly-full",
-)  # fmt: skip
+    "full",
+    "balanced-8",
+    "balanced-4",
+    "balanced-2",
+    "starved-3",
+    "twos-pile",
+    "hub-spread",
+    "hub-pile",
+    "hub3-pile",
+    "nearly-full",
+)
 IID = 1e6  # every client has the same mixture of labels, to a row
 # Of equal V and popularities, and of equal Lambda: what tells most in the fewest runs.
 _PAIRS = ("hub-spread", "hub-pile", "hub2-spread", "hub2-pile", "twos", "twos-pile", "linear", "linear-pile")

@@ -83,14 +83,26 @@ def compare_methods(results: Results, share: float = EASY_SHARE) -> pd.DataFrame
             within = [curves[sha][curves[sha]["round"] <= limit] for sha in group["sha256"]]
             accuracy = mean_interval([curve["accuracy"].iloc[-1] for curve in within])
             first = group.iloc[0]
-            rows.append({
-                "dataset": dataset, "arm": arm, "method": first["method"], "lr": first["lr"],
-                "num_perturbations": first["num_perturbations"], "seeds": group["seed"].nunique(),
-                "target": target_of(dataset, share), "horizon": int(limit), "asked": int(first["rounds"]),
-                "low": median.low, "high": median.high, "reached": int(np.isfinite(group["high"]).sum()),
-                "accuracy": accuracy.value, "accuracy_low": accuracy.low, "accuracy_high": accuracy.high,
-                "edge": grid_edge(results, dataset, arm),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "arm": arm,
+                    "method": first["method"],
+                    "lr": first["lr"],
+                    "num_perturbations": first["num_perturbations"],
+                    "seeds": group["seed"].nunique(),
+                    "target": target_of(dataset, share),
+                    "horizon": int(limit),
+                    "asked": int(first["rounds"]),
+                    "low": median.low,
+                    "high": median.high,
+                    "reached": int(np.isfinite(group["high"]).sum()),
+                    "accuracy": accuracy.value,
+                    "accuracy_low": accuracy.low,
+                    "accuracy_high": accuracy.high,
+                    "edge": grid_edge(results, dataset, arm),
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -134,7 +146,7 @@ def rates_of_trials(results: Results, dataset: str, arms: tuple[str, ...], share
     trials = results.runs[(results.runs["role"] == "tune") & (results.runs["dataset"] == dataset)]
     trials = Results(
         results.experiment, results.profile, trials.assign(role="measure"), results.curves, results.left_out, 0
-    )  # fmt: skip
+    )
     crossings = with_crossing_intervals(trials, share)
     return crossings[crossings["arm"].isin(arms)][["arm", "lr", "low", "high", "late_loss"]].reset_index(drop=True)
 

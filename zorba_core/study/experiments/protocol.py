@@ -16,18 +16,34 @@ EASY_SHARE = 0.85  # a second, lower target, read off the same curves
 TUNING_SEED = 1000  # trials that choose a rate share no seed with the runs that use it
 SIZES: dict[str, dict[str, Any]] = {
     "ci": {
-        "rounds": 3, "batch_size": 2, "num_perturbations": 2, "num_seeds": 64, "seq_len": 32, "eval_every": 1,
+        "rounds": 3,
+        "batch_size": 2,
+        "num_perturbations": 2,
+        "num_seeds": 64,
+        "seq_len": 32,
+        "eval_every": 1,
         "eval_rows": 40,
     },
     "standard": {
-        "rounds": 40, "batch_size": 2, "num_perturbations": 10, "num_seeds": 4096, "seq_len": 64, "eval_every": 5,
+        "rounds": 40,
+        "batch_size": 2,
+        "num_perturbations": 10,
+        "num_seeds": 4096,
+        "seq_len": 64,
+        "eval_every": 5,
         "eval_rows": 400,
     },
     "paper": {
-        "rounds": 500, "batch_size": 8, "num_perturbations": 10, "num_seeds": 4096, "seq_len": 128, "eval_every": 10,
-        "eval_rows": None, "device": "cuda",
+        "rounds": 500,
+        "batch_size": 8,
+        "num_perturbations": 10,
+        "num_seeds": 4096,
+        "seq_len": 128,
+        "eval_every": 10,
+        "eval_rows": None,
+        "device": "cuda",
     },
-}  # fmt: skip
+}
 PAPER_MODEL = "facebook/opt-125m"
 
 

@@ -79,9 +79,7 @@ def paired_difference(first: ArrayLike, second: ArrayLike) -> Mean:
     return mean_interval(np.asarray(first, float) - np.asarray(second, float))
 
 
-def rank_correlation(
-    x_K: ArrayLike, y_K: ArrayLike, *, seed: int = 0, resamples: int = 2000
-) -> Correlation:  # fmt: skip
+def rank_correlation(x_K: ArrayLike, y_K: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> Correlation:
     """Spearman's rho; the interval resamples allocations, the p-value permutes them.
 
     Raises:

@@ -185,17 +185,21 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
         }
     if status == "finished":
         row |= _outcome(run)
-    curves = [] if evaluations is None else [
-        {
-            "sha256": spec.sha256,
-            "round": int(point.round),
-            "loss": float(point.eval_loss),
-            "accuracy": float(point.eval_accuracy),
-            "forward_passes": int(point.forward_passes),
-            "seconds": float(point.seconds),
-        }
-        for point in evaluations.itertuples()
-    ]  # fmt: skip
+    curves = (
+        []
+        if evaluations is None
+        else [
+            {
+                "sha256": spec.sha256,
+                "round": int(point.round),
+                "loss": float(point.eval_loss),
+                "accuracy": float(point.eval_accuracy),
+                "forward_passes": int(point.forward_passes),
+                "seconds": float(point.seconds),
+            }
+            for point in evaluations.itertuples()
+        ]
+    )
     return row, curves
 
 

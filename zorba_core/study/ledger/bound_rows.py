@@ -58,13 +58,18 @@ def _measured_against_bound(version: str, theorem: int, num_directions: int = 5)
     )
     lr, rounds = rates[theorem - 1] / 2, 400
     constants = Constants(
-        lr=lr, num_clients=clients, num_parameters=size, smoothness=problem.smoothness, mu=0.0, sigma=problem.noise,
-        sigma_global=problem.dissimilarity, num_perturbations=num_directions, effective_rank=problem.effective_rank,
-    )  # fmt: skip
+        lr=lr,
+        num_clients=clients,
+        num_parameters=size,
+        smoothness=problem.smoothness,
+        mu=0.0,
+        sigma=problem.noise,
+        sigma_global=problem.dissimilarity,
+        num_perturbations=num_directions,
+        effective_rank=problem.effective_rank,
+    )
     bound = theorem_1(constants, version) if theorem == 1 else theorem_2(constants)
-    squares_ST = np.array([
-        squared_gradients(problem, A_MN, lr, rounds, num_directions, seed) for seed in range(20)
-    ])  # fmt: skip
+    squares_ST = np.array([squared_gradients(problem, A_MN, lr, rounds, num_directions, seed) for seed in range(20)])
     return _Against(
         float(squares_ST[:, 0].mean()),
         float(squares_ST[:, -1].mean()),
@@ -76,9 +81,15 @@ def _measured_against_bound(version: str, theorem: int, num_directions: int = 5)
 def _theorem_1() -> list[Claim]:
     d, N, L = 1000, 50, 1.0
     constants = Constants(
-        lr=largest_lr_theorem_1(N, d, L), num_clients=N, num_parameters=d, smoothness=L, mu=1e-4, sigma=1.0,
-        sigma_global=1.0, num_perturbations=1,
-    )  # fmt: skip
+        lr=largest_lr_theorem_1(N, d, L),
+        num_clients=N,
+        num_parameters=d,
+        smoothness=L,
+        mu=1e-4,
+        sigma=1.0,
+        sigma_global=1.0,
+        num_perturbations=1,
+    )
     omega = theorem_1(constants).denominator(N)
     against = _measured_against_bound("proof", 1)
     printed_gap = "(1/(Omega T)) sum_t (f(w1) - f(w*)) = (f(w1) - f(w*)) / Omega, whatever T"
@@ -134,9 +145,15 @@ def _theorem_1() -> list[Claim]:
 def _theorem_2() -> Claim:
     d, N, kappa = 1_000_000, 50, 20.0
     constants = Constants(
-        lr=largest_lr_theorem_2(N, d, 1.0, kappa), num_clients=N, num_parameters=d, smoothness=1.0, mu=0.0, sigma=1.0,
-        sigma_global=1.0, effective_rank=kappa,
-    )  # fmt: skip
+        lr=largest_lr_theorem_2(N, d, 1.0, kappa),
+        num_clients=N,
+        num_parameters=d,
+        smoothness=1.0,
+        mu=0.0,
+        sigma=1.0,
+        sigma_global=1.0,
+        effective_rank=kappa,
+    )
     positive = theorem_2(constants).denominator(N) > 0
     against = _measured_against_bound("statement", 2)
     verdict = against.verdict if positive else "contradicted"

@@ -28,7 +28,7 @@ def paper_count(method: str, cell: PrintedCell) -> float:
     A_MN = np.ones((cell.num_blocks, NUM_CLIENTS), bool)
     sent = run_communication(
         method, A_MN, rounds=cell.rounds, reports=NUM_CLIENTS * cell.rounds, num_directions=facts.default_directions
-    )  # fmt: skip
+    )
     return float(sent.total("paper"))
 
 

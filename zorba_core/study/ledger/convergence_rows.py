@@ -231,10 +231,12 @@ def _same_v(results: Results) -> Claim:
     runs = runs[(runs["num_clients"] == 20) & (runs["lr"] == 2e-2) & (runs["alpha"] == 1.0)]
     pairs = matched_pairs(table, runs)
     differences = [
-        (runs[(runs["arm"] == pair.pile)].set_index("seed")["late_loss"]
-         - runs[(runs["arm"] == pair.spread)].set_index("seed")["late_loss"]).dropna()
+        (
+            runs[(runs["arm"] == pair.pile)].set_index("seed")["late_loss"]
+            - runs[(runs["arm"] == pair.spread)].set_index("seed")["late_loss"]
+        ).dropna()
         for pair in pairs.itertuples()
-    ]  # fmt: skip
+    ]
     by_seed = pd.concat(differences, axis=1).mean(axis=1) if differences else pd.Series(dtype=float)
     result = mean_interval(by_seed) if len(by_seed) else None
     verdict, counter = judge(result, expect_negative=True)

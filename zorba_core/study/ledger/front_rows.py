@@ -54,9 +54,7 @@ def best_of_method(front: Front, ratio: float) -> tuple[float, NDArray[np.int64]
     if not len(within):
         raise InvalidInputError(f"no vector of the sweep lies within a VRAM ratio of {ratio:g}")
     largest = within[front.min_popularity_E[within] == front.min_popularity_E[within].max()]
-    value, i = min(
-        (solve(front.problem(i), "lexicographic", seed=(front.seed, int(i))).value, int(i)) for i in largest
-    )  # fmt: skip
+    value, i = min((solve(front.problem(i), "lexicographic", seed=(front.seed, int(i))).value, int(i)) for i in largest)
     return value, front.budgets(i)
 
 
@@ -144,7 +142,9 @@ def _front() -> list[Claim]:
             evidence=_EVIDENCE,
             note=f"VRAM ratios 0.5 to 0.95; {table}. The flat end is there. Balanced blocks have Lambda = N M^2 / T^2, "
             "steepest where T is least",
-            counter_example="" if slow_first else f"the first third of the range has {early:.0%} of the decline, the "
+            counter_example=""
+            if slow_first
+            else f"the first third of the range has {early:.0%} of the decline, the "
             f"middle {middle:.0%}: the drop comes first",
         ),
         Claim(
@@ -162,7 +162,7 @@ def _front() -> list[Claim]:
             f"{apart.same_budgets:.3f}; the rest, to {apart.same_total:.3f}, is memory moved between clients, which "
             "one tau for all clients cannot do",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _scenarios() -> list[Claim]:
@@ -202,11 +202,13 @@ def _scenarios() -> list[Claim]:
                 evidence=("zorba_core.allocation.solve_scenario", *_EVIDENCE),
                 note=f"{allowed} of {_FLEETS} fleets allow it, with figures rounded as printed. It can be constructed: "
                 f"{total} blocks, Lambda {built.value:.3f}; balanced at the same total has {balanced:.3f}",
-                counter_example="" if holds else "the method leaves popularities gamma and gamma + 1, hence Lambda of "
+                counter_example=""
+                if holds
+                else "the method leaves popularities gamma and gamma + 1, hence Lambda of "
                 f"at most N / gamma^2: too little in {_FLEETS - allowed} of {_FLEETS} fleets at this ratio",
                 finding=SCENARIOS,
             )
-        )  # fmt: skip
+        )
     return claims
 
 
@@ -263,13 +265,15 @@ def _complexities(path: Path) -> list[Claim]:
             evidence=("zorba_core.allocation.solvers.exact",),
             note="stated without proof or citation; no experiment decides it",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _stated(num_clients: int, num_blocks: int) -> float:
-    return num_blocks * num_clients * (
-        math.sqrt(num_blocks + num_clients) * math.log2(num_clients) + min(num_blocks, num_clients)
-    )  # fmt: skip
+    return (
+        num_blocks
+        * num_clients
+        * (math.sqrt(num_blocks + num_clients) * math.log2(num_clients) + min(num_blocks, num_clients))
+    )
 
 
 def read_timings(path: Path) -> dict[str, dict[tuple[int, int], float]]:

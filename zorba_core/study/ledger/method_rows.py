@@ -97,8 +97,13 @@ _METHOD = (
     "both methods within one horizon. Table I counts rounds alone: a round of ten directions is 11 forward passes, of "
     "one direction 2"
 )
-_ARM_TITLES = {"zorba": "ZorBA", "decomfl": "DeComFL (Q = 1)", "decomfl-10": "DeComFL (Q = 10)", "fedzo": "FedZO",
-               "fedit": "FedIT"}  # fmt: skip
+_ARM_TITLES = {
+    "zorba": "ZorBA",
+    "decomfl": "DeComFL (Q = 1)",
+    "decomfl-10": "DeComFL (Q = 10)",
+    "fedzo": "FedZO",
+    "fedit": "FedIT",
+}
 _TITLES = {"sst2": "SST-2", "ag-news": "AG-News", "snli": "SNLI", "toy-reviews": "toy reviews"}
 
 
@@ -142,9 +147,7 @@ def ratio_text(ratio: Mean) -> str:
     return f"{value:.2f} times ({end})"
 
 
-def _versus(
-    tables: Results, other: str, claim_id: str, claim: str, ahead: bool | None, cost: str
-) -> Claim:  # fmt: skip
+def _versus(tables: Results, other: str, claim_id: str, claim: str, ahead: bool | None, cost: str) -> Claim:
     """Rounds or forward passes to the target, seed by seed: below 1 means that ZorBA is ahead."""
     unit = {"rounds": "rounds", "passes": "forward passes"}[cost]
     ratio = cost_ratio(tables, other, cost)

@@ -23,9 +23,15 @@ _HOW = "zorba report (zorba_core.study.ledger.theory_rows)"
 
 def rows() -> list[Claim]:
     return [
-        *bound_rows.rows(), _theorem_3(), _theorem_3_full_size(), *_theorem_4(), _lemma_2(), _lemma_4(),
-        _lemma_5(), _proposition_1(),
-    ]  # fmt: skip
+        *bound_rows.rows(),
+        _theorem_3(),
+        _theorem_3_full_size(),
+        *_theorem_4(),
+        _lemma_2(),
+        _lemma_4(),
+        _lemma_5(),
+        _proposition_1(),
+    ]
 
 
 def _theorem_3() -> Claim:
@@ -168,9 +174,15 @@ def _lemma_2() -> Claim:
 
 def _lemma_4() -> Claim:
     constants = Constants(
-        lr=largest_lr_theorem_2(50, 1_000_000, 1.0, 20.0), num_clients=50, num_parameters=1_000_000, smoothness=1.0,
-        mu=1e-4, sigma=1.0, sigma_global=1.0, effective_rank=20.0,
-    )  # fmt: skip
+        lr=largest_lr_theorem_2(50, 1_000_000, 1.0, 20.0),
+        num_clients=50,
+        num_parameters=1_000_000,
+        smoothness=1.0,
+        mu=1e-4,
+        sigma=1.0,
+        sigma_global=1.0,
+        effective_rank=20.0,
+    )
     bound, lambdas = theorem_2(constants), np.geomspace(1 / 50, 50, 400)
     rising = bool(np.all(np.diff([bound.bias(value) for value in lambdas]) > 0))
     return Claim(

@@ -19,8 +19,12 @@ def rows() -> list[Claim]:
     classes = enumerate_classes()
     count = sum(each.count for each in classes)
     note = f"all {count} matrices, in {len(classes)} classes up to the order of blocks and clients"
-    return [_observation_1(classes, note), _observation_2(classes, note), _observation_3(classes, note),
-            _observation_4(note)]  # fmt: skip
+    return [
+        _observation_1(classes, note),
+        _observation_2(classes, note),
+        _observation_3(classes, note),
+        _observation_4(note),
+    ]
 
 
 def _pairs(classes: list[MatrixClass]) -> list[tuple[MatrixClass, MatrixClass]]:
