@@ -41,7 +41,7 @@ def gradient_by_block(network: BlockNetwork, rows: Encoded, active_M, inactive="
     for m in range(network.num_blocks):
         runs = active_M[m] or inactive == "frozen"
         hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(hidden)
-    loss = F.cross_entropy(network.label_logits(hidden, rows.last_R), rows.label_R)
+    loss = F.cross_entropy(network.head(rows.read(hidden)), rows.label_R)
     gradients = {}
     for m in np.flatnonzero(active_M):
         parameters = list(network.model.model.decoder.layers[m].parameters())

@@ -38,7 +38,7 @@ def test_forward_mode_gives_the_gradient_along_the_direction_in_every_family(mak
         for m in range(3):
             runs = A_MN[m, n] or inactive == "frozen"
             hidden = network.run_block(m, hidden) if runs else network.run_block_without_weights(hidden)
-        loss = F.cross_entropy(network.label_logits(hidden, BATCHES[n].last_R), BATCHES[n].label_R)
+        loss = F.cross_entropy(network.head(BATCHES[n].read(hidden)), BATCHES[n].label_R)
         along_Q = [0.0, 0.0]
         for m in np.flatnonzero(A_MN[:, n]):
             pieces = torch.autograd.grad(loss, list(network.block_module(m).parameters()), retain_graph=True)

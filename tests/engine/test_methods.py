@@ -139,7 +139,7 @@ def test_a_round_of_fedzo_averages_the_clients_own_estimates(new_network, rows):
         batch = client_batch(rows, settings, 1, n)
 
         def loss(batch=batch) -> float:
-            return float(F.cross_entropy(network(batch.token_ids_RL, batch.last_R), batch.label_R))
+            return float(F.cross_entropy(network.head(network(batch)), batch.label_R))
 
         for q, seed in enumerate(client_seeds(result.seeds_Q, n)):
             v_M = [state.directions.block(seed, m) for m in range(3)]

@@ -5,6 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, BloomConfig, BloomForCausalLM
 
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
 LABELS = [11, 250, 3]
@@ -12,52 +13,52 @@ VOCABULARY = 400
 
 
 @pytest.fixture
-def prompts() -> tuple[torch.Tensor, torch.Tensor]:
+def prompts() -> Encoded:
     """Five prompts of different lengths, padded on the right with token 0."""
     generator = torch.Generator().manual_seed(1)
     last_B = torch.tensor([8, 2, 5, 8, 0])
     token_ids_BL = torch.randint(1, VOCABULARY, (5, 9), generator=generator)
     token_ids_BL[torch.arange(9) > last_B[:, None]] = 0
-    return token_ids_BL, last_B
+    return Encoded(token_ids_BL, last_B, torch.zeros_like(last_B))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
 def test_label_logits_equal_the_hugging_face_forward_pass(family, make_tiny_model, dtype, tolerance, prompts):
-    token_ids_BL, last_B = prompts
     model = make_tiny_model(family).to(dtype)
     expected = []
-    for row, last in zip(token_ids_BL, last_B, strict=True):  # each prompt alone, without any padding
+    for row, last in zip(prompts.token_ids_RL, prompts.last_R, strict=True):  # each prompt alone, without any padding
         logits = model(row[None, : last + 1], use_cache=False).logits
         expected.append(logits[0, -1, LABELS])
-    logits_BC = BlockNetwork(model, LABELS, dtype=dtype)(token_ids_BL, last_B)
+    network = BlockNetwork(model, LABELS, dtype=dtype)
+    logits_BC = network.head(network(prompts))
     assert logits_BC.dtype == torch.float64
     assert torch.allclose(logits_BC.to(dtype), torch.stack(expected), rtol=tolerance, atol=tolerance)
 
 
 def test_a_dropped_block_computes_as_one_whose_weights_are_zero(family, make_tiny_model, prompts):
     network = BlockNetwork(make_tiny_model(family), LABELS, dtype=torch.float64)
-    dropped = network(*prompts, active_M=[True, False, True], inactive="dropped")
+    dropped = network(prompts, active_M=[True, False, True], inactive="dropped")
     network.block_weights(1).zero_()
-    assert torch.equal(dropped, network(*prompts))
+    assert torch.equal(dropped, network(prompts))
 
 
 def test_dropping_every_block_leaves_the_embedding_where_the_norm_comes_first(make_tiny_model, prompts):
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
     assert torch.equal(
-        network(*prompts, active_M=[False] * 3, inactive="dropped"),
-        network.label_logits(network.embed(prompts[0]), prompts[1]),
+        network(prompts, active_M=[False] * 3, inactive="dropped"),
+        prompts.read(network.embed(prompts.token_ids_RL)),
     )
 
 
 def test_a_dropped_block_of_a_post_norm_model_loses_the_text(make_tiny_model, prompts):
     network = BlockNetwork(make_tiny_model("opt-post-norm"), LABELS)
-    logits_BC = network(*prompts, active_M=[True, True, False], inactive="dropped")
+    logits_BC = network.head(network(prompts, active_M=[True, True, False], inactive="dropped"))
     assert torch.equal(logits_BC, logits_BC[:1].expand_as(logits_BC))
 
 
 def test_frozen_blocks_keep_their_weights(make_tiny_model, prompts):
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    assert torch.equal(network(*prompts, active_M=[True, False, True], inactive="frozen"), network(*prompts))
+    assert torch.equal(network(prompts, active_M=[True, False, True], inactive="frozen"), network(prompts))
 
 
 def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_model, prompts):
@@ -65,9 +66,9 @@ def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_mode
     network = BlockNetwork(model, LABELS)
     inside = sum(p.numel() for name, p in model.named_parameters() if ".layers." in name or ".h." in name)
     assert sum(network.sizes_M) == inside
-    before = network(*prompts)
+    before = network(prompts)
     network.block_weights(2).mul_(1.5)
-    assert not torch.equal(before, network(*prompts))
+    assert not torch.equal(before, network(prompts))
 
 
 def test_a_saved_model_loads_with_the_same_weights(family, make_tiny_model, tmp_path):

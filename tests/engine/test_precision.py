@@ -79,7 +79,7 @@ def test_weights_hidden_states_and_logits_keep_their_dtype(family, make_tiny_mod
     hidden_BLH = network.run_block(0, network.embed(rows.token_ids_RL))
     assert hidden_BLH.dtype == network.block_weights(0).dtype == torch.float32
     assert network.run_last_block(hidden_BLH, rows.last_R).dtype == torch.float32
-    assert network(rows.token_ids_RL, rows.last_R).dtype == torch.float64
+    assert network.head(network(rows)).dtype == torch.float64
 
 
 def test_evaluation_multiplies_in_the_dtype_whatever_the_run_does(make_tiny_model):

@@ -1,15 +1,13 @@
-"""Which rows a client sees in which round, and rows cut to the length they need.
+"""Which rows a client sees in which round.
 
-Shapes: B rows of a batch, L positions.
+Shapes: B rows of a batch.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rows import Encoded
 
 
 def client_rows(held: np.ndarray, run_seed: int, round_index: int, client: int, batch_size: int) -> np.ndarray:
@@ -20,9 +18,3 @@ def client_rows(held: np.ndarray, run_seed: int, round_index: int, client: int, 
     """
     generator = stream("batch", run_seed, round_index, client)
     return generator.choice(held, size=batch_size, replace=len(held) < batch_size)
-
-
-def trim(rows: Encoded, device: torch.device | str = "cpu") -> Encoded:
-    """The same rows without the positions that are padding in all of them."""
-    longest = int(rows.last_R.max()) + 1
-    return Encoded(rows.token_ids_RL[:, :longest].to(device), rows.last_R.to(device), rows.label_R.to(device))

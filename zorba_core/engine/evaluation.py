@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from zorba_core.engine.batches import trim
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Encoded
@@ -39,9 +38,9 @@ def evaluate(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE)
     order = torch.argsort(rows.last_R, stable=True)
     correct, total_loss = 0, 0.0
     for start in range(0, len(rows), batch_size):
-        batch = trim(rows.rows(order[start : start + batch_size]), network.device)
+        batch = rows.rows(order[start : start + batch_size]).trimmed(network.device)
         with network.at_precision("highest"):
-            logits_BC = network(batch.token_ids_RL, batch.last_R).double()
+            logits_BC = network.head(network(batch)).double()
         correct += int((logits_BC.argmax(dim=1) == batch.label_R).sum())
         total_loss += float(F.cross_entropy(logits_BC, batch.label_R, reduction="sum"))
     return Evaluation(correct / len(rows), total_loss / len(rows))

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from zorba_core.engine.families import Family, LabelPositions, family_of
 from zorba_core.engine.precision import products_in
+from zorba_core.engine.rows import Encoded
 
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
@@ -120,36 +121,26 @@ class BlockNetwork:
                 parameter.zero_()
         return self._family.run(self._without_weights, hidden_BLH)
 
-    def label_logits(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
-        """Logits of the label words at each row's last prompt position, shape (B, C)."""
-        return self.head(at_last(hidden_BLH, last_B))
-
     def head(self, hidden_BH: Tensor) -> Tensor:
         """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""
         return self._family.logits(hidden_BH, self._label_ids)
 
     @torch.no_grad()
-    def __call__(
-        self,
-        token_ids_BL: Tensor,
-        last_B: Tensor,
-        active_M: Sequence[bool] | None = None,
-        inactive: Inactive = "frozen",
-    ) -> Tensor:
-        """Label logits (B, C) of the whole network.
+    def __call__(self, rows: Encoded, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen") -> Tensor:
+        """What the loss and the prediction of ``rows`` read of the last block's output; (B, H) for one-token answers.
 
         With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights; with ``"frozen"`` (and when
         ``active_M`` is not given) every block runs with its weights.
         """
-        hidden_BLH = self.embed(token_ids_BL)
+        hidden_BLH = self.embed(rows.token_ids_RL)
         for m in range(self.num_blocks):
             if inactive == "dropped" and active_M is not None and not active_M[m]:
                 hidden_BLH = self.run_block_without_weights(hidden_BLH)
             elif m == self.num_blocks - 1:
-                return self.head(self.run_last_block(hidden_BLH, last_B))
+                return rows.after_last_block(self, hidden_BLH)
             else:
                 hidden_BLH = self.run_block(m, hidden_BLH)
-        return self.label_logits(hidden_BLH, last_B)
+        return rows.read(hidden_BLH)
 
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""
@@ -162,11 +153,6 @@ class BlockNetwork:
             for parameter in block.parameters():  # views of one vector, which safetensors refuses
                 parameter.data = parameter.data.clone()
         separate.save_pretrained(folder)
-
-
-def at_last(hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
-    """Each row at its last prompt position: (B, H)."""
-    return hidden_BLH[torch.arange(len(last_B), device=hidden_BLH.device), last_B]
 
 
 def _flatten(block: nn.Module) -> Tensor:

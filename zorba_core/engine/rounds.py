@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.batches import client_rows, trim
+from zorba_core.engine.batches import client_rows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
@@ -99,4 +99,4 @@ def client_batch(
 ) -> Encoded:
     """Client n's mini-batch of round t, without positions that are padding in all of it."""
     chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
-    return trim(rows.train.rows(chosen), device)
+    return rows.train.rows(chosen).trimmed(device)

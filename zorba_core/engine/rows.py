@@ -1,20 +1,42 @@
 """Rows of text as tokens, from any task: the engine trains on them and evaluates with them.
 
-Shapes: R rows, L token positions (``seq_len``), C classes.
+What the engine asks of rows is where their hidden states are read after the last block, and what their loss is:
+
+    final = rows.after_last_block(network, hidden_RLH)      hidden_RLH: before the last block
+    F_n = sum(rows.losses(network, final)) / sum(rows.weights)                       float64
+
+over the examples E of client n. Here an example is one row and weighs 1; another kind of rows may differ in both.
+
+Shapes: R rows, E examples, L token positions (``seq_len``), H hidden size, C classes.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Network(Protocol):
+    """What rows use of :class:`zorba_core.engine.network.BlockNetwork`, which imports them."""
+
+    def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor: ...
+
+    def head(self, hidden_BH: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows as tokens. With causal attention nothing behind ``last_R`` can matter, so no attention mask is needed."""
+    """Rows whose answer is one token, the label's word after the prompt.
+
+    With causal attention nothing behind ``last_R`` can matter, so no attention mask is needed.
+    """
 
     token_ids_RL: torch.Tensor  # int64, padded on the right
     last_R: torch.Tensor  # int64, index of the last prompt token: the answer is what follows it
@@ -27,6 +49,45 @@ class Encoded:
         """The given rows, in the given order."""
         index_B = torch.as_tensor(index_B, dtype=torch.int64)
         return Encoded(self.token_ids_RL[index_B], self.last_R[index_B], self.label_R[index_B])
+
+    @staticmethod
+    def joined(parts: Sequence[Encoded], device: torch.device | str = "cpu") -> Encoded:
+        """All rows of ``parts``, in their order, padded to the longest."""
+        longest = max(part.token_ids_RL.shape[1] for part in parts)
+        padded = [F.pad(part.token_ids_RL, (0, longest - part.token_ids_RL.shape[1])) for part in parts]
+        columns = (padded, [part.last_R for part in parts], [part.label_R for part in parts])
+        return Encoded(*(torch.cat(column).to(device) for column in columns))
+
+    def trimmed(self, device: torch.device | str = "cpu") -> Encoded:
+        """The same rows without the positions that are padding in all of them."""
+        longest = int(self.last_R.max()) + 1
+        return Encoded(self.token_ids_RL[:, :longest].to(device), self.last_R.to(device), self.label_R.to(device))
+
+    def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
+        """What the loss reads of the last block, (R, H), from the hidden states before it.
+
+        ``rows``: which of these rows ``hidden_RLH`` has.
+        """
+        return network.run_last_block(hidden_RLH, self.last_R[rows])
+
+    def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
+        """What the loss reads of hidden states after the last block, (R, H)."""
+        last_R = self.last_R[rows]
+        return hidden_RLH[torch.arange(len(last_R), device=hidden_RLH.device), last_R]
+
+    def losses(self, network: Network, final_RH: Tensor) -> Tensor:
+        """Each example's part of the loss, (E,), float64: its cross-entropy over the label words."""
+        return F.cross_entropy(network.head(final_RH).double(), self.label_R, reduction="none")
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Each example's weight in the mean, (E,), float64."""
+        return np.ones(len(self))
+
+    @property
+    def example_rows(self) -> np.ndarray:
+        """The first row of each example, (E,)."""
+        return np.arange(len(self))
 
     def sha256(self) -> str:
         """A fingerprint of the tokens and labels."""

@@ -27,11 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive, at_last
+from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
@@ -120,13 +119,12 @@ def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int,
 class _Group:
     """Rows of the clients whose batches have one length: no padding beyond what the reference has."""
 
+    batch: Encoded
     client_R: np.ndarray
-    last_R: Tensor
-    label_R: Tensor
     piece_rows: int
     hidden_RLH: Tensor
     kept_RLH: Tensor  # each row's state before its first active block
-    label_RH: Tensor  # after the last block, at the position that the head reads
+    final_R: Tensor  # of the last block's output, what the loss reads
 
 
 Piece = tuple[_Group, slice | Tensor]  # some rows of a group
@@ -141,7 +139,8 @@ class _Cohort:
         if max_rows is not None and max_rows < 1:
             raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
         self._network = network
-        self._rows_N = np.array([len(batch.label_R) for batch in batches_N])
+        self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
+        self._weight_N = np.array([batch.weights.sum() for batch in batches_N])
         clients_by_shape: dict[tuple[int, int], list[int]] = {}
         for n in np.lexsort(A_MN):  # clients with the same blocks stand together: their rows are then a plain slice
             rows, length = batches_N[n].token_ids_RL.shape
@@ -154,18 +153,16 @@ class _Cohort:
         ]
 
     def _group(self, batches: list[Encoded], clients: list[int], alone: int, max_rows: int | None) -> _Group:
-        device = self._network.device
-        token_ids_RL = torch.cat([batch.token_ids_RL for batch in batches]).to(device)
-        hidden_RLH = self._network.embed(token_ids_RL)
-        piece_rows = alone or rows_at_once(self._network, token_ids_RL.shape[1])
+        batch = batches[0].joined(batches, self._network.device)
+        hidden_RLH = self._network.embed(batch.token_ids_RL)
+        piece_rows = alone or rows_at_once(self._network, hidden_RLH.shape[1])
         return _Group(
+            batch=batch,
             client_R=np.repeat(clients, self._rows_N[clients]),
-            last_R=torch.cat([batch.last_R for batch in batches]).to(device),
-            label_R=torch.cat([batch.label_R for batch in batches]).to(device),
             piece_rows=min(piece_rows, max_rows or piece_rows),
             hidden_RLH=hidden_RLH,
             kept_RLH=torch.empty_like(hidden_RLH),
-            label_RH=torch.empty_like(hidden_RLH[:, 0]),
+            final_R=torch.empty_like(batch.read(hidden_RLH)),
         )
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
@@ -192,7 +189,7 @@ class _Cohort:
     def through(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:
             if block == self._network.num_blocks - 1:
-                group.label_RH[rows] = self._network.run_last_block(group.hidden_RLH[rows], group.last_R[rows])
+                group.final_R[rows] = group.batch.after_last_block(self._network, group.hidden_RLH[rows], rows)
             else:
                 group.hidden_RLH[rows] = self._network.run_block(block, group.hidden_RLH[rows])
 
@@ -200,7 +197,7 @@ class _Cohort:
         for group, rows in pieces:
             hidden_RLH = self._network.run_block_without_weights(group.hidden_RLH[rows])
             if block == self._network.num_blocks - 1:
-                group.label_RH[rows] = at_last(hidden_RLH, group.last_R[rows])
+                group.final_R[rows] = group.batch.read(hidden_RLH, rows)
             else:
                 group.hidden_RLH[rows] = hidden_RLH
 
@@ -208,7 +205,7 @@ class _Cohort:
         """F_n of every client where its rows stand now, after the last block: (N,), float64."""
         sum_N = np.zeros(len(self._rows_N))
         for group in self._groups:
-            logits_RC = self._network.head(group.label_RH)
-            loss_R = F.cross_entropy(logits_RC, group.label_R, reduction="none").cpu().numpy()
-            sum_N += np.bincount(group.client_R, weights=loss_R, minlength=len(sum_N))
-        return sum_N / self._rows_N
+            loss_E = group.batch.losses(self._network, group.final_R).cpu().numpy()
+            client_E = group.client_R[group.batch.example_rows]
+            sum_N += np.bincount(client_E, weights=loss_E, minlength=len(sum_N))
+        return sum_N / self._weight_N

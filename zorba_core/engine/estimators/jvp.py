@@ -19,11 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.reference import Estimate, batch_loss
+from zorba_core.engine.estimators.reference import Estimate, batch_loss, mean_loss
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.rows import Encoded
 
@@ -68,9 +67,7 @@ def _derivative(
                 hidden_BLH = network.run_block_without_weights(hidden_BLH)
             else:
                 hidden_BLH = network.run_block(m, hidden_BLH)
-        logits_BC = network.label_logits(hidden_BLH, batch.last_R)
-        loss = F.cross_entropy(logits_BC.double(), batch.label_R)
-        tangent = forward_ad.unpack_dual(loss).tangent
+        tangent = forward_ad.unpack_dual(mean_loss(network, batch, batch.read(hidden_BLH))).tangent
         return 0.0 if tangent is None else float(tangent)
 
 

@@ -2,7 +2,7 @@
 
     rho[n, q] = (F_n(w^_n + mu v_q; xi_n) - F_n(w^_n; xi_n)) / mu
 
-F_n is the mean cross-entropy over the label words on client n's batch xi_n, and v_q perturbs the blocks that client n
+F_n is the mean cross-entropy of the answers in client n's batch xi_n, and v_q perturbs the blocks that client n
 activates and no others. All clients share w and v_q; only activation and data differ.
 
 What an inactive block does is the reading of w^_mn = a_mn w_m:
@@ -10,7 +10,7 @@ What an inactive block does is the reading of w^_mn = a_mn w_m:
 - ``frozen`` (default): it keeps its weights and is not perturbed, as the paper's text says of frozen blocks;
 - ``dropped``: literally zero weights, so it contributes nothing to the client's forward passes.
 
-Shapes: M blocks, N clients, Q directions, B rows, C label words.
+Shapes: M blocks, N clients, Q directions, B rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork, Inactive
@@ -41,12 +40,16 @@ class Estimate:
 def batch_loss(
     network: BlockNetwork, batch: Encoded, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
 ) -> float:
-    """F_n(w; xi): mean cross-entropy over the label words.
+    """F_n(w; xi): the mean cross-entropy of the batch's answers.
 
     The logits have the network's dtype; from there on it is float64, since a difference of two close losses is next.
     """
-    logits_BC = network(batch.token_ids_RL, batch.last_R, active_M, inactive)
-    return float(F.cross_entropy(logits_BC.double(), batch.label_R))
+    return float(mean_loss(network, batch, network(batch, active_M, inactive)))
+
+
+def mean_loss(network: BlockNetwork, batch: Encoded, final: Tensor) -> Tensor:
+    """F_n from what the batch reads of the last block's output: float64, without a dimension."""
+    return batch.losses(network, final).sum() / batch.weights.sum()
 
 
 @contextlib.contextmanager

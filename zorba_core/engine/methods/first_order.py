@@ -1,12 +1,12 @@
 """The gradient by backpropagation, which FedIT takes: of all clients' rows in one batch, or one client after another.
 
-Every client's batch has B rows and F_n is their mean loss, so the mean over clients of the gradients of F_n is the
-gradient of one mean over all rows: one forward and one backward pass of the cohort serve every client. It costs the
-memory that forward-only training avoids: what every block made of every row is kept until the backward pass.
+F_n is a weighted mean of the losses of client n's examples, so the mean over clients of the gradients of F_n is the
+gradient of one weighted mean over all examples: one forward and one backward pass of the cohort serve every client. It
+costs the memory that forward-only training avoids: what every block made of every row is kept until the backward pass.
 
 A client whose loss is not finite is left out, as if it had not been asked.
 
-Shapes: N clients, R rows of all clients, L positions, M blocks, D_m parameters of block m.
+Shapes: N clients, E examples of all clients, R rows, L positions, M blocks, D_m parameters of block m.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
@@ -110,31 +109,27 @@ def _pass(
     total_M = _zeros(network)
     if not batches:
         return np.zeros(0), total_M
-    client_R = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
-    share_R = 1 / np.bincount(client_R)[client_R]
-    longest = max(batch.token_ids_RL.shape[1] for batch in batches)
-    token_ids_RL = torch.cat([F.pad(b.token_ids_RL, (0, longest - b.token_ids_RL.shape[1])) for b in batches])
-    last_R, label_R = torch.cat([b.last_R for b in batches]), torch.cat([b.label_R for b in batches])
-    loss_R = np.zeros(len(client_R))
+    client_E = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
+    share_E = 1 / np.concatenate([np.full(len(batch), batch.weights.sum()) for batch in batches])
+    joined = batches[0].joined(batches, network.device)
+    loss_E = np.zeros(len(client_E))
     parameters_M = [list(network.block_module(m).parameters()) for m in range(network.num_blocks)]
     with _differentiable(network):
-        for rows in np.array_split(np.arange(len(client_R)), -(-len(client_R) // (max_rows or len(client_R)))):
-            here = slice(int(rows[0]), int(rows[-1]) + 1)
-            loss_here_R = _losses(network, token_ids_RL[here], last_R[here], label_R[here])
-            loss_R[here] = loss_here_R.detach().cpu().numpy()
-            weighted = (loss_here_R * torch.from_numpy(share_R[here]).to(loss_here_R)).sum()
+        for here in np.array_split(np.arange(len(client_E)), -(-len(client_E) // (max_rows or len(client_E)))):
+            loss_here_E = _losses(network, joined.rows(here))
+            loss_E[here] = loss_here_E.detach().cpu().numpy()
+            weighted = (loss_here_E * torch.from_numpy(share_E[here]).to(loss_here_E)).sum()
             gradients = iter(torch.autograd.grad(weighted, [p for block in parameters_M for p in block]))
             for total, block in zip(total_M, parameters_M, strict=True):
                 total.add_(torch.cat([next(gradients).reshape(-1) for _ in block]))
-    return np.bincount(client_R, weights=loss_R * share_R, minlength=len(batches)), total_M
+    return np.bincount(client_E, weights=loss_E * share_E, minlength=len(batches)), total_M
 
 
-def _losses(network: BlockNetwork, token_ids_RL: Tensor, last_R: Tensor, label_R: Tensor) -> Tensor:
-    hidden_RLH = network.embed(token_ids_RL)
+def _losses(network: BlockNetwork, batch: Encoded) -> Tensor:
+    hidden_RLH = network.embed(batch.token_ids_RL)
     for m in range(network.num_blocks - 1):
         hidden_RLH = network.run_block(m, hidden_RLH)
-    logits_RC = network.head(network.run_last_block(hidden_RLH, last_R))
-    return F.cross_entropy(logits_RC, label_R, reduction="none")
+    return batch.losses(network, batch.after_last_block(network, hidden_RLH))
 
 
 def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:

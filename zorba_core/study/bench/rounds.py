@@ -110,9 +110,8 @@ def _started(A_MN: np.ndarray, settings: BenchSettings) -> np.ndarray:
 def _plain_passes(
     network: BlockNetwork, batches_N: list[Encoded], started_M: np.ndarray, num_perturbations: int, piece: int
 ) -> None:
-    token_ids_RL = torch.cat([batch.token_ids_RL for batch in batches_N]).to(network.device)
-    last_R = torch.cat([batch.last_R for batch in batches_N]).to(network.device)
-    everyone = len(token_ids_RL)
+    everything = batches_N[0].joined(batches_N, network.device)
+    token_ids_RL, everyone = everything.token_ids_RL, len(everything)
     for rows_M in [np.full(network.num_blocks, everyone)] + [started_M] * num_perturbations:
         for start in range(0, int(rows_M[-1]), piece):
             stop = min(start + piece, int(rows_M[-1]))
@@ -123,7 +122,7 @@ def _plain_passes(
                     hidden = network.run_block(m, hidden)
                 elif rows > 0:  # the values do not matter here, the work does
                     network.run_block(m, hidden[:rows])
-            network.head(network.run_last_block(hidden, last_R[start:stop]))
+            network.head(everything.after_last_block(network, hidden, slice(start, stop)))
 
 
 def time_padding(network: BlockNetwork, settings: BenchSettings, report: Report) -> dict[str, Any]:
