@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM
 
 from tests.engine.test_families import CASES, built
 from tests.runs.resumable import ALLOCATION
