@@ -14,7 +14,7 @@ from zorba_core.runs.resume import replay
 from zorba_core.runs.session import fine_tune, read_spec
 
 SETTINGS = TrainSettings(
-    rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9
+    lr=1e-4, rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9
 )
 SIZES = {"vocab_size": 400, "max_position_embeddings": 64, "num_hidden_layers": 3, "hidden_size": 16}
 WITHOUT_FORMULA = {**SIZES, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -37,7 +37,9 @@ def saved(request, tmp_path, tiny_tokenizer):
 def test_a_run_trains_saves_and_replays(saved, tmp_path):
     exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(saved).parameters())
     assert (read_spec(saved).num_blocks, read_spec(saved).num_parameters) == (3, exact)
-    run = fine_tune(ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", save_model=True)
+    run = fine_tune(
+        ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", save_model=True, force=True
+    )
     trained = BlockNetwork(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
     assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
