@@ -40,7 +40,7 @@ class FileRows:
     Args:
         train: a file, a folder of ``datasets``, or a pattern such as ``clients/*.csv``: then one file is one client.
         test: the rows to evaluate on; None: a part of ``train`` by hash.
-        label, answer: the column of the label (classification), of the answer (generation).
+        label: the column of the label; a task of text to write has none.
         client: the column that says whose row it is.
         id: a column in which every row differs; a value that comes twice is refused.
         label_values: what stands in the label's column for each of the task's label names, where they differ.
@@ -50,7 +50,6 @@ class FileRows:
     test: str | None = None
     test_fraction: float = TEST_FRACTION
     label: str | None = None
-    answer: str | None = None
     client: str | None = None
     id: str | None = None
     label_values: tuple[Any, ...] = ()
@@ -144,7 +143,6 @@ class FrameRows:
     test: pd.DataFrame | None = None
     test_fraction: float = TEST_FRACTION
     label: str | None = None
-    answer: str | None = None
     client: str | None = None
     id: str | None = None
     label_values: tuple[Any, ...] = ()
@@ -187,22 +185,23 @@ def prepared(rows: FileRows | FrameRows, task: Task, frame: pd.DataFrame, test: 
     Raises:
         InvalidInputError: a column is missing, or a row without text, label or client; by file and line.
     """
-    used = [*task.text_columns, *(column for column in (rows.label, rows.answer, rows.client, rows.id) if column)]
+    read = (*task.text_columns, *task.answer_columns)
+    used = [*read, *(column for column in (rows.label, rows.client, rows.id) if column)]
     absent = [column for column in dict.fromkeys(used) if column not in frame.columns]
     if absent:
         there = [column for column in frame.columns if column not in (PLACE, CLIENT)]
         raise InvalidInputError(
             f"task {task.name}: {_file_of(frame)} has no column {in_short(absent[0])}; it has {name_some(there, 12)}"
         )
-    texts = {column: text_of(frame, column, task) for column in task.text_columns}
-    empty_R = np.logical_and.reduce([[not text.strip() for text in column] for column in texts.values()])
-    refuse_rows(frame, empty_R, f"no text in {' or '.join(task.text_columns)}", "remove such rows, or give them a text")
-    columns: dict[str, Any] = dict(texts)
-    if rows.label:
+    columns: dict[str, Any] = {column: text_of(frame, column, task) for column in dict.fromkeys(read)}
+    for what, parts in (("text", task.text_columns), ("answer", task.answer_columns)):
+        if parts:
+            empty_R = np.logical_and.reduce([[not text.strip() for text in columns[part]] for part in parts])
+            refuse_rows(frame, empty_R, f"no {what} in {' or '.join(parts)}", "remove such rows, or fill them in")
+    if "label" in task.columns:
+        if not rows.label:
+            raise InvalidInputError(f"task {task.name}: no column is named for the label (label under [rows])")
         columns["label"] = label_numbers(task, rows, frame, test)
-    if rows.answer:
-        columns[rows.answer] = frame[rows.answer].tolist()
-        refuse_rows(frame, [is_empty(value) for value in columns[rows.answer]], f"no answer in {rows.answer}")
     if rows.id:
         ids = frame[rows.id].map(str)
         again_R = ids.duplicated().to_numpy()
@@ -231,7 +230,7 @@ def text_of(frame: pd.DataFrame, column: str, task: Task) -> list[str]:
         if isinstance(value, list | dict | np.ndarray | bytes):
             raise InvalidInputError(
                 f"{frame[PLACE].iloc[row]}: column {column} holds a {type(value).__name__} and task {task.name} reads "
-                "text there; name another column with --text"
+                "text there; name another column"
             )
     return ["" if is_empty(value) else str(value) for value in values]
 

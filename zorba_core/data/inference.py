@@ -108,10 +108,13 @@ def infer_task(
     taken = {label, answer, said.client}
     text = said.text or tuple(FIELD.findall(said.prompt or "")) or _texts(profiles, taken)
     prompt = said.prompt or default_prompt(text, label or answer)
-    rows = replace(rows, label=label, answer=answer, client=said.client or rows.client, test=said.test or rows.test)
-    names = labels_in(rows, name) if label else ()
-    words = said.label_words or words_for(names, tokenizer)
-    task = Task(name=name, title=name, prompt=prompt, label_names=names, label_words=words, rows=rows)
+    rows = replace(rows, label=label, client=said.client or rows.client, test=said.test or rows.test)
+    if answer:
+        task = Task(name=name, kind="text", prompt=prompt, answer=answer, rows=rows)
+    else:
+        names = labels_in(rows, name)
+        words = said.label_words or words_for(names, tokenizer)
+        task = Task(name=name, prompt=prompt, label_names=names, label_words=words, rows=rows)
     return Inferred(task, tuple(_described(task, frame, said, others)))
 
 
@@ -219,7 +222,7 @@ def _described(task: Task, frame: pd.DataFrame, said: Said, others: Sequence[str
         lines.append(_line("label", f"{rows.label}: {shown}{also}", "--label", said.label))
         lines.append(_line("words", name_some(task.label_words, 12), "--label-words", said.label_words))
     else:
-        lines.append(_line("answer", str(rows.answer), "--answer", said.answer))
+        lines.append(_line("answer", task.answer, "--answer", said.answer))
     lines.append(_line("prompt", task.prompt, "--prompt", said.prompt))
     if not rows.test:
         lines.append(_line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None))

@@ -79,9 +79,12 @@ def _changed(task: Task, said: Said) -> Task:
     if not is_own(task):
         return replace(task, label_words=said.label_words or task.label_words, prompt=said.prompt or task.prompt)
     rows = task.rows
-    given = {name: getattr(said, name) for name in ("label", "answer", "client", "test") if getattr(said, name)}
+    given = {name: getattr(said, name) for name in ("label", "client", "test") if getattr(said, name)}
     if said.text and not said.prompt:
         raise InvalidInputError("the task file has a prompt; give --prompt with the fields of --text in it")
+    if said.answer:
+        none = {"kind": "text", "label_names": (), "label_words": (), "options": (), "metric": ""}
+        task = replace(task, answer=said.answer, **none)
     relabelled = {"label_names": (), "label_words": ()} if said.label not in (None, rows.label) else {}
     prompt = {"prompt": said.prompt, "text_columns": ()} if said.prompt else {}
     words = {"label_words": said.label_words} if said.label_words else {}

@@ -62,10 +62,8 @@ def with_data(
     rows = task.rows
     if data is None:
         raise MissingDataError(f"the rows of task {task.name} were a table in memory; give them with --data FILE")
-    given = FileRows(
-        os.fspath(data), names["test"], rows.test_fraction, rows.label, rows.answer, rows.client, rows.id,
-        rows.label_values,
-    )  # fmt: skip
+    copied = ("test_fraction", "label", "client", "id", "label_values")
+    given = FileRows(train=names["train"], test=names["test"], **{name: getattr(rows, name) for name in copied})
     return replace(task, rows=given)
 
 
