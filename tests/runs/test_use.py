@@ -163,20 +163,30 @@ def test_the_same_rows_in_a_table_are_judged_the_same(whole):
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
-        ({"label": [0]}, {}, "column(s) text missing"),
-        ({"text": ["fine"]}, {}, "there is no column 'label'"),
-        ({"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]}, {}, "row 2 has the label 'fine'"),
-        ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2 has an empty label"),
-        ({"text": ["a", " "], "label": [0, 1]}, {}, "text is empty or no text in row 2 of 2"),
-        ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "text is empty or no text in row 2 of 2"),
-        ({"text": ["a"], "label": [2]}, {}, "row 1 has the label '2'"),
-        ({"text": ["a"], "label": [1]}, {"client": "who"}, "no column 'who' with the clients"),
+        ({"label": [0]}, {}, "has no column 'text'"),
+        ({"text": ["fine"]}, {}, "no column 'label' with the labels"),
+        (
+            {"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]},
+            {},
+            "row 2: the label 'fine' is not among those trained on (2 such rows: row 3)",
+        ),
+        ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2: no label"),
+        ({"text": ["a", " "], "label": [0, 1]}, {}, "row 2: no text in text"),
+        ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "row 2: no text in text"),
+        ({"text": ["a"], "label": [2]}, {}, "row 1: the label '2' is not among"),
+        ({"text": ["a"], "label": [1]}, {"client": "who"}, "has no column 'who'"),
         ({"text": [], "label": []}, {}, "no rows"),
     ],
 )
 def test_rows_that_cannot_be_judged_are_named(whole, table, options, says):
     with pytest.raises(InvalidInputError, match=re.escape(says)):
         evaluate_run(whole, pd.DataFrame(table), **options)
+
+
+def test_a_files_row_is_named_by_its_line(whole, tmp_path):
+    (tmp_path / "rows.csv").write_text('text,label\n"a fine\nfilm",positive\na dull film,fine\n')
+    with pytest.raises(InvalidInputError, match=r"rows.csv, line 4: the label 'fine' is not among those trained on"):
+        whole.evaluate(tmp_path / "rows.csv")
 
 
 def test_an_unfinished_run_says_how_far_it_is(copied):

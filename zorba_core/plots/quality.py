@@ -76,7 +76,12 @@ def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette:
     )
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "predicted label"}, "showgrid": False, "type": "category"},
-        "yaxis": {"title": {"text": "label of the row"}, "showgrid": False, "autorange": "reversed", "type": "category"},
+        "yaxis": {
+            "title": {"text": "label of the row"},
+            "showgrid": False,
+            "autorange": "reversed",
+            "type": "category",
+        },
     }
     if few:
         layout["annotations"] = [
