@@ -1,4 +1,4 @@
-"""Write tickets.csv: support tickets made from a small grammar, for `09_your_own_data`. `python make_tickets.py`.
+"""Write tickets.csv: letters to a newspaper, made from a small grammar, for `09_your_own_data`. `python make_tickets.py`.
 
 No text of any dataset is in it. The same seed gives the same bytes.
 """
@@ -11,55 +11,55 @@ from pathlib import Path
 
 SEED, ROWS = 9, 720
 TARGET = Path(__file__).with_name("tickets.csv")
-OPENINGS = ("Hello,", "Good morning,", "Hi there,", "Dear team,", "Since yesterday", "Once again", "Today", "Urgent:")
-ENDINGS = ("Please help.", "What can I do?", "Kind regards.", "This is urgent.", "Thank you.", "Any news?", "")
-PRODUCTS = ("the desk lamp", "my order", "the kitchen scale", "the garden chair", "the radio", "the blue bag")
+OPENINGS = ("", "", "A reader writes:", "Sent last night:", "For the editor:", "From the inbox:", "By letter:")
+ENDINGS = ("", "", "Please reply.", "Thank you.", "Kind regards.", "This is urgent.", "I wait for your answer.")
 SAYINGS = {
-    "money": (
-        "I was charged twice for {}",
-        "the invoice for {} shows the wrong amount",
-        "please pay back what {} cost",
-        "the price of {} on my bill is too high",
+    "politics": (
+        "the {} minister met the president about the war",
+        "the {} parliament voted on the peace talks",
+        "soldiers and police closed the {} border",
+        "voters in the {} election wait for the government",
     ),
-    "delivery": (
-        "the parcel with {} has not arrived",
-        "the courier left {} at the wrong address",
-        "the shipment of {} is a week late",
-        "tracking says that {} is still on its way",
+    "sports": (
+        "the {} team won the final game of the season",
+        "the {} coach dropped his best player before the match",
+        "a {} champion lost the race in the last minute",
+        "the {} league sold every ticket for the cup",
     ),
-    "repair": (
-        "{} broke after two days",
-        "a part of {} is cracked and does not work",
-        "{} makes a loud noise and stops",
-        "the switch of {} is defective",
+    "business": (
+        "shares of the {} bank fell after the profit report",
+        "the {} company sold its stock for a billion dollars",
+        "oil prices and the {} economy worry investors",
+        "the {} market closed higher as sales rose",
     ),
-    "account": (
-        "I cannot log in to see {}",
-        "my password is refused when I ask about {}",
-        "my profile does not list {} any more",
-        "the website locked me out while I looked at {}",
+    "science": (
+        "{} researchers found water on a distant planet",
+        "the {} space agency launched a new satellite",
+        "new {} software protects computers on the internet",
+        "{} scientists study a virus with a new microscope",
     ),
     "praise": (
-        "I love {}, it is wonderful",
-        "{} is the best that I ever bought",
-        "we are delighted with {}",
-        "great service, and {} is beautiful",
+        "a wonderful {} film, funny, moving and beautiful",
+        "the best {} story that I have seen, simply brilliant",
+        "a warm and charming {} comedy with great actors",
+        "I loved every minute of this delightful {} drama",
     ),
-    "question": (
-        "does {} come in another colour",
-        "how tall is {}",
-        "which batteries fit {}",
-        "is there a manual for {}",
+    "complaint": (
+        "a dull {} film, boring and far too long",
+        "the worst {} story that I have seen, simply stupid",
+        "a lifeless {} comedy with terrible actors",
+        "I hated every minute of this awful {} drama",
     ),
 }
+ORIGINS = ("French", "local", "Russian", "Spanish", "young", "Chinese", "national", "Italian", "new", "American")
 # Offices see different tickets: shares of the topics, in the order above.
 OFFICES = {
-    "Basel": (5, 3, 2, 1, 1, 1),
-    "Graz": (1, 5, 3, 1, 1, 1),
-    "Lyon": (1, 1, 5, 3, 1, 1),
-    "Oslo": (1, 1, 1, 5, 3, 1),
-    "Porto": (1, 1, 1, 1, 5, 3),
-    "Turin": (3, 1, 1, 1, 1, 5),
+    "north": (5, 3, 2, 1, 1, 1),
+    "south": (1, 5, 3, 1, 1, 1),
+    "east": (1, 1, 5, 3, 1, 1),
+    "west": (1, 1, 1, 5, 3, 1),
+    "harbour": (1, 1, 1, 1, 5, 3),
+    "centre": (3, 1, 1, 1, 1, 5),
 }
 
 
@@ -71,7 +71,7 @@ def main() -> None:
         for number in range(1, ROWS + 1):
             office = chance.choice(list(OFFICES))
             topic = chance.choices(list(SAYINGS), OFFICES[office])[0]
-            saying = chance.choice(SAYINGS[topic]).format(chance.choice(PRODUCTS))
+            saying = chance.choice(SAYINGS[topic]).format(chance.choice(ORIGINS))
             text = " ".join(part for part in (chance.choice(OPENINGS), f"{saying}.", chance.choice(ENDINGS)) if part)
             writer.writerow([f"T{number:04}", office, text, topic])
 
