@@ -40,12 +40,13 @@ def tune(
     """Find a learning rate by successive halving on rows held out from the clients. No run is written."""
     from transformers.utils import logging as transformers_logging
 
+    from zorba_core.data.encoding import with_label_words
     from zorba_core.engine.loop import check_fit
     from zorba_core.runs.session import divide_rows, open_network, read_spec, use_threads
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)
-    task = get_task(task_options.dataset)
+    task = with_label_words(get_task(task_options.dataset), task_options.words)
     chosen, _ = choice.allocation_for(read_spec(task_options.model), settings)
     transformers_logging.disable_progress_bar()
     with use_threads(settings.threads):

@@ -21,6 +21,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.data.encoding import with_label_words
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init
@@ -84,7 +85,7 @@ def resume(
         check_log(request, trajectory)
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
-            task = get_task(request.config["dataset"])
+            task = with_label_words(get_task(request.config["dataset"]), request.config["label_words"] or None)
             rows, facts = divide_rows(task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings)
             check_rows(request, facts, "train", "evaluation")
             if method_facts(settings.method).first_order:
