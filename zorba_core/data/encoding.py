@@ -5,6 +5,7 @@ Shapes: R rows, L token positions (``seq_len``), C classes, T tokens of an answe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -175,9 +176,8 @@ def count_cuts(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBa
         answers = _option_tokens(task, frame, tokenizer) if task.kind == "options" else [label_tokens(task, tokenizer)]
         reserve_R = [max(map(len, answers[row % len(answers)])) - 1 for row in range(len(frame))]
         room = seq_len - prompts.fixed
-        return {
-            "prompts_cut": sum(length > room - reserve for length, reserve in zip(length_R, reserve_R, strict=True))
-        }
+        cut_R = [length > room - reserve for length, reserve in zip(length_R, reserve_R, strict=True)]
+        return {"prompts_cut": sum(cut_R)}
     answer_R = [len(answer) for answer in _answer_tokens(task, frame, tokenizer)]
     kept_R = [_shares(prompts, length, answer, seq_len) for length, answer in zip(length_R, answer_R, strict=True)]
     return {
@@ -264,7 +264,7 @@ def _refuse_empty(task: Task, frame: pd.DataFrame, texts: list[str], what: str) 
 def _beginning(answers: Sequence[Sequence[int]]) -> tuple[int, int] | None:
     """Two answers the first of which begins the second, or is the same."""
     order = sorted(range(len(answers)), key=lambda place: list(answers[place]))
-    for first, second in zip(order, order[1:], strict=False):  # in this order such answers are neighbours
+    for first, second in itertools.pairwise(order):  # in this order such answers are neighbours
         if list(answers[second][: len(answers[first])]) == list(answers[first]):
             return first, second
     return None

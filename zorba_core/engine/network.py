@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from zorba_core.engine.families import Family, LabelPositions, family_of
+from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
 
@@ -40,7 +40,7 @@ class BlockNetwork:
     within blocks (:mod:`zorba_core.engine.precision`).
 
     Raises:
-        InvalidInputError: an architecture without an adapter.
+        InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
 
     def __init__(
@@ -52,8 +52,7 @@ class BlockNetwork:
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
-        # Fixed, so that two runs of one seed take the same kernels; eager attention differs in the last bits.
-        model.set_attn_implementation("sdpa")
+        model.set_attn_implementation(attention_of(model))
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         self._family: Family = family_of(self.model)
@@ -73,12 +72,18 @@ class BlockNetwork:
 
     @property
     def max_positions(self) -> int:
-        return int(self.model.config.max_position_embeddings)
+        """Of a row; ALiBi (Bloom) sets no limit."""
+        return int(getattr(self.model.config, "max_position_embeddings", None) or 2**31)
 
     @property
     def sizes_M(self) -> tuple[int, ...]:
         """Parameters of each block."""
         return tuple(weights.numel() for weights in self._weights_M)
+
+    @property
+    def shapes_M(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of each block's parameters, in the order in which they stand in ``block_weights(m)``."""
+        return tuple(tuple(tuple(part.shape) for part in block.parameters()) for block in self._blocks)
 
     def block_weights(self, block: int) -> Tensor:
         """w_m, shape (D_m,): writing to it changes the block."""
@@ -110,7 +115,8 @@ class BlockNetwork:
         """Hidden states (B, H) after the last block at the position of each row that the head reads, or (B, P, H) at
         its several positions (B, P): of other positions nothing but keys and values is computed."""
         # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
-        at = LabelPositions(read_B, hidden_BLH.shape[1], SAME_BITS_ROWS)
+        read_BP = read_B if read_B.ndim == 2 else read_B[:, None]
+        at = LabelPositions(read_BP, hidden_BLH.shape[1], SAME_BITS_ROWS)
         with products_in(self.precision, self.device):
             hidden_RPH = self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(read_B)]
         return hidden_RPH if read_B.ndim == 2 else hidden_RPH[:, 0]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
@@ -32,14 +32,15 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
 from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import ModelSpec, model_spec, spec_from_config
+from zorba_core.planning.models import ModelSpec, config_of, model_spec
+from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.model_source import load_model, load_tokenizer, resolve_model
+from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.writer import RunWriter, check_name
 
@@ -150,16 +151,9 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
         InvalidInputError, MissingDataError: unknown, not available, or of a family whose size cannot be counted.
     """
     source = resolve_model(model)
-    if os.path.isdir(source):
+    if os.path.isdir(source) and config_of(source).get("model_type") in COUNTS:
         return model_spec(source)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise MissingDataError(
-            f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
-            "the network, or give a local Hugging Face folder"
-        ) from None
-    return spec_from_config(config.to_dict(), name=source)
+    return counted_spec(source)
 
 
 def _check_clients(method: str, allocation: AllocationMetrics | None, num_clients: int | None) -> None:
