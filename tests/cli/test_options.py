@@ -100,7 +100,7 @@ UNOFFERED = {
     "vram": set(),
     "bench": {"mu"},
     "federation up": {
-        "num_seeds", "direction", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
+        "num_seeds", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
         "dtype", "precision", "device", "threads", "label_words", "save_model",
     },
 }  # fmt: skip

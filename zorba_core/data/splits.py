@@ -12,7 +12,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 
 
 def load_split(task_name: str, split: str) -> pd.DataFrame:
-    """Rows of one split: the task's text columns and an int64 ``label``.
+    """Rows of one split: ``task.columns``, of which ``label`` is int64.
 
     ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
     ``note``, empty unless the training rows are not the official set, which a result must then state.

@@ -73,6 +73,11 @@ class BlockNetwork:
         """Parameters of each block."""
         return tuple(weights.numel() for weights in self._weights_M)
 
+    @property
+    def shapes_M(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of each block's parameters, in the order in which they stand in ``block_weights(m)``."""
+        return tuple(tuple(tuple(part.shape) for part in block.parameters()) for block in self._blocks)
+
     def block_weights(self, block: int) -> Tensor:
         """w_m, shape (D_m,): writing to it changes the block."""
         return self._weights_M[block]

@@ -214,7 +214,8 @@ def divide_rows(
     """The clients' rows and the evaluation rows, with facts about them for ``environment.json``."""
     frame = load_split(task.name, "federated")
     train = encode(task, frame, tokenizer, settings.seq_len)
-    held_N = dirichlet_partition(frame["label"].to_numpy(), num_clients, alpha, settings.seed)
+    label_R = frame["label"].to_numpy() if "label" in frame else np.zeros(len(frame), dtype=np.int64)
+    held_N = dirichlet_partition(label_R, num_clients, alpha, settings.seed)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     facts = {
         **_origin_of(frame),
