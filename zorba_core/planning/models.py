@@ -76,7 +76,7 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
             "or give the path of a Hugging Face folder or config.json"
         )
     name = path.parent.name if path.name == "config.json" else path.stem
-    return spec_from_config(_read_config(path), name=name or str(path))
+    return spec_from_config(read_config(path), name=name or str(path))
 
 
 def spec_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
@@ -85,16 +85,12 @@ def spec_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     Raises:
         InvalidInputError: an unknown ``model_type``, or a field missing or not a positive integer.
     """
-    family = _FAMILIES.get(str(config.get("model_type")))
-    if family is None:
-        raise InvalidInputError(
-            f"model {name!r}: config has model_type {config.get('model_type')!r}; "
-            f"known are {', '.join(sorted(_FAMILIES))}"
-        )
-    return family(_ConfigFields(config, name))
+    counts = counts_from_config(config, name)
+    parameters = counts.num_blocks * counts.block + counts.rest
+    return ModelSpec(name, counts.num_blocks, counts.hidden, counts.heads, parameters, counts.ffn / counts.hidden)
 
 
-def _read_config(path: Path) -> Mapping[str, Any]:
+def read_config(path: Path) -> Mapping[str, Any]:
     size = path.stat().st_size
     if size > MAX_CONFIG_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a model config (limit {MAX_CONFIG_BYTES})")
@@ -130,11 +126,40 @@ class _ConfigFields:
     def flag(self, key: str, default: bool) -> bool:
         return bool(self.config.get(key, default))
 
-    def spec(self, *, num_blocks: int, hidden: int, heads: int, ffn: int, block: int, rest: int) -> ModelSpec:
-        return ModelSpec(self.name, num_blocks, hidden, heads, num_blocks * block + rest, ffn / hidden)
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of a model as its config gives them. ``block`` and ``rest`` count parameters: of one block, and of what
+    is not in blocks (embeddings, final norm, projections, a head of its own)."""
+
+    num_blocks: int
+    hidden: int
+    heads: int
+    ffn: int
+    block: int
+    rest: int
+    vocabulary: int
+    query: int  # width of the queries of all heads
+    key_value: int  # width of the keys, and of the values
+    embedding: int  # width of a row of the embedding
+    head: int  # parameters of a head that is not tied to the embedding
 
 
-def _opt(fields: _ConfigFields) -> ModelSpec:
+def counts_from_config(config: Mapping[str, Any], name: str) -> Counts:
+    """
+    Raises:
+        InvalidInputError: an unknown ``model_type``, or a field missing or not a positive integer.
+    """
+    family = _FAMILIES.get(str(config.get("model_type")))
+    if family is None:
+        raise InvalidInputError(
+            f"model {name!r}: config has model_type {config.get('model_type')!r}; "
+            f"known are {', '.join(sorted(_FAMILIES))}"
+        )
+    return family(_ConfigFields(config, name))
+
+
+def _opt(fields: _ConfigFields) -> Counts:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
     ffn, vocabulary = fields.size("ffn_dim"), fields.size("vocab_size")
     embedding = fields.size("word_embed_proj_dim", default=hidden)
@@ -149,20 +174,20 @@ def _opt(fields: _ConfigFields) -> ModelSpec:
     head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * embedding
     rest = vocabulary * embedding + positions + projections + final_norm + head
     heads = fields.size("num_attention_heads")
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
+    return Counts(blocks, hidden, heads, ffn, block, rest, vocabulary, hidden, hidden, embedding, head)
 
 
-def _gpt2(fields: _ConfigFields) -> ModelSpec:
+def _gpt2(fields: _ConfigFields) -> Counts:
     hidden, blocks = fields.size("n_embd"), fields.size("n_layer")
     ffn, vocabulary = fields.size("n_inner", default=4 * hidden), fields.size("vocab_size")
     block = 4 * hidden * hidden + 2 * hidden * ffn + 5 * hidden + ffn + 4 * hidden
     head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * hidden
     rest = (vocabulary + fields.size("n_positions")) * hidden + 2 * hidden + head
     heads = fields.size("n_head")
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
+    return Counts(blocks, hidden, heads, ffn, block, rest, vocabulary, hidden, hidden, hidden, head)
 
 
-def _llama(fields: _ConfigFields) -> ModelSpec:
+def _llama(fields: _ConfigFields) -> Counts:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
     ffn, vocabulary, heads = (
         fields.size("intermediate_size"),
@@ -188,10 +213,10 @@ def _llama(fields: _ConfigFields) -> ModelSpec:
     )
     head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
     rest = vocabulary * hidden + hidden + head
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
+    return Counts(blocks, hidden, heads, ffn, block, rest, vocabulary, query, key_value, hidden, head)
 
 
-def _gpt_neox(fields: _ConfigFields) -> ModelSpec:
+def _gpt_neox(fields: _ConfigFields) -> Counts:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
     ffn, vocabulary = fields.size("intermediate_size"), fields.size("vocab_size")
     attention_bias = 4 * hidden if fields.flag("attention_bias", True) else 0
@@ -199,10 +224,10 @@ def _gpt_neox(fields: _ConfigFields) -> ModelSpec:
     head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
     rest = vocabulary * hidden + 2 * hidden + head
     heads = fields.size("num_attention_heads")
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
+    return Counts(blocks, hidden, heads, ffn, block, rest, vocabulary, hidden, hidden, hidden, head)
 
 
-_FAMILIES: Mapping[str, Callable[[_ConfigFields], ModelSpec]] = {
+_FAMILIES: Mapping[str, Callable[[_ConfigFields], Counts]] = {
     "opt": _opt,
     "gpt2": _gpt2,
     "llama": _llama,

@@ -1,0 +1,144 @@
+"""The sizes that memory and seconds of a model follow from: its blocks, what lies around them, and the tensors within.
+
+No torch here. Widths are in numbers a position. What a block holds at once follows from the order of its operations in
+``transformers``, read there and counted again with fake tensors in the tests.
+
+Shapes: M blocks, D parameters of a block, H hidden size, F feed-forward width.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zorba_core.planning.models import PRESETS, Counts, counts_from_config, model_spec, read_config
+
+# The configs that the presets stand for, as published with the OPT models.
+_OPT_SIZES: Mapping[str, Mapping[str, Any]] = {
+    "opt-125m": {},
+    "opt-350m": {"word_embed_proj_dim": 512, "do_layer_norm_before": False},
+    "opt-1.3b": {},
+    "opt-2.7b": {},
+    "opt-30b": {},
+}
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A decoder of M equal blocks, with all that its memory depends on."""
+
+    name: str
+    num_blocks: int  # M
+    hidden: int  # H
+    ffn: int  # F
+    heads: int  # K
+    query: int  # width of all heads' queries
+    key_value: int  # width of all heads' keys, and of their values
+    vocabulary: int
+    embedding: int  # width of a row of the token embedding
+    block_parameters: int  # D
+    rest_parameters: int  # embeddings, final norm, projections, and a head of its own
+    attention_width: int  # numbers a position that attention holds at its widest, the block's input among them
+    feed_forward_width: int  # the same of the feed-forward layer
+    saved_width: int  # numbers a position that a backward pass keeps of one block
+    backward_width: int  # numbers a position that the backward pass of one block makes on top of those
+
+    @property
+    def parameters(self) -> int:
+        return self.num_blocks * self.block_parameters + self.rest_parameters
+
+    @property
+    def working_width(self) -> int:
+        """Numbers a position that one block holds at its widest, its input among them."""
+        return max(self.attention_width, self.feed_forward_width)
+
+
+def model_shape(name_or_path: str | os.PathLike[str]) -> ModelShape:
+    """The shape of a preset (``opt-1.3b``), or of a Hugging Face folder or ``config.json``.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`zorba_core.planning.models.model_spec`.
+    """
+    spec = model_spec(name_or_path)
+    if spec is PRESETS.get(spec.name):
+        hidden = spec.hidden_size
+        sizes = {
+            "model_type": "opt",
+            "hidden_size": hidden,
+            "num_hidden_layers": spec.num_blocks,
+            "num_attention_heads": spec.num_heads,
+            "ffn_dim": round(hidden * spec.ffn_ratio),
+            "vocab_size": 50272,
+            "max_position_embeddings": 2048,
+            "word_embed_proj_dim": hidden,
+        }
+        return shape_from_config({**sizes, **_OPT_SIZES[spec.name]}, spec.name)
+    path = Path(name_or_path)
+    return shape_from_config(read_config(path / "config.json" if path.is_dir() else path), spec.name)
+
+
+def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
+    """The shape of a parsed Hugging Face config.
+
+    Raises:
+        InvalidInputError: a family or a field that cannot be counted.
+    """
+    counts = counts_from_config(config, name)
+    return ModelShape(
+        name=name,
+        num_blocks=counts.num_blocks,
+        hidden=counts.hidden,
+        ffn=counts.ffn,
+        heads=counts.heads,
+        query=counts.query,
+        key_value=counts.key_value,
+        vocabulary=counts.vocabulary,
+        embedding=counts.embedding,
+        block_parameters=counts.block,
+        rest_parameters=counts.rest,
+        **_widths(config, counts),
+    )
+
+
+def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
+    """What a block of the family holds. H is a state; F a tensor of the feed-forward width; Q, KV of heads.
+
+    Attention holds the block's input, its norm, q, k and v, the heads' output and that output's projection; rotations
+    hold, while keys are rotated, the rotated queries and three tensors of the keys more. The feed-forward layer holds
+    the block's input, the state after attention, a third state (the norm, or the result), and its wide tensors: one
+    where ReLU works in place, as the engine has it; two around another activation; three around a gate; four within
+    GPT-2's GELU, which is written out in operations. GPT-2 keeps attention's output beside them.
+
+    A backward pass keeps the inputs of both norms, the norms, what attention reads and gives, and what the feed-forward
+    layer's operations read. On top it makes the gradient of a wide tensor before and after an operation, and of two
+    states; where the activation is not in place, one of those takes the room of a tensor no longer needed.
+    """
+    H, F, Q, KV = counts.hidden, counts.ffn, counts.query, counts.key_value
+    family, attention = str(config.get("model_type")), 3 * H + 2 * Q + 2 * KV
+    saved, backward = 4 * H + 2 * Q + 2 * KV, 2 * H + 2 * F
+    if family in ("llama", "mistral", "qwen2", "qwen3"):
+        attention = max(attention, 2 * H + 4 * Q + 2 * KV, 2 * H + 2 * Q + 5 * KV)
+        # Root-mean-square norms also keep the state before it is multiplied by their weights.
+        feed_forward, saved = 3 * H + 3 * F, saved + 2 * H + 4 * F
+        if family == "qwen3":  # norms of queries and keys
+            saved += 2 * Q + 2 * KV
+    elif family == "gpt2":
+        written_out = config.get("activation_function", "gelu_new") == "gelu_new"
+        feed_forward = 4 * H + (4 if written_out else 2) * F
+        saved, backward = saved + (5 if written_out else 2) * F, backward - (0 if written_out else F)
+    elif family == "gpt_neox":
+        # Queries, keys and values are parts of one tensor, which lives as long as any of them, beside rotated copies.
+        feed_forward, saved, backward = 3 * H + 2 * F, saved + 2 * H + 2 * F, backward - F
+    elif config.get("activation_function", "relu") == "relu":
+        feed_forward, saved = 3 * H + F, saved + F
+    else:
+        feed_forward, saved, backward = max(3 * H + F, 2 * H + 2 * F), saved + 2 * F, backward - F
+    return {
+        "attention_width": attention,
+        "feed_forward_width": feed_forward,
+        "saved_width": saved,
+        "backward_width": backward,
+    }
