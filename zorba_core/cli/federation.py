@@ -33,6 +33,8 @@ _TRAINED_WITH = (
     "seq_len",
     "mu",
     "lr",
+    "direction",
+    "rank",
     "estimator",
     "participation",
     "eval_every",

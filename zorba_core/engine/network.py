@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from zorba_core.engine.families import Family, LabelPositions, family_of
+from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Encoded
 
@@ -38,7 +38,7 @@ class BlockNetwork:
     within blocks (:mod:`zorba_core.engine.precision`).
 
     Raises:
-        InvalidInputError: an architecture without an adapter.
+        InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
 
     def __init__(
@@ -50,8 +50,7 @@ class BlockNetwork:
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
-        # Fixed, so that two runs of one seed take the same kernels; eager attention differs in the last bits.
-        model.set_attn_implementation("sdpa")
+        model.set_attn_implementation(attention_of(model))
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         self._family: Family = family_of(self.model)
@@ -66,12 +65,18 @@ class BlockNetwork:
 
     @property
     def max_positions(self) -> int:
-        return int(self.model.config.max_position_embeddings)
+        """Of a row; ALiBi (Bloom) sets no limit."""
+        return int(getattr(self.model.config, "max_position_embeddings", None) or 2**31)
 
     @property
     def sizes_M(self) -> tuple[int, ...]:
         """Parameters of each block."""
         return tuple(weights.numel() for weights in self._weights_M)
+
+    @property
+    def shapes_M(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of each block's parameters, in the order in which they stand in ``block_weights(m)``."""
+        return tuple(tuple(tuple(part.shape) for part in block.parameters()) for block in self._blocks)
 
     def block_weights(self, block: int) -> Tensor:
         """w_m, shape (D_m,): writing to it changes the block."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "float64")
 INACTIVE = ("frozen", "dropped")
 PRECISIONS = ("highest", "bf16", "tf32")
+MAX_RANK = 2**10
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -48,6 +49,9 @@ class TrainSettings:
     batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1, at_most=10**6)
     seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1, at_most=10**6)
     direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
+    rank: int = setting(
+        1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
+    )
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
     max_rows: int | None = setting(
         None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
@@ -100,6 +104,11 @@ class TrainSettings:
         if self.max_rows is not None and not estimator.cohort:
             raise InvalidInputError(
                 f"max_rows bounds a cohort's rows and the estimator is {self.estimator}; leave it out, or use cohort"
+            )
+        if self.rank != 1 and not DIRECTIONS[self.direction].low_rank:
+            raise InvalidInputError(
+                f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
+                "direction low-rank"
             )
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(

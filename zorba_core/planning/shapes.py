@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from zorba_core.planning.models import PRESETS, Counts, counts_from_config, model_spec, read_config
+from zorba_core.planning.models import PRESETS, config_of, model_spec
+from zorba_core.planning.parameter_counts import ConfigFields, Counts, parameter_counts
 
 # The configs that the presets stand for, as published with the OPT models.
 _OPT_SIZES: Mapping[str, Mapping[str, Any]] = {
@@ -24,6 +24,7 @@ _OPT_SIZES: Mapping[str, Mapping[str, Any]] = {
     "opt-2.7b": {},
     "opt-30b": {},
 }
+_LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "gemma3_text", "phi3")
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,7 @@ def model_shape(name_or_path: str | os.PathLike[str]) -> ModelShape:
             "word_embed_proj_dim": hidden,
         }
         return shape_from_config({**sizes, **_OPT_SIZES[spec.name]}, spec.name)
-    path = Path(name_or_path)
-    return shape_from_config(read_config(path / "config.json" if path.is_dir() else path), spec.name)
+    return shape_from_config(config_of(name_or_path), spec.name)
 
 
 def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
@@ -86,21 +86,32 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
     Raises:
         InvalidInputError: a family or a field that cannot be counted.
     """
-    counts = counts_from_config(config, name)
+    counts, fields = parameter_counts(config, name), ConfigFields(config, name)
+    query, key_value = _head_widths(counts)
     return ModelShape(
         name=name,
-        num_blocks=counts.num_blocks,
+        num_blocks=counts.blocks,
         hidden=counts.hidden,
         ffn=counts.ffn,
         heads=counts.heads,
-        query=counts.query,
-        key_value=counts.key_value,
-        vocabulary=counts.vocabulary,
-        embedding=counts.embedding,
+        query=query,
+        key_value=key_value,
+        vocabulary=fields.size("vocab_size"),
+        embedding=fields.size("word_embed_proj_dim", default=counts.hidden),
         block_parameters=counts.block,
         rest_parameters=counts.rest,
         **_widths(config, counts),
     )
+
+
+def _head_widths(counts: Counts) -> tuple[int, int]:
+    """Of all queries, and of all keys. Some families have one layer for queries, keys and values."""
+    linears = counts.linears
+    if "k_proj" in linears:
+        return linears["q_proj"].outputs, linears["k_proj"].outputs
+    out = next((linears[name].inputs for name in ("o_proj", "attn.c_proj", "dense") if name in linears), counts.hidden)
+    joint = next(linears[name] for name in ("attn.c_attn", "query_key_value", "qkv_proj") if name in linears)
+    return out, (joint.outputs - out) // 2
 
 
 def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
@@ -116,10 +127,10 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
     layer's operations read. On top it makes the gradient of a wide tensor before and after an operation, and of two
     states; where the activation is not in place, one of those takes the room of a tensor no longer needed.
     """
-    H, F, Q, KV = counts.hidden, counts.ffn, counts.query, counts.key_value
+    (Q, KV), H, F = _head_widths(counts), counts.hidden, counts.ffn
     family, attention = str(config.get("model_type")), 3 * H + 2 * Q + 2 * KV
     saved, backward = 4 * H + 2 * Q + 2 * KV, 2 * H + 2 * F
-    if family in ("llama", "mistral", "qwen2", "qwen3"):
+    if family in _LIKE_LLAMA:
         attention = max(attention, 2 * H + 4 * Q + 2 * KV, 2 * H + 2 * Q + 5 * KV)
         # Root-mean-square norms also keep the state before it is multiplied by their weights.
         feed_forward, saved = 3 * H + 3 * F, saved + 2 * H + 4 * F

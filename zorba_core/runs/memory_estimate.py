@@ -43,7 +43,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
-from zorba_core.engine.families import Family, family_of
+from zorba_core.engine.families import Family, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.settings import TrainSettings
 
@@ -124,7 +124,8 @@ class _Shapes:
     def __init__(self, config: PretrainedConfig, dtype: torch.dtype) -> None:
         self._fake = FakeTensorMode()
         with self._fake, torch.no_grad():
-            model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            model.set_attn_implementation(attention_of(model))
             self._model = model.eval()
             self._family: Family = family_of(self._model)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
