@@ -7,10 +7,16 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    FalconConfig,
+    Gemma2Config,
+    Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
     LlamaConfig,
+    MistralConfig,
     OPTConfig,
+    Phi3Config,
+    PhiConfig,
     Qwen2Config,
     Qwen3Config,
 )
@@ -50,6 +56,10 @@ CONFIGS = {
     "llama, narrow": LlamaConfig(**{**_LLAMA, "intermediate_size": 128, "num_key_value_heads": 4}),
     "qwen2": Qwen2Config(**_LLAMA),
     "qwen3": Qwen3Config(**_LLAMA, head_dim=32),
+    "mistral": MistralConfig(**_LLAMA),
+    "gemma3": Gemma3TextConfig(**_LLAMA, head_dim=24),
+    "phi": PhiConfig(**_SMALL, intermediate_size=4 * _H, max_position_embeddings=128),
+    "phi3": Phi3Config(**_LLAMA, pad_token_id=0),
     "gpt-neox": GPTNeoXConfig(**_SMALL, intermediate_size=4 * _H, max_position_embeddings=128),
 }
 
@@ -64,11 +74,21 @@ def test_a_block_holds_what_fake_tensors_count(config):
     rows, length = 8, 64
     shape, state = shape_from_config(config.to_dict(), "m"), rows * length * 4
     counted = client_peak(config, batch_size=rows, seq_len=length, dtype=torch.float32)
-    assert shape.working_width * state == pytest.approx(counted.activations, rel=0.02)
+    assert shape.working_width(length) * state == pytest.approx(counted.activations, rel=0.02)
     assert shape.block_parameters * 4 == counted.perturbation
     assert shape.parameters * 4 == pytest.approx(counted.parameters, rel=0.01)  # counted in grains of 512 bytes
     counted = gradient_peak(config, rows=rows, seq_len=length, dtype=torch.float32)  # the last block in full
     assert state * (_M * shape.saved_width + shape.backward_width) == pytest.approx(counted.activations, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "config", [Gemma2Config(**_LLAMA, head_dim=24), FalconConfig(**_SMALL)], ids=["gemma2", "falcon"]
+)
+def test_attention_that_writes_its_scores_out_holds_them(config):
+    for length in (64, 128):
+        shape = shape_from_config(config.to_dict(), "m")
+        counted = client_peak(config, batch_size=8, seq_len=length, dtype=torch.float32)
+        assert shape.working_width(length) * 8 * length * 4 == pytest.approx(counted.activations, rel=0.1)
 
 
 def real(config, clients: int, rows: int, length: int):

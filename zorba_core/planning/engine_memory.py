@@ -143,7 +143,7 @@ def footprint(
         terms = _streamed(shape, load, resident_blocks)
     if evaluates:
         rows = min(EVALUATION_ROWS, max(load.rows, EVALUATION_ROWS))
-        evaluated = rows * load.seq_len * shape.working_width * load.number_bytes
+        evaluated = rows * load.seq_len * shape.working_width(load.seq_len) * load.number_bytes
         terms.append(Term("evaluate", "one block's tensors", evaluated, "engine.evaluation: 64 rows at once"))
     return Footprint(tuple(terms))
 
@@ -166,13 +166,13 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
             Term(
                 "estimate",
                 "one block's tensors",
-                at_once * position * (shape.working_width - shape.hidden),
+                at_once * position * (shape.working_width(load.seq_len) - shape.hidden),
                 "cohort: rows at once through a block; their input is a part of hidden_RLH",
             ),
             Term("estimate", "weights put aside", block, "cohort: _moved"),
             noise,
         ]
-    working = load.batch_size * position * shape.working_width
+    working = load.batch_size * position * shape.working_width(load.seq_len)
     directions = Term("estimate", "directions of all blocks", model_blocks * block, f"{load.estimator}: one v_q")
     if load.estimator == "reference":
         heaviest = max(active_blocks) if active_blocks is not None and len(active_blocks) else model_blocks
@@ -185,7 +185,7 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
         ]
     if load.estimator == "jvp":
         scores = shape.heads * load.seq_len * load.number_bytes * load.batch_size * load.seq_len
-        plain = load.batch_size * position * max(shape.attention_width, shape.feed_forward_width)
+        plain = load.batch_size * position * shape.working_width(load.seq_len)
         return [
             tokens,
             directions,
@@ -259,7 +259,7 @@ def _streamed(shape: ModelShape, load: Load, resident_blocks: int) -> list[Term]
         Term(
             "estimate",
             "one block's tensors",
-            at_once * position * (shape.working_width - shape.hidden),
+            at_once * position * (shape.working_width(load.seq_len) - shape.hidden),
             "rows at once through a block",
         ),
         _noise(shape, "estimate"),

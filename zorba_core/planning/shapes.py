@@ -46,15 +46,20 @@ class ModelShape:
     feed_forward_width: int  # the same of the feed-forward layer
     saved_width: int  # numbers a position that a backward pass keeps of one block
     backward_width: int  # numbers a position that the backward pass of one block makes on top of those
+    attention_scores: int  # tensors of K L numbers a position, where attention writes its scores out
+    feed_forward_scores: int  # those of them that are still held by then
 
     @property
     def parameters(self) -> int:
         return self.num_blocks * self.block_parameters + self.rest_parameters
 
-    @property
-    def working_width(self) -> int:
+    def working_width(self, seq_len: int) -> int:
         """Numbers a position that one block holds at its widest, its input among them."""
-        return max(self.attention_width, self.feed_forward_width)
+        scores = self.heads * seq_len
+        return max(
+            self.attention_width + self.attention_scores * scores,
+            self.feed_forward_width + self.feed_forward_scores * scores,
+        )
 
 
 def model_shape(name_or_path: str | os.PathLike[str]) -> ModelShape:
@@ -121,7 +126,8 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
     hold, while keys are rotated, the rotated queries and three tensors of the keys more. The feed-forward layer holds
     the block's input, the state after attention, a third state (the norm, or the result), and its wide tensors: one
     where ReLU works in place, as the engine has it; two around another activation; three around a gate; four within
-    GPT-2's GELU, which is written out in operations. GPT-2 keeps attention's output beside them.
+    GPT-2's GELU, which is written out in operations. GPT-2 keeps attention's output beside them. Where attention does
+    not go through a fused kernel (a soft-cap, a mask, positions added to its scores), two tensors of scores are held.
 
     A backward pass keeps the inputs of both norms, the norms, what attention reads and gives, and what the feed-forward
     layer's operations read. On top it makes the gradient of a wide tensor before and after an operation, and of two
@@ -129,20 +135,31 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
     """
     (Q, KV), H, F = _head_widths(counts), counts.hidden, counts.ffn
     family, attention = str(config.get("model_type")), 3 * H + 2 * Q + 2 * KV
-    saved, backward = 4 * H + 2 * Q + 2 * KV, 2 * H + 2 * F
+    saved, backward, scores = 4 * H + 2 * Q + 2 * KV, 2 * H + 2 * F, 0
     if family in _LIKE_LLAMA:
         attention = max(attention, 2 * H + 4 * Q + 2 * KV, 2 * H + 2 * Q + 5 * KV)
         # Root-mean-square norms also keep the state before it is multiplied by their weights.
         feed_forward, saved = 3 * H + 3 * F, saved + 2 * H + 4 * F
-        if family == "qwen3":  # norms of queries and keys
+        if family in ("qwen3", "gemma3_text"):  # norms of queries and keys
             saved += 2 * Q + 2 * KV
-    elif family == "gpt2":
-        written_out = config.get("activation_function", "gelu_new") == "gelu_new"
-        feed_forward = 4 * H + (4 if written_out else 2) * F
-        saved, backward = saved + (5 if written_out else 2) * F, backward - (0 if written_out else F)
-    elif family == "gpt_neox":
+        if family in ("gemma2", "gemma3_text"):  # four norms
+            saved += 4 * H
+        if family not in ("llama", "qwen2", "qwen3", "phi3"):  # keys and values written out for every head
+            saved += 2 * (Q - KV)
+        if family == "phi3":  # queries, keys and values are one tensor, and gate and input of the gate another
+            feed_forward, saved = feed_forward + F, saved + 2 * H
+        scores = 2 if family == "gemma2" else 0
+    elif family in ("gpt2", "phi"):
+        written_out = config.get("activation_function" if family == "gpt2" else "hidden_act", "gelu_new") == "gelu_new"
+        beside = H if family == "gpt2" else 0
+        feed_forward = 3 * H + beside + (4 if written_out else 2) * F
+        saved += (5 if written_out else 2) * F - (H if family == "phi" else 0)
+        backward -= 0 if written_out else F
+    elif family in ("gpt_neox", "falcon", "bloom"):
         # Queries, keys and values are parts of one tensor, which lives as long as any of them, beside rotated copies.
-        feed_forward, saved, backward = 3 * H + 2 * F, saved + 2 * H + 2 * F, backward - F
+        wide = 5 if family == "bloom" else 2  # Bloom writes its GELU out
+        feed_forward, saved, backward = 3 * H + wide * F, saved + 2 * H + wide * F, backward - F
+        scores = 0 if family == "gpt_neox" else 2
     elif config.get("activation_function", "relu") == "relu":
         feed_forward, saved = 3 * H + F, saved + F
     else:
@@ -152,4 +169,6 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         "feed_forward_width": feed_forward,
         "saved_width": saved,
         "backward_width": backward,
+        "attention_scores": scores,
+        "feed_forward_scores": 1 if family in ("gemma2", "bloom") else 0,
     }
