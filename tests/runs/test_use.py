@@ -126,8 +126,8 @@ def test_a_text_gets_the_same_answer_alone_in_a_list_and_in_a_table(whole, texts
 
 def test_a_text_longer_than_training_allowed_is_cut_and_said(whole, texts):
     predictions = predict(whole, [texts[0], "very " * 200 + "good"])
-    assert predictions.cut_R.tolist() == [False, True]
-    assert "1 of 2 texts are longer than the run's seq_len of 48 tokens" in predictions.note
+    assert predictions.cut_rows == 1
+    assert "1 of 2 texts is longer than the run's seq_len of 48 tokens" in predictions.note
     assert predict(whole, texts[0]).note == ""
 
 

@@ -118,7 +118,7 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
         "rows": len(predictions.frame),
         "columns": list(columns),
         "predictions": counts,
-        "cut_rows": int(predictions.cut_R.sum()),
+        "cut_rows": predictions.cut_rows,
     }
     if predictions.note:
         typer.echo(f"note: {predictions.note}", err=True)

@@ -128,7 +128,7 @@ def evaluate_run(
         frame, where = _own_rows(tuned)
     label_R, texts = frame["label"].to_numpy(np.int64), frame[[*task.text_columns]]
     with tuned.in_use():
-        rows, cut_R = encoded(tuned, frame)
+        rows, cut_rows = encoded(tuned, frame)
         after = Quality(task.label_names, label_R, label_probabilities(tuned.network, rows))
         before = None
         if base:
@@ -150,7 +150,7 @@ def evaluate_run(
         before=before,
         per_client=per_client,
         per_client_of=per_client_of,
-        cut_rows=int(cut_R.sum()),
+        cut_rows=cut_rows,
         notes=tuple(notes),
     )
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 
-from zorba_core.data.encoding import encode
+from zorba_core.data.encoding import count_cuts, encode
 from zorba_core.data.file_rows import FileRows
-from zorba_core.engine.evaluation import BATCH_SIZE
+from zorba_core.engine.choice_rows import ChoiceRows
+from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.runs.folder import Run
@@ -33,7 +33,7 @@ class Predictions:
     frame: pd.DataFrame  # the rows' text columns
     probability_RC: np.ndarray
     base_RC: np.ndarray | None
-    cut_R: np.ndarray  # bool: the text is longer than seq_len and lost its end
+    cut_rows: int  # texts longer than seq_len, which lost their end
     seq_len: int
 
     @property
@@ -59,10 +59,10 @@ class Predictions:
     @property
     def note(self) -> str:
         """One line where texts were cut, else empty."""
-        count = int(self.cut_R.sum())
-        if not count:
+        if not self.cut_rows:
             return ""
-        which = "the text is" if len(self.cut_R) == 1 else f"{count} of {len(self.cut_R)} texts are"
+        count, rows = self.cut_rows, len(self.frame)
+        which = "the text is" if rows == 1 else f"{count} of {rows} texts {'is' if count == 1 else 'are'}"
         return f"{which} longer than the run's seq_len of {self.seq_len} tokens; what is beyond it was not read"
 
 
@@ -101,33 +101,18 @@ def predict(
         frame=frame,
         probability_RC=after_RC,
         base_RC=before_RC[0] if before_RC else None,
-        cut_R=np.concatenate([cut_R for _, cut_R in rows]),
+        cut_rows=sum(cut for _, cut in rows),
         seq_len=tuned.settings.seq_len,
     )
 
 
-def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Encoded, np.ndarray]:
-    """The rows as the run's training had them, and which texts are longer than that, (R,) bool."""
-    if "label" not in frame:
-        frame = frame.assign(label=0)
-    seq_len = tuned.settings.seq_len
-    # With room for one token more, exactly the rows that do not fit use it.
-    cut_R = (encode(tuned.task, frame, tuned.tokenizer, seq_len + 1).last_R >= seq_len).numpy()
-    return encode(tuned.task, frame, tuned.tokenizer, seq_len), cut_R
+def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Encoded | ChoiceRows, int]:
+    """The rows as the run's training had them, and how many texts are longer than that and lose their end."""
+    task, tokenizer, seq_len = tuned.task, tuned.tokenizer, tuned.settings.seq_len
+    rows = encode(task, frame, tokenizer, seq_len, labelled="label" in frame)
+    return rows, count_cuts(task, frame, tokenizer, seq_len)["prompts_cut"]
 
 
-@torch.no_grad()
-def label_probabilities(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE) -> np.ndarray:
-    """Probability of each label among the labels, (R, C), float64."""
-    # The batches of `evaluate`: rows of similar length together. The same batches give the same bits.
-    order = torch.argsort(rows.last_R, stable=True)
-    probability_RC: np.ndarray | None = None
-    for start in range(0, len(rows), batch_size):
-        index = order[start : start + batch_size]
-        with network.at_precision("highest"):
-            logits_BC = network.head(network(rows.rows(index).trimmed(network.device))).double()
-        part_BC = torch.softmax(logits_BC, dim=1).cpu().numpy()
-        if probability_RC is None:
-            probability_RC = np.empty((len(rows), part_BC.shape[1]))
-        probability_RC[index.numpy()] = part_BC
-    return probability_RC
+def label_probabilities(network: BlockNetwork, rows: Encoded | ChoiceRows) -> np.ndarray:
+    """Probability of each label, or option, among those of its row, (R, C), float64."""
+    return np.exp(label_log_probabilities(network, rows))
