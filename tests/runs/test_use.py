@@ -227,6 +227,33 @@ def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeyp
     assert capsys.readouterr().out.strip() == word
 
 
+def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    words = ["not good at all", "very good"]
+    run = fine_tune(
+        ALLOCATION,
+        model=tiny_opt_folder,
+        settings=SETTINGS,
+        label_words=words,
+        runs_folder=tmp_path,
+        force=True,
+    )
+    report = run.evaluate()
+    assert report.accuracy == run.summary["final_accuracy"]
+    assert report.after.loss == pytest.approx(run.summary["final_loss"], abs=1e-9)
+    run.export(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    pipeline, scoring = re.findall(r"```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.S)
+    assert len(pipeline.splitlines()) == 3
+    names: dict = {}
+    exec(pipeline + scoring, names)
+    chosen, label = capsys.readouterr().out.strip().splitlines()
+    assert chosen.strip() in words
+    answer = run.predict("The text to judge")
+    assert label == answer["prediction"][0]
+    scores = torch.tensor(list(names["scores"].values()))
+    assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
+
+
 def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_folder):
     card = (exported / "README.md").read_text(encoding="utf-8")
     for accuracy in ("initial_accuracy", "final_accuracy"):

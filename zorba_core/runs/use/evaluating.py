@@ -19,6 +19,7 @@ from zorba_core.data.partition import DIRICHLET
 from zorba_core.data.splits import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
 from zorba_core.runs.folder import Run, read_request
 from zorba_core.runs.resume import check_rows
@@ -196,11 +197,11 @@ def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple
     names = facts.get("clients") or range(len(chosen_N))
     client_R = [name for name, chosen in zip(names, chosen_N, strict=True) for _ in chosen]
     some = rows.train.rows(np.concatenate(chosen_N))
+    label_R = (some.label_R if isinstance(some, Encoded) else some.label_E).numpy()
     with tuned.in_use():
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
         after, *before = (
-            Quality(tuned.task.label_names, some.label_R.numpy(), label_probabilities(network, some))
-            for network in networks
+            Quality(tuned.task.label_names, label_R, label_probabilities(network, some)) for network in networks
         )
     result = by_client(client_R, after, before[0] if before else None)
     return result, f"at most {client_rows} rows of each client, which it trained with"
