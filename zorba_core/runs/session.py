@@ -199,7 +199,8 @@ def open_network(
     words = None if label_words is None else tuple(label_words)
     label_ids_C = label_token_ids(task, tokenizer, words)
     network = BlockNetwork(
-        load_model(model),
+        # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
+        load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32"),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,

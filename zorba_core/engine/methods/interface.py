@@ -50,6 +50,7 @@ from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
@@ -140,8 +141,8 @@ class ScalarMethod(Method):
         rho_bar_MQ = average_per_block(reports.rho_NQ, context.A_MN, reported_N)
         scalars = Scalars(rho_bar_MQ, reports.rho_NQ, context.A_MN, reported_N)
         coefficients_MQ, state = self.checked_coefficients(state, scalars, context.settings)
-        lr = context.settings.lr
-        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr)
+        lr, rounding = context.settings.lr, rounding_of(context.settings, context.plan.round)
+        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr, rounding)
         return coefficients_MQ, state
 
     def checked_coefficients(
