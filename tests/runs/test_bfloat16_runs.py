@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.runs.resumable import SETTINGS, After4, assert_ends_alike
+from tests.runs.resumable import SETTINGS, After4
 from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
 
@@ -22,7 +22,7 @@ def test_an_interrupted_run_ends_with_the_bits_of_a_whole_one(tiny_opt_folder, t
     whole = fine_tune(**request, runs_folder=tmp_path / "whole", save_model=True)
     half = fine_tune(**request, runs_folder=tmp_path / "half", callbacks=[After4()])
     assert half.summary["rounds_done"] == 4
-    assert_ends_alike(resume(half.path), whole)
+    assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
     if method != "fedit":  # its log has no scalars
         assert replay(whole.path).network.weights_sha256() == whole.summary["weights_sha256"]
     saved = load_file(whole.path / "model" / "model.safetensors")
