@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from zorba_core.engine.families import Family, LabelPositions, family_of
+from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.wide_copies import WideCopies, point
@@ -46,7 +47,7 @@ class BlockNetwork:
     ``dtype`` of the network is that of hidden states, directions and perturbed weights.
 
     Raises:
-        InvalidInputError: an architecture without an adapter.
+        InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
 
     def __init__(
@@ -58,8 +59,7 @@ class BlockNetwork:
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
-        # Fixed, so that two runs of one seed take the same kernels; eager attention differs in the last bits.
-        model.set_attn_implementation("sdpa")
+        model.set_attn_implementation(attention_of(model))
         self.kept_dtype, self.dtype = dtype, torch.float32 if dtype == torch.bfloat16 else dtype
         self.device, self.precision = torch.device(device), precision
         narrow = self.kept_dtype != self.dtype
@@ -80,7 +80,8 @@ class BlockNetwork:
 
     @property
     def max_positions(self) -> int:
-        return int(self.model.config.max_position_embeddings)
+        """Of a row; ALiBi (Bloom) sets no limit."""
+        return int(getattr(self.model.config, "max_position_embeddings", None) or 2**31)
 
     @property
     def sizes_M(self) -> tuple[int, ...]:
@@ -156,13 +157,18 @@ class BlockNetwork:
         Where the norm comes before attention (OPT-125M, GPT-2, Llama), both branches add zero and the block is the
         identity. Where it comes after (OPT-350M), the zeroed norm writes zeros over everything: the text is lost.
         """
-        if self._family.residual_passes_through:
+        if self._residual_passes_through:
             return hidden_BLH
         if self._without_weights is None:
             self._without_weights = copy.deepcopy(self._blocks[0]).to(self.dtype)
             for parameter in self._without_weights.parameters():
                 parameter.zero_()
         return self._family.run(self._without_weights, hidden_BLH)
+
+    @functools.cached_property
+    def _residual_passes_through(self) -> bool:
+        with self.computing([0]):
+            return self._family.residual_passes_through
 
     def head(self, hidden_BH: Tensor) -> Tensor:
         """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""

@@ -43,7 +43,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
-from zorba_core.engine.families import Family, family_of
+from zorba_core.engine.families import Family, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.settings import TrainSettings
 
@@ -127,8 +127,8 @@ class _Shapes:
         # takes the place of its weights put aside.
         narrow = dtype == torch.bfloat16
         with self._fake, torch.no_grad():
-            dtype = torch.float32 if narrow else dtype
-            model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32 if narrow else dtype)
+            model.set_attn_implementation(attention_of(model))
             self._model = model.eval()
             self._family: Family = family_of(self._model)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
