@@ -21,6 +21,7 @@ from torch import Tensor
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
@@ -76,7 +77,7 @@ class FirstOrder(Method):
         if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
             raise RunError("the gradient is not finite")
         for m, gradient in enumerate(reports.gradient_M):
-            context.network.block_weights(m).sub_(gradient, alpha=context.settings.lr)
+            context.network.block_weights(m).sub_(gradient, alpha=lr_of_round(context.settings, context.plan.round))
         return None, state
 
 

@@ -20,6 +20,7 @@ import torch
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
@@ -83,5 +84,5 @@ class OwnDirections(ScalarMethod):
         rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
         for m in range(network.num_blocks):
             step = own_step(network, m, rho_NQ, clients, seeds_Q, context.directions)
-            network.block_weights(m).sub_(step, alpha=context.settings.lr)
+            network.block_weights(m).sub_(step, alpha=lr_of_round(context.settings, context.plan.round))
         return None, state
