@@ -40,6 +40,7 @@ from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.own_directions import own_step
+from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounding import rounding_of, subtract
@@ -142,7 +143,11 @@ def preflight(
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
-    checks.extend(_step_checks(network, np.flatnonzero(A_MN.any(axis=1)), step_of, averaged, rho_square, settings))
+    unit = 1.0  # of the learning rate
+    if settings.step != "plain":
+        unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MQ, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
+    blocks = np.flatnonzero(A_MN.any(axis=1))
+    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings, unit))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
 
 
@@ -220,10 +225,12 @@ def _step_checks(
     averaged: float,
     rho_square: float,
     settings: TrainSettings,
+    unit: float = 1.0,
 ) -> list[Check]:
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
-    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
-    lr, nearest = settings.lr, settings.rounding == "nearest"
+    ``rho_square`` is what a round at that rate lowers the loss by, to first order. The settings' learning rate is in
+    ``unit``."""
+    lr, nearest = settings.lr * unit, settings.rounding == "nearest"
     rate = lr * averaged if nearest else lr  # a shorter step loses more: the probe's own would flatter it
     lost = arrived = step_square = length = 0.0
     still = moving = 0
@@ -270,7 +277,7 @@ def _step_checks(
             MOST_STRIDE,
             stride <= MOST_STRIDE,
             f"a round moves the weights by {stride:.3g} times their own length",
-            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)" if stride else "",
+            f"an lr below {0.1 * settings.lr / stride:.1g} (zorba tune finds one)" if stride else "",
         ),
         Check(
             "progress",

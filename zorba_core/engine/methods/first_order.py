@@ -21,6 +21,7 @@ from torch import Tensor
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounding import rounding_of, subtract
@@ -76,9 +77,10 @@ class FirstOrder(Method):
     ) -> tuple[None, MethodState]:
         if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
             raise RunError("the gradient is not finite")
-        rounding = rounding_of(context.settings, context.plan.round)
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
         for m, gradient in enumerate(reports.gradient_M):
-            subtract(context.network.block_weights(m), gradient, context.settings.lr, m, rounding)
+            subtract(context.network.block_weights(m), gradient, lr, m, rounding)
         return None, state
 
 

@@ -20,6 +20,7 @@ import torch
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
@@ -82,8 +83,9 @@ class OwnDirections(ScalarMethod):
         """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported."""
         network, clients = context.network, np.flatnonzero(reported_N)
         rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
-        rounding = rounding_of(context.settings, context.plan.round)
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
         for m in range(network.num_blocks):
             step = own_step(network, m, rho_NQ, clients, seeds_Q, context.directions)
-            subtract(network.block_weights(m), step, context.settings.lr, m, rounding)
+            subtract(network.block_weights(m), step, lr, m, rounding)
         return None, state
