@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64")
 INACTIVE = ("frozen", "dropped")
+SCHEDULES = ("constant", "cosine", "linear")
+STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
@@ -35,6 +37,9 @@ class TrainSettings:
     method: str = setting("zorba", "{choices}.", choices=METHODS.meanings)
     rounds: int = setting(150, "rounds.", symbol="T", at_least=1, at_most=10**8)
     lr: float = setting(1e-2, "Learning rate.", above=0)
+    schedule: str = setting("constant", "Of the learning rate over the rounds: {choices}.", choices=lambda: SCHEDULES)
+    warmup: int = setting(0, "Rounds over which the learning rate rises to --lr.", at_least=0, at_most=10**8)
+    step: str = setting("plain", "plain; normalised or normalised-blocks: lr is a length.", choices=lambda: STEPS)
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
     num_perturbations: int | None = setting(
         None,
@@ -109,6 +114,11 @@ class TrainSettings:
             raise InvalidInputError(
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
                 "direction low-rank"
+            )
+        if self.step != "plain" and facts.exchanges != "scalars":
+            raise InvalidInputError(
+                f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
+                f"{facts.exchanges}; use plain"
             )
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(

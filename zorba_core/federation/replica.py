@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.encoding import encode
+from zorba_core.data.encoding import encode, with_label_words
 from zorba_core.data.partition import divide
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task
@@ -25,7 +25,7 @@ from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import RunConfig
@@ -38,7 +38,7 @@ class Replica:
     """The model as a client holds it after ``round`` rounds, with the client's own rows and nobody else's."""
 
     def __init__(
-        self, network: BlockNetwork, rows: Encoded, settings: TrainSettings, base_sha256: str, round_index: int = 0
+        self, network: BlockNetwork, rows: Rows, settings: TrainSettings, base_sha256: str, round_index: int = 0
     ) -> None:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
@@ -108,7 +108,7 @@ class Base:
 
 
 def open_replica(
-    config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Encoded | None = None
+    config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Rows | None = None
 ) -> Replica:
     """The replica at round 0.
 
@@ -136,11 +136,11 @@ def open_base(config: RunConfig, model: str | None = None) -> Base:
         return Base(network, tokenizer, network.weights_sha256())
 
 
-def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None) -> Encoded:
+def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None) -> Rows:
     """A client's rows as tokens, as :func:`open_replica` takes them."""
     if not seat < config.num_clients:
         raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
-    task = config.described_task()
+    task = with_label_words(config.described_task(), config.label_words or None)
     return encode(task, _own_rows(config, task, seat, rows), base.tokenizer, config.settings.seq_len)
 
 

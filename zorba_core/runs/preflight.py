@@ -39,10 +39,11 @@ from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.own_directions import own_step
+from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.methods import method_facts
 
@@ -137,11 +138,15 @@ def preflight(
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
-    checks.extend(_step_checks(network, np.flatnonzero(A_MN.any(axis=1)), step_of, averaged, rho_square, settings))
+    unit = 1.0  # of the learning rate
+    if settings.step != "plain":
+        unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MQ, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
+    blocks = np.flatnonzero(A_MN.any(axis=1))
+    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings, unit))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
 
 
-def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Encoded:
+def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Rows:
     """What the client computes with in round 1."""
     return client_batch(rows, settings, 1, client, network.device)
 
@@ -197,7 +202,7 @@ def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
     )
 
 
-def _of_gradient(network: BlockNetwork, batches_N: list[Encoded], settings: TrainSettings) -> Preflight:
+def _of_gradient(network: BlockNetwork, batches_N: list[Rows], settings: TrainSettings) -> Preflight:
     gradients = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
     gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
     square = (
@@ -214,10 +219,12 @@ def _step_checks(
     averaged: float,
     rho_square: float,
     settings: TrainSettings,
+    unit: float = 1.0,
 ) -> list[Check]:
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
-    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
-    lr = settings.lr
+    ``rho_square`` is what a round at that rate lowers the loss by, to first order. The settings' learning rate is in
+    ``unit``."""
+    lr = settings.lr * unit
     lost = step_square = length = 0.0
     for m in map(int, blocks):
         weights, step = network.block_weights(m), step_of(m)
@@ -246,7 +253,7 @@ def _step_checks(
             MOST_STRIDE,
             stride <= MOST_STRIDE,
             f"a round moves the weights by {stride:.3g} times their own length",
-            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)" if stride else "",
+            f"an lr below {0.1 * settings.lr / stride:.1g} (zorba tune finds one)" if stride else "",
         ),
         Check(
             "progress",

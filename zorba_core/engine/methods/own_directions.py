@@ -20,11 +20,12 @@ import torch
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
@@ -59,7 +60,7 @@ class OwnDirections(ScalarMethod):
     """FedZO. Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
 
     def measure(
-        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Encoded], clients: np.ndarray
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
         """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
         another."""
@@ -83,5 +84,5 @@ class OwnDirections(ScalarMethod):
         rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
         for m in range(network.num_blocks):
             step = own_step(network, m, rho_NQ, clients, seeds_Q, context.directions)
-            network.block_weights(m).sub_(step, alpha=context.settings.lr)
+            network.block_weights(m).sub_(step, alpha=lr_of_round(context.settings, context.plan.round))
         return None, state
