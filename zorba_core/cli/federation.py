@@ -47,6 +47,8 @@ _TRAINED_WITH = (
     "participation",
     "eval_every",
     "eval_rows",
+    "dtype",
+    "rounding",
 )
 _NODES = "nodes.json"
 DEFAULT_SEATS = 4
