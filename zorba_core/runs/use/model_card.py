@@ -75,10 +75,14 @@ def _use(tuned: TunedModel, folder_name: str) -> str:
     ]
     if task.kind == "labels":
         tokens = label_tokens(task, tuned.tokenizer)
-        lines[-1] += " The last line lets the model choose among the label words, token by token:"
-        lines += ["", "| label | word | tokens |", "| --- | --- | --- |"]
+        lines[-1] += " The last line lets the model choose among the label words, token by token, and writes the word as "
+        lines[-1] += "the tokenizer has it:"
+        lines += ["", "| label | word | written | tokens |", "| --- | --- | --- | --- |"]
         rows = zip(task.label_names, task.label_words, tokens, strict=True)
-        lines += [f"| {name} | `{word}` | {' '.join(map(str, pieces))} |" for name, word, pieces in rows]
+        lines += [
+            f"| {name} | `{word}` | `{tuned.tokenizer.decode(pieces).strip()}` | {' '.join(map(str, pieces))} |"
+            for name, word, pieces in rows
+        ]
         if any(len(pieces) > 1 for pieces in tokens):
             lines += ["", *_scoring(task, prompt)]
     return "\n".join(lines)
