@@ -15,13 +15,13 @@ from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities
-from zorba_core.engine.generation import generate_tokens
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import from_tensors, to_tensors
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.text_rows import NO_TOKEN, TextRows
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.generation import generate_tokens
 
 SEEDS = [4, 2**32 - 1]
 END = 1

@@ -35,7 +35,6 @@ _HOME = {
     "estimate_cohort": "estimators.cohort",
     "estimate_jvp": "estimators.jvp",
     "evaluate": "evaluation",
-    "generate": "generation",
     "init": "loop",
     "label_log_probabilities": "evaluation",
     "run": "loop",
