@@ -42,6 +42,8 @@ _TRAINED_WITH = (
     "participation",
     "eval_every",
     "eval_rows",
+    "dtype",
+    "rounding",
 )
 _NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first

@@ -33,6 +33,7 @@ from zorba_core.engine.randomness import stream
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -134,7 +135,8 @@ def repeat_round(
 ) -> TrainState:
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
-        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, lr_of_round(settings, done.round))
+        lr, rounding = lr_of_round(settings, done.round), rounding_of(settings, done.round)
+        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, lr, rounding)
         return replace(state, rounds_done=done.round, method_state=done.method_state)
     plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
     context = RoundContext(plan, network, allocation.A_MN, None, settings, state.directions)

@@ -14,7 +14,15 @@ from zorba_core.planning.methods import METHODS, method_facts
 if TYPE_CHECKING:
     import torch
 
-DTYPES = ("float32", "float64")
+DTYPES = {
+    "float32": "weights and arithmetic in 32 bits",
+    "float64": "in 64, for comparisons",
+    "bfloat16": "weights in 16 bits, half the memory, arithmetic in 32",
+}
+ROUNDINGS = {
+    "stochastic": "keeps a small update in the mean",
+    "nearest": "loses most of it",
+}
 INACTIVE = ("frozen", "dropped")
 SCHEDULES = ("constant", "cosine", "linear")
 STEPS = ("plain", "normalised", "normalised-blocks")
@@ -83,6 +91,7 @@ class TrainSettings:
     target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)
     stop_at_target: bool = setting(False, "End at the first evaluation that reaches it.")
     dtype: str = setting("float32", "{choices}.", choices=lambda: DTYPES)
+    rounding: str = setting("stochastic", "Of bfloat16 weights after an update. {choices}.", choices=lambda: ROUNDINGS)
     precision: str = setting(
         "highest", "Of matrix products: highest, bf16, or tf32 (cuda).", choices=lambda: PRECISIONS
     )
@@ -131,7 +140,11 @@ class TrainSettings:
             raise InvalidInputError(
                 f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
             )
-        if self.precision != "highest" and self.dtype != "float32":
+        if self.rounding != "stochastic" and self.dtype != "bfloat16":
+            raise InvalidInputError(
+                f"rounding is {self.rounding} and dtype is {self.dtype}: it is of bfloat16 weights; leave it out"
+            )
+        if self.precision != "highest" and self.dtype == "float64":
             raise InvalidInputError(
                 f"precision is {self.precision!r}, which rounds float32 products, and dtype is {self.dtype!r}; "
                 "leave one of them out"

@@ -106,13 +106,9 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
 @contextlib.contextmanager
 def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
-    weights = network.block_weights(block)
-    original = weights.clone()
-    try:
-        directions.add_to(weights, seed, block, mu)
+    with network.moving([block]) as weights_by_block:
+        directions.add_to(weights_by_block[block], seed, block, mu)
         yield
-    finally:
-        weights.copy_(original)
 
 
 @dataclass(eq=False)

@@ -51,6 +51,7 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.methods.steps import MEAN_SQUARE, lr_of_round, normalised
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -141,8 +142,9 @@ class ScalarMethod(Method):
         rho_bar_MQ = average_per_block(reports.rho_NQ, context.A_MN, reported_N)
         scalars = Scalars(rho_bar_MQ, reports.rho_NQ, context.A_MN, reported_N)
         coefficients_MQ, state = self.checked_coefficients(state, scalars, context.settings)
-        lr = lr_of_round(context.settings, context.plan.round)
-        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr)
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
+        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr, rounding)
         return coefficients_MQ, state
 
     def checked_coefficients(
