@@ -64,6 +64,9 @@ def draw(runs_folder: Path) -> None:
                 "Plan for as many clients, or let no column say whose row it is: rows are then divided by label.",
             )
         return
+    if own is not None:
+        with left:
+            own_data.who_holds_what(own, allocation.num_clients, options["seed"])
     counted = {} if method.allocates else {"clients": allocation.num_clients}
     request = TrainRequest(
         allocation if method.allocates else None,

@@ -19,13 +19,18 @@ import streamlit as st
 
 from app.shared import components
 from app.shared.links import choose, draw, keep, linked, linked_many, linked_text, remembered
+from zorba_core.cli.train import TaskOptions
 from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
 from zorba_core.data.inference import Said, default_prompt, infer_task
 from zorba_core.data.own_data import task_name
+from zorba_core.data.partition import DIRICHLET, NATURAL, divide
+from zorba_core.data.sources import CLIENTS_SPLIT
 from zorba_core.data.tables import is_empty
 from zorba_core.data.tasks import FIELD, Task
 from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.fields import declared
 from zorba_core.files import write_bytes, write_text
+from zorba_core.plots import labels_figure, labels_per_client
 
 UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
 HERE, UPLOAD = "here", "upload"
@@ -111,6 +116,40 @@ def _file(runs_folder: Path) -> str:
     return kept
 
 
+def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
+    """The labels of each client's rows, as the run will divide them."""
+    frame = own.task.rows.read(own.task, CLIENTS_SPLIT)
+    if own.task.kind != "labels":
+        return
+    division = NATURAL if own.num_clients is not None else DIRICHLET
+    try:
+        held_N = divide(frame, num_clients, declared(TaskOptions)["alpha"].default, seed, division)
+    except ZorbaError as error:
+        components.problem(
+            "These rows cannot be divided among the clients", f"{str(error)[:1].upper()}{str(error)[1:]}."
+        )
+        return
+    rows_CN = labels_per_client(frame["label"].to_numpy(), held_N, own.task.num_classes)
+    st.markdown("##### Who holds which labels")
+    total_N = rows_CN.sum(axis=0)
+    components.figure(
+        labels_figure(
+            rows_CN,
+            own.task.label_names,
+            clients=clients_of(frame) if own.num_clients is not None else (),
+            palette=components.palette(),
+        ),
+        key="train_labels",
+        name="zorba-labels",
+        alt=f"{len(frame)} training rows of {own.task.num_classes} labels among {num_clients} clients, who hold "
+        f"{total_N.min()} to {total_N.max()} rows each.",
+    )
+    st.caption(
+        f"{len(frame):,} rows to train on, {total_N.min():,} to {total_N.max():,} a client; the others are held out to "
+        "evaluate on."
+    )
+
+
 @st.cache_resource(max_entries=3, show_spinner="Reading the model's tokenizer")
 def _tokenizer(model: str) -> Any:
     from zorba_core.runs.model_source import load_tokenizer
@@ -180,7 +219,7 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
         "client": said.client,
         "label_words": ",".join(words) if kind == LABEL else None,
     }
-    named = len(clients_of(rows.read(task, "federated"))) if task.rows.by_client else None
+    named = len(clients_of(rows.read(task, CLIENTS_SPLIT))) if task.rows.by_client else None
     return OwnRows(task, options, named)
 
 
@@ -259,13 +298,11 @@ def _example(task: Task, frame: pd.DataFrame, tokenizer: Any) -> None:
     ]
     st.caption(
         f"{count} tokens and the answer. Of {len(lengths):,} rows looked at, half have at most "
-        f"{sorted(lengths)[len(lengths) // 2]} tokens and the longest {max(lengths)}; what exceeds the length L below is "
-        "cut off the texts."
+        f"{sorted(lengths)[len(lengths) // 2]} tokens and the longest {max(lengths)}; what exceeds the length L below "
+        "is cut off the texts."
     )
     if task.kind == "labels":
-        split = [
-            word for word in task.label_words if len(tokenizer.encode(f" {word}", add_special_tokens=False)) > 1
-        ]
+        split = [word for word in task.label_words if len(tokenizer.encode(f" {word}", add_special_tokens=False)) > 1]
         if split:
             st.caption(
                 f":material/info: This tokenizer splits {components.plain(', '.join(split[:8]))}"
