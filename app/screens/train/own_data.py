@@ -178,7 +178,7 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
     left, right = st.columns(2)
     with left:
         asked = _column("Label" if kind == LABEL else "Answer", columns, _usual_asked(inferred, kind, columns))
-    usual_texts = [column for column in (() if inferred is None else inferred.text_columns) if column != asked]
+    usual_texts = [column for column in (columns if inferred is None else inferred.text_columns) if column != asked]
     with right:
         client = linked(
             st.selectbox,
@@ -192,7 +192,7 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
         st.multiselect,
         "Columns that the model reads",
         [column for column in columns if column not in (asked, client)],
-        usual_texts,
+        usual_texts if inferred is not None else usual_texts[:1],
         key="train_columns",
     )
     if not texts:
@@ -219,7 +219,7 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
         "client": said.client,
         "label_words": ",".join(words) if kind == LABEL else None,
     }
-    named = len(clients_of(rows.read(task, CLIENTS_SPLIT))) if task.rows.by_client else None
+    named = len(clients_of(task.rows.read(task, CLIENTS_SPLIT))) if task.rows.by_client else None
     return OwnRows(task, options, named)
 
 
