@@ -3,7 +3,9 @@
     python -m tests.benchmarks.bench_low_rank [FILE] [REPEATS]
 
 ``along``: no weight is moved, directions share a batch (what the cohort does with blocks of 256 or wider); ``moved``:
-the same directions, drawn, multiplied out and added to the weights, as the other kinds are. CPU seconds of this process, the least of the repeats.
+the same directions, drawn, multiplied out and added to the weights, as the other kinds are. CPU seconds of this
+process, the least of the repeats.
+
 Also how far rho is, in float32 and with weights of 16 bits, from rho in float64 of the same weights: with bfloat16 as
 the engine does it, on a copy in 32 bits, and as it would be if mu v were added to the 16 bits themselves.
 """
