@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import typer
 
-from zorba_core.allocation import SOLVERS, Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
+from zorba_core.allocation import (
+    BLOCK_ORDERS,
+    SOLVERS,
+    Allocation,
+    AllocationMetrics,
+    AllocationProblem,
+    allocation_from_file,
+    solve,
+)
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.fleet_tables import read_fleet_csv
@@ -51,6 +59,9 @@ class PlanOptions:
     )
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
     total: int | None = setting(None, "Most activated blocks over all clients.", at_least=1)
+    block_order: str = setting(
+        "as-solved", "As of zorba allocate: which clients start late.", choices=lambda: BLOCK_ORDERS
+    )
     allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
     calibration: Path | None = setting(None, "Rates of this machine: read from this file, or measured and kept there.")
 
@@ -156,7 +167,7 @@ def _allocation(
     if budget_N.sum() < shape.num_blocks:  # too few for a block each: the smallest fleet that works activates all
         budget_N = np.full(len(able), shape.num_blocks)
     problem = AllocationProblem(budget_N, shape.num_blocks, options.total)
-    return solve(problem, options.solver, seed=settings.seed).allocation
+    return solve(problem, options.solver, seed=settings.seed, block_order=options.block_order).allocation
 
 
 def _calibration(path: Path | None, threads: int) -> Calibration:
