@@ -27,8 +27,11 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
 from zorba_core.files import check_target, write_json
 from zorba_core.planning.engine_memory import Load
-from zorba_core.planning.engine_seconds import Calibration, read_calibration
-from zorba_core.planning.fleet_plan import (
+from zorba_core.planning.memory import GIB, Workload, affordable_blocks
+from zorba_core.planning.methods import method_facts
+from zorba_core.planning.models import PRESETS, model_spec
+from zorba_core.planning.shapes import ModelShape, model_shape
+from zorba_core.runs.fleet_plan import (
     ASSUMED,
     MEASURED,
     ClientPlan,
@@ -37,10 +40,7 @@ from zorba_core.planning.fleet_plan import (
     simulated,
     with_seconds,
 )
-from zorba_core.planning.memory import GIB, Workload, affordable_blocks
-from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import PRESETS, model_spec
-from zorba_core.planning.shapes import ModelShape, model_shape
+from zorba_core.runs.round_seconds import Calibration, read_calibration
 
 _MOST_ROWS = 60
 _MODELS = f"opt-mini, {', '.join(PRESETS)}, or a Hugging Face folder or config.json."
