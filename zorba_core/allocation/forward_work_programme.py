@@ -15,7 +15,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.csgraph import maximum_flow
 
 Ints = NDArray[np.int64]
@@ -30,6 +29,8 @@ def solve_programme(
 
     ``popularity_M`` may come in any order: the programme chooses it.
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp  # takes long to load
+
     M = len(popularity_M)
     level_S, count_S = np.unique(popularity_M, return_counts=True)
     kinds, kind_N, size_K = np.unique(
