@@ -5,10 +5,11 @@ standing aside, says what each block is given besides hidden states: masks (plai
 rotations of positions (of local and of global blocks), and what else. A block is then its own module, called with
 these. The embedding is what the own forward pass hands to the first block.
 
-One position of the last block is the block's own step of generation: a first call, stopped as soon as the attention
-module hands its keys and values to a cache, and a second of one token that finds them in it.
+Of the last block the positions that are read are the block's own step of generation: a first call, stopped as soon as
+the attention module hands its keys and values to a cache, and a second of those tokens that finds them in it.
 
-Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads, C label words.
+Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads, C label words,
+P positions read of each row.
 """
 
 from __future__ import annotations
@@ -170,13 +171,16 @@ class _StopAtKeys:
 @contextlib.contextmanager
 def _instead_of(modules: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Within the context, other forward passes of the modules."""
+    before = [vars(module).get("forward") for module in modules]
     try:
         for module, forward in zip(modules, forwards, strict=True):
             module.forward = forward
         yield
     finally:
-        for module in modules:
-            module.__dict__.pop("forward", None)
+        for module, own in zip(modules, before, strict=True):
+            del module.forward
+            if own is not None:
+                module.forward = own
 
 
 def _block_list(body: nn.Module, count: int | None) -> nn.ModuleList | None:
@@ -201,17 +205,18 @@ def _repeated(alibi: Tensor, rows: int) -> Tensor:
 
 def _at(given: dict[str, Any], at: LabelPositions) -> dict[str, Any] | None:
     """What a block is given for one position of each row; None where something of unknown meaning is given."""
+    position_RP = at.position_R.view(len(at.position_R), -1)
     picked: dict[str, Any] = {}
     for name, value in given.items():
         if name == "attention_mask":
-            # (1, 1 or K, L, L) -> (R, 1 or K, 1, L)
-            picked[name] = at.mask_R11L if value is None else value[0, :, at.position_R].transpose(0, 1).unsqueeze(2)
+            # (1, 1 or K, L, L) -> (R, 1 or K, P, L)
+            picked[name] = at.mask_R11L if value is None else value[0, :, position_RP].transpose(0, 1)
         elif name == "alibi" and value is not None:
             picked[name] = _repeated(value, len(at.position_R))
         elif name == "position_embeddings" and value is not None:
             picked[name] = rotation_at(value, at)
         elif name == "position_ids" and value is not None:
-            picked[name] = at.position_R[:, None]
+            picked[name] = position_RP
         elif isinstance(value, (Tensor, tuple, list, dict)):
             return None
         else:
