@@ -16,14 +16,20 @@ import copy
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from zorba_core.engine.adapters import is_adapter
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Encoded
+from zorba_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
@@ -37,25 +43,30 @@ class BlockNetwork:
     with. ``model`` is taken over (moved, set to evaluation mode), not copied. ``precision`` is that of the products
     within blocks (:mod:`zorba_core.engine.precision`).
 
+    Of a model with adapters (:func:`zorba_core.engine.adapters.with_adapters`), ``block_weights(m)`` are those of block
+    m alone; the blocks' own weights stay.
+
     Raises:
         InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: PreTrainedModel | PeftModel,
         label_ids: Sequence[int],
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
+        self._adapted = None if isinstance(model, PreTrainedModel) else model
+        model = model if self._adapted is None else self._adapted.get_base_model()
         model.set_attn_implementation(attention_of(model))
         self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         self._family: Family = family_of(self.model)
         self._blocks: list[nn.Module] = self._family.blocks()
-        self._weights_M = [_flatten(block) for block in self._blocks]
+        self._weights_M = [_flatten(list(self.block_parameters(m).values())) for m in range(len(self._blocks))]
         self._label_ids = torch.as_tensor(label_ids, dtype=torch.long, device=self.device)
         self._without_weights: nn.Module | None = None
 
@@ -76,15 +87,27 @@ class BlockNetwork:
     @property
     def shapes_M(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """The shapes of each block's parameters, in the order in which they stand in ``block_weights(m)``."""
-        return tuple(tuple(tuple(part.shape) for part in block.parameters()) for block in self._blocks)
+        return tuple(
+            tuple(tuple(part.shape) for part in self.block_parameters(m).values()) for m in range(self.num_blocks)
+        )
+
+    @property
+    def has_adapters(self) -> bool:
+        """Are adapters what is trained?"""
+        return self._adapted is not None
 
     def block_weights(self, block: int) -> Tensor:
         """w_m, shape (D_m,): writing to it changes the block."""
         return self._weights_M[block]
 
     def block_module(self, block: int) -> nn.Module:
-        """Block m as the model's own module; its parameters, in order, are the parts of ``block_weights(m)``."""
+        """Block m as the model's own module."""
         return self._blocks[block]
+
+    def block_parameters(self, block: int) -> dict[str, nn.Parameter]:
+        """What is trained of block m, by name within its module: in order, the parts of ``block_weights(m)``."""
+        named = self._blocks[block].named_parameters()
+        return {name: parameter for name, parameter in named if not self.has_adapters or is_adapter(name)}
 
     @contextlib.contextmanager
     def at_precision(self, precision: str) -> Iterator[None]:
@@ -152,17 +175,36 @@ class BlockNetwork:
         return _fingerprint(self.model.named_parameters())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model in Hugging Face format."""
-        separate = copy.deepcopy(self.model)
-        for block in family_of(separate).blocks():
-            for parameter in block.parameters():  # views of one vector, which safetensors refuses
-                parameter.data = parameter.data.clone()
+        """Write the model in Hugging Face format, adapters merged into the weights beside them."""
+        if self._adapted is None:
+            separate = copy.deepcopy(self.model)
+            _unshare(family_of(separate).blocks())
+        else:
+            separate = copy.deepcopy(self._adapted).merge_and_unload()
+        separate.save_pretrained(folder)
+
+    def save_adapters(self, folder: str | os.PathLike[str]) -> None:
+        """Write the adapters alone, in PEFT's format.
+
+        Raises:
+            InvalidInputError: the blocks' own weights are what is trained.
+        """
+        if self._adapted is None:
+            raise InvalidInputError("this model has no adapters: its blocks' own weights were trained (--train blocks)")
+        separate = copy.deepcopy(self._adapted)
+        _unshare(family_of(separate.get_base_model()).blocks())
         separate.save_pretrained(folder)
 
 
-def _flatten(block: nn.Module) -> Tensor:
+def _unshare(blocks: Iterable[nn.Module]) -> None:
+    """Parameters that are views of one vector, which safetensors refuses, become tensors of their own."""
+    for block in blocks:
+        for parameter in block.parameters():
+            parameter.data = parameter.data.clone()
+
+
+def _flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
     """Move a block's parameters into one vector and let each parameter be a view of its part."""
-    parameters = list(block.parameters())
     flat = torch.cat([parameter.data.reshape(-1) for parameter in parameters])
     start = 0
     for parameter in parameters:

@@ -9,6 +9,7 @@ from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
+from zorba_core.planning.lora import Lora
 from zorba_core.planning.methods import METHODS, method_facts
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "float64")
 INACTIVE = ("frozen", "dropped")
+TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside them (LoRA)"}
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
@@ -48,6 +50,14 @@ class TrainSettings:
     )
     batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1, at_most=10**6)
     seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1, at_most=10**6)
+    train: str = setting("blocks", "What is trained. {choices}.", choices=lambda: TRAINED)
+    lora_rank: int = setting(8, "Rank of the adapters of --train lora.", at_least=1, at_most=MAX_RANK)
+    lora_alpha: float | None = setting(
+        None, "Their weight is alpha / rank; default: twice the rank.", above=0, at_most=10**6
+    )
+    lora_targets: str = setting(
+        "", "Linear layers with an adapter, such as q_proj,v_proj, or all; default: those of queries and values."
+    )
     direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
@@ -110,6 +120,11 @@ class TrainSettings:
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
                 "direction low-rank"
             )
+        if self.train != "lora" and (self.lora_rank, self.lora_alpha, self.lora_targets) != (8, None, ""):
+            raise InvalidInputError(
+                "lora_rank, lora_alpha and lora_targets are about adapters, and the blocks' own weights are trained; "
+                "leave them out, or use train lora"
+            )
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -142,6 +157,14 @@ class TrainSettings:
     def for_method(self, method: str, num_perturbations: int | None = None) -> TrainSettings:
         """The same settings for another method, with its own number of directions unless one is given."""
         return replace(self, method=method, num_perturbations=num_perturbations)
+
+    @property
+    def lora(self) -> Lora | None:
+        """The adapters that are trained, if any."""
+        if self.train != "lora":
+            return None
+        targets = tuple(target.strip() for target in self.lora_targets.split(",") if target.strip())
+        return Lora(self.lora_rank, self.lora_alpha or 2.0 * self.lora_rank, targets)
 
     @property
     def torch_dtype(self) -> torch.dtype:

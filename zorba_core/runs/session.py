@@ -25,6 +25,7 @@ from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.partition import dirichlet_partition
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task, get_task
+from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
@@ -192,8 +193,9 @@ def open_network(
     tokenizer = load_tokenizer(model)
     words = None if label_words is None else tuple(label_words)
     label_ids_C = label_token_ids(task, tokenizer, words)
+    loaded = load_model(model)
     network = BlockNetwork(
-        load_model(model),
+        loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,
