@@ -5,6 +5,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     config.json       the requested settings
     environment.json  what it ran on: versions, commit, device, seeds, fingerprints of weights and rows
     allocation.npz    A_MN, bool
+    task.toml         of a run on the user's own rows: the task, to be read and used again (config.json has it too)
     trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
 METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
+TASK = "task.toml"
 DEFAULT_FOLDER = Path("artifacts/runs")
 
 METRIC_COLUMNS = {
