@@ -9,11 +9,14 @@ Shapes: r rank.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine import noise
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel
 
+BASE_FACTS = "base.json"  # beside saved adapters: which weights they belong to
 _SEEDS_OF_ADAPTERS = 2**62  # seeds of directions are below 2**32, those of runs at most 2**60
 
 
@@ -54,7 +58,9 @@ def with_adapters(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
         fan_in_fan_out=isinstance(model.get_submodule(wanted[0]), Conv1D),
         task_type="CAUSAL_LM",
     )
-    adapted = get_peft_model(model, config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of PEFT's about transformers' names
+        adapted = get_peft_model(model, config)
     if next(model.parameters()).device.type != "meta":
         for index, block in enumerate(blocks):
             _initialise(block, index, seed)
@@ -64,6 +70,21 @@ def with_adapters(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
 def is_adapter(name: str) -> bool:
     """Is the parameter of that name a number of an adapter?"""
     return ".lora_A." in name or ".lora_B." in name
+
+
+def fingerprint_of(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
+    """SHA-256 of every parameter's bits, by name."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(named_parameters):
+        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
+        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def base_sha256(model: nn.Module) -> str:
+    """The fingerprint of a model as it was before it got adapters."""
+    named = ((name.replace(".base_layer", ""), parameter) for name, parameter in model.named_parameters())
+    return fingerprint_of((name, parameter) for name, parameter in named if not is_adapter(name))
 
 
 @torch.no_grad()

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zorba_core.engine.adapters import is_adapter
+from zorba_core.engine.adapters import BASE_FACTS, base_sha256, fingerprint_of, is_adapter
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
+from zorba_core.files import write_json
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -172,19 +173,27 @@ class BlockNetwork:
 
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""
-        return _fingerprint(self.model.named_parameters())
+        return fingerprint_of(self.model.named_parameters())
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model in Hugging Face format, adapters merged into the weights beside them."""
+    def save(self, folder: str | os.PathLike[str]) -> str:
+        """Write the model in Hugging Face format, adapters merged into the weights beside them.
+
+        Returns:
+            The fingerprint of the weights as written: where nothing was merged, that of :meth:`weights_sha256`.
+        """
         if self._adapted is None:
             separate = copy.deepcopy(self.model)
             _unshare(family_of(separate).blocks())
         else:
             separate = copy.deepcopy(self._adapted).merge_and_unload()
         separate.save_pretrained(folder)
+        return fingerprint_of(separate.named_parameters())
 
-    def save_adapters(self, folder: str | os.PathLike[str]) -> None:
-        """Write the adapters alone, in PEFT's format.
+    def save_adapters(self, folder: str | os.PathLike[str], base: str) -> None:
+        """Write the adapters alone, in PEFT's format, with the fingerprint of the weights that they belong to.
+
+        Args:
+            base: what the adapters call their base model.
 
         Raises:
             InvalidInputError: the blocks' own weights are what is trained.
@@ -193,7 +202,9 @@ class BlockNetwork:
             raise InvalidInputError("this model has no adapters: its blocks' own weights were trained (--train blocks)")
         separate = copy.deepcopy(self._adapted)
         _unshare(family_of(separate.get_base_model()).blocks())
+        separate.peft_config["default"].base_model_name_or_path = base
         separate.save_pretrained(folder)
+        write_json(Path(folder) / BASE_FACTS, {"base": base, "base_weights_sha256": base_sha256(self.model)})
 
 
 def _unshare(blocks: Iterable[nn.Module]) -> None:
@@ -211,11 +222,3 @@ def _flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
         parameter.data = flat[start : start + parameter.numel()].view(parameter.shape)
         start += parameter.numel()
     return flat
-
-
-def _fingerprint(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
-    digest = hashlib.sha256()
-    for name, parameter in sorted(named_parameters):
-        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
-        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -20,6 +20,7 @@ INACTIVE = ("frozen", "dropped")
 TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside them (LoRA)"}
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
+_LORA_RANK = 8
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -51,7 +52,7 @@ class TrainSettings:
     batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1, at_most=10**6)
     seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1, at_most=10**6)
     train: str = setting("blocks", "What is trained. {choices}.", choices=lambda: TRAINED)
-    lora_rank: int = setting(8, "Rank of the adapters of --train lora.", at_least=1, at_most=MAX_RANK)
+    lora_rank: int = setting(_LORA_RANK, "Rank of the adapters of --train lora.", at_least=1, at_most=MAX_RANK)
     lora_alpha: float | None = setting(
         None, "Their weight is alpha / rank; default: twice the rank.", above=0, at_most=10**6
     )
@@ -120,7 +121,7 @@ class TrainSettings:
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
                 "direction low-rank"
             )
-        if self.train != "lora" and (self.lora_rank, self.lora_alpha, self.lora_targets) != (8, None, ""):
+        if self.train != "lora" and (self.lora_rank, self.lora_alpha, self.lora_targets) != (_LORA_RANK, None, ""):
             raise InvalidInputError(
                 "lora_rank, lora_alpha and lora_targets are about adapters, and the blocks' own weights are trained; "
                 "leave them out, or use train lora"
@@ -165,6 +166,10 @@ class TrainSettings:
             return None
         targets = tuple(target.strip() for target in self.lora_targets.split(",") if target.strip())
         return Lora(self.lora_rank, self.lora_alpha or 2.0 * self.lora_rank, targets)
+
+    def without_adapters(self) -> TrainSettings:
+        """The same settings for a model whose adapters are merged."""
+        return replace(self, train="blocks", lora_rank=_LORA_RANK, lora_alpha=None, lora_targets="")
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -35,12 +35,13 @@ class Lora:
         names = list(names)
         if self.targets == (EVERY,):
             return names
-        wrong = [target for target in self.targets if not any(_names(target, name) for name in names)]
-        chosen = [name for name in names if any(_names(target, name) for target in self.targets or DEFAULT_TARGETS)]
-        if wrong or not chosen:
+        targets = self.targets or DEFAULT_TARGETS
+        chosen = [name for name in names if any(_names(target, name) for target in targets)]
+        unknown = [target for target in targets if not any(_names(target, name) for name in names)]
+        if not chosen or (self.targets and unknown):
             raise InvalidInputError(
-                f"lora_targets: a block of this model has no linear layer {in_short(wrong[0]) if wrong else 'of the usual'}"
-                f"{'' if wrong else ' names'}; it has {', '.join(names)}; or say {EVERY}"
+                f"lora_targets: a block of this model has no linear layer {in_short(unknown[0])}; "
+                f"it has {', '.join(names)}; or say {EVERY}"
             )
         return chosen
 

@@ -161,10 +161,11 @@ def fine_tune(
 
 
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Write the model in Hugging Face format into the run's folder; nothing for its summary."""
-    network.save(path / "model")
+    """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
+    adapters makes it another one than the run's."""
+    saved = network.save(path / "model")
     tokenizer.save_pretrained(path / "model")
-    return {}
+    return {"saved_weights_sha256": saved} if network.has_adapters else {}
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
