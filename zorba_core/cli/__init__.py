@@ -25,6 +25,7 @@ _COMMANDS = {
     "allocate": "allocate",
     "vram": "vram",
     "pareto": "pareto",
+    "plan": "plan",
     "scenario": "scenario",
     "train": "train",
     "resume": "resume",
