@@ -21,7 +21,7 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.lora import Lora
-from zorba_core.planning.parameter_counts import counts_from_config
+from zorba_core.planning.parameter_counts import parameter_counts
 
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
 LORA = Lora(rank=3, alpha=6.0)
@@ -76,7 +76,7 @@ def test_a_blocks_vector_is_its_adapters_alone_and_planning_counts_it(family):
     inside = [name for name, _ in with_adapters(model, LORA, 0).named_parameters() if is_adapter(name)]
     network = network_of(family)
     assert len(inside) == sum(len(network.block_parameters(m)) for m in range(3))
-    assert network.sizes_M == (LORA.block_parameters(counts_from_config(model.config.to_dict(), family)),) * 3
+    assert network.sizes_M == (LORA.block_parameters(parameter_counts(model.config.to_dict(), family)),) * 3
     untouched = {name: p.clone() for name, p in network.model.named_parameters() if not is_adapter(name)}
     for m in range(3):
         network.block_weights(m).add_(1.0)
@@ -96,7 +96,7 @@ def test_the_cohort_gets_the_rho_of_the_reference(family, inactive, dtype, toler
 
 @pytest.mark.parametrize(
     ("family", "mu", "tolerance"),
-    [("gpt2", 1e-7, 1e-5), ("bloom", 1e-3, 1e-2)],  # Bloom's softmax is in float32 whatever the model is in
+    [("gpt2", 1e-7, 1e-5), ("bloom", 1e-4, 1e-2)],  # Bloom's softmax is in float32 whatever the model is in
 )
 def test_forward_derivatives_are_along_the_adapters(family, mu, tolerance):
     network = network_of(family, dtype=torch.float64)

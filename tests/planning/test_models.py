@@ -11,7 +11,7 @@ import transformers
 from zorba_core.engine.families import family_of
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.models import PRESETS, model_spec, spec_from_config
-from zorba_core.planning.parameter_counts import counts_from_config
+from zorba_core.planning.parameter_counts import parameter_counts
 
 SMALL = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "vocab_size": 101}
 GROUPED = {**SMALL, "intermediate_size": 96, "num_key_value_heads": 2}
@@ -66,7 +66,7 @@ def test_a_config_counts_as_many_parameters_as_the_model_built_from_it(family):
 def test_a_block_is_counted_layer_by_layer(family):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(CONFIGS[family])
-    counts = counts_from_config(CONFIGS[family].to_dict(), family)
+    counts = parameter_counts(CONFIGS[family].to_dict(), family)
     block = family_of(model).blocks()[1]
     assert counts.block == sum(parameter.numel() for parameter in block.parameters())
     layers = {name: module for name, module in block.named_modules() if name and hasattr(module, "weight")}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
-from zorba_core.planning.parameter_counts import counts_from_config
+from zorba_core.planning.parameter_counts import parameter_counts
 
 MAX_CONFIG_BYTES = 1_000_000
 
@@ -67,7 +67,7 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
         return PRESETS[key]
     path = _config_path(name_or_path)
     name = path.parent.name if path.name == "config.json" else path.stem
-    return spec_from_config(read_config(path), name=name or str(path))
+    return spec_from_config(_read_config(path), name=name or str(path))
 
 
 def config_of(folder_or_file: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ def config_of(folder_or_file: str | os.PathLike[str]) -> Mapping[str, Any]:
     Raises:
         InvalidInputError, MissingDataError: as :func:`model_spec`.
     """
-    return read_config(_config_path(folder_or_file))
+    return _read_config(_config_path(folder_or_file))
 
 
 def _config_path(folder_or_file: str | os.PathLike[str]) -> Path:
@@ -101,11 +101,11 @@ def spec_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     Raises:
         InvalidInputError: an unknown ``model_type``, or a field missing or not a positive integer.
     """
-    counts = counts_from_config(config, name)
-    return ModelSpec(name, counts.num_blocks, counts.hidden, counts.heads, counts.all, counts.ffn / counts.hidden)
+    counts = parameter_counts(config, name)
+    return ModelSpec(name, counts.blocks, counts.hidden, counts.heads, counts.all, counts.ffn / counts.hidden)
 
 
-def read_config(path: Path) -> Mapping[str, Any]:
+def _read_config(path: Path) -> Mapping[str, Any]:
     size = path.stat().st_size
     if size > MAX_CONFIG_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a model config (limit {MAX_CONFIG_BYTES})")

@@ -31,20 +31,15 @@ class Linear:
 
 @dataclass(frozen=True)
 class Counts:
-    """The sizes of a model of equal blocks."""
+    """The sizes of a model of ``blocks`` equal blocks."""
 
-    num_blocks: int  # M
+    blocks: int  # M
     hidden: int  # H
     heads: int  # K
     ffn: int  # feed-forward width
     linears: Mapping[str, Linear]  # of one block, by the name that the model's module has
     norms: int  # parameters of a block outside its linear layers
-    rest: int  # parameters outside the blocks: embeddings, final norm, projections, a head of its own
-    vocabulary: int
-    query: int  # width of the queries of all heads
-    key_value: int  # width of the keys, and of the values
-    embedding: int  # width of a row of the embedding
-    head: int  # parameters of a head that is not tied to the embedding
+    rest: int  # parameters outside the blocks
 
     @property
     def block(self) -> int:
@@ -53,7 +48,7 @@ class Counts:
 
     @property
     def all(self) -> int:
-        return self.num_blocks * self.block + self.rest
+        return self.blocks * self.block + self.rest
 
 
 class ConfigFields:
@@ -100,20 +95,7 @@ def _opt(fields: ConfigFields) -> Counts:
     linears = {name: Linear(hidden, hidden, bias) for name in ("k_proj", "v_proj", "q_proj", "out_proj")}
     linears |= {"fc1": Linear(hidden, ffn, bias), "fc2": Linear(ffn, hidden, bias)}
     rest = vocabulary * embedding + positions + projections + final_norm + head
-    return Counts(
-        blocks,
-        hidden,
-        fields.size("num_attention_heads"),
-        ffn,
-        linears,
-        2 * norm,
-        rest,
-        vocabulary,
-        hidden,
-        hidden,
-        embedding,
-        head,
-    )
+    return Counts(blocks, hidden, fields.size("num_attention_heads"), ffn, linears, 2 * norm, rest)
 
 
 def _gpt2(fields: ConfigFields) -> Counts:
@@ -127,9 +109,7 @@ def _gpt2(fields: ConfigFields) -> Counts:
         "mlp.c_proj": Linear(ffn, hidden, True),
     }
     rest = (vocabulary + fields.size("n_positions")) * hidden + 2 * hidden + head
-    return Counts(
-        blocks, hidden, fields.size("n_head"), ffn, linears, 4 * hidden, rest, vocabulary, hidden, hidden, hidden, head
-    )
+    return Counts(blocks, hidden, fields.size("n_head"), ffn, linears, 4 * hidden, rest)
 
 
 def _llama(fields: ConfigFields) -> Counts:
@@ -153,13 +133,9 @@ def _llama(fields: ConfigFields) -> Counts:
     }
     norms = (4 if family in ("gemma2", "gemma3_text") else 2) * hidden
     norms += 2 * head_size if family in ("qwen3", "gemma3_text") else 0  # of queries and keys
-    head = (
-        0
-        if fields.flag("tie_word_embeddings", family == "smollm3" or family.startswith("gemma"))
-        else vocabulary * hidden
-    )
-    rest = vocabulary * hidden + head + hidden
-    return Counts(blocks, hidden, heads, ffn, linears, norms, rest, vocabulary, query, key_value, hidden, head)
+    tied = fields.flag("tie_word_embeddings", family == "smollm3" or family.startswith("gemma"))
+    rest = vocabulary * hidden * (1 if tied else 2) + hidden
+    return Counts(blocks, hidden, heads, ffn, linears, norms, rest)
 
 
 def _gpt_neox(fields: ConfigFields) -> Counts:
@@ -174,20 +150,7 @@ def _gpt_neox(fields: ConfigFields) -> Counts:
     }
     head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
     rest = vocabulary * hidden + 2 * hidden + head
-    return Counts(
-        blocks,
-        hidden,
-        fields.size("num_attention_heads"),
-        ffn,
-        linears,
-        4 * hidden,
-        rest,
-        vocabulary,
-        hidden,
-        hidden,
-        hidden,
-        head,
-    )
+    return Counts(blocks, hidden, fields.size("num_attention_heads"), ffn, linears, 4 * hidden, rest)
 
 
 def _phi(fields: ConfigFields) -> Counts:
@@ -205,11 +168,9 @@ def _phi(fields: ConfigFields) -> Counts:
         "fc2": Linear(ffn, hidden, True),
     }
     norms = 2 * hidden + (4 * (hidden // heads) if fields.flag("qk_layernorm", False) else 0)
-    head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
-    rest = vocabulary * hidden + head + vocabulary + 2 * hidden
-    return Counts(
-        blocks, hidden, heads, ffn, linears, norms, rest, vocabulary, heads * head_size, key_value, hidden, head
-    )
+    tied = fields.flag("tie_word_embeddings", False)
+    rest = vocabulary * hidden * (1 if tied else 2) + vocabulary + 2 * hidden
+    return Counts(blocks, hidden, heads, ffn, linears, norms, rest)
 
 
 def _phi3(fields: ConfigFields) -> Counts:
@@ -224,11 +185,9 @@ def _phi3(fields: ConfigFields) -> Counts:
         "gate_up_proj": Linear(hidden, 2 * ffn),
         "down_proj": Linear(ffn, hidden),
     }
-    head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
-    rest = vocabulary * hidden + head + hidden
-    return Counts(
-        blocks, hidden, heads, ffn, linears, 2 * hidden, rest, vocabulary, heads * head_size, key_value, hidden, head
-    )
+    tied = fields.flag("tie_word_embeddings", False)
+    rest = vocabulary * hidden * (1 if tied else 2) + hidden
+    return Counts(blocks, hidden, heads, ffn, linears, 2 * hidden, rest)
 
 
 def _falcon(fields: ConfigFields) -> Counts:
@@ -236,11 +195,10 @@ def _falcon(fields: ConfigFields) -> Counts:
     vocabulary, heads = fields.size("vocab_size"), fields.size("num_attention_heads", "n_head")
     ffn, head_size = fields.size("ffn_hidden_size", default=4 * hidden), hidden // heads
     newer, bias = fields.flag("new_decoder_architecture", False), fields.flag("bias", False)
-    if newer:  # the heads of keys and values are made as many as those of queries before attention
-        outputs, key_value = (heads + 2 * fields.size("num_kv_heads", default=heads)) * head_size, hidden
+    if newer:
+        outputs = (heads + 2 * fields.size("num_kv_heads", default=heads)) * head_size
     else:
-        key_value = head_size if fields.flag("multi_query", True) else hidden
-        outputs = hidden + 2 * key_value
+        outputs = hidden + 2 * head_size if fields.flag("multi_query", True) else 3 * hidden
     linears = {
         "query_key_value": Linear(hidden, outputs, bias),
         "dense": Linear(hidden, hidden, bias),
@@ -249,11 +207,9 @@ def _falcon(fields: ConfigFields) -> Counts:
     }
     beside = fields.flag("parallel_attn", True)
     norms = 2 if not beside or fields.size("num_ln_in_parallel_attn", default=2 if newer else 1) == 2 else 1
-    head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * hidden
-    rest = vocabulary * hidden + head + 2 * hidden
-    return Counts(
-        blocks, hidden, heads, ffn, linears, norms * 2 * hidden, rest, vocabulary, hidden, key_value, hidden, head
-    )
+    tied = fields.flag("tie_word_embeddings", True)
+    rest = vocabulary * hidden * (1 if tied else 2) + 2 * hidden
+    return Counts(blocks, hidden, heads, ffn, linears, norms * 2 * hidden, rest)
 
 
 def _bloom(fields: ConfigFields) -> Counts:
@@ -266,9 +222,9 @@ def _bloom(fields: ConfigFields) -> Counts:
         "dense_h_to_4h": Linear(hidden, ffn, True),
         "dense_4h_to_h": Linear(ffn, hidden, True),
     }
-    head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * hidden
-    rest = vocabulary * hidden + head + 4 * hidden  # norms of the embedding and at the end
-    return Counts(blocks, hidden, heads, ffn, linears, 4 * hidden, rest, vocabulary, hidden, hidden, hidden, head)
+    tied = fields.flag("tie_word_embeddings", True)
+    rest = vocabulary * hidden * (1 if tied else 2) + 4 * hidden  # norms of the embedding and at the end
+    return Counts(blocks, hidden, heads, ffn, linears, 4 * hidden, rest)
 
 
 # By the ``model_type`` of a Hugging Face config.
@@ -284,7 +240,7 @@ COUNTS: Mapping[str, Callable[[ConfigFields], Counts]] = {
 }
 
 
-def counts_from_config(config: Mapping[str, Any], name: str) -> Counts:
+def parameter_counts(config: Mapping[str, Any], name: str) -> Counts:
     """The counts of a parsed Hugging Face config.
 
     Raises:

@@ -105,9 +105,8 @@ def open_tuned(
         adapters: with its adapters apart from the base's weights, as a saved model does not have them.
 
     Raises:
-        MissingDataError, InvalidInputError: as :func:`finished_run`; no adapters where they are asked for;
-            a saved model that is damaged or another; no saved
-            model and a log or base model from which it cannot be rebuilt.
+        MissingDataError, InvalidInputError: as :func:`finished_run`; no adapters where they are asked for; a saved
+            model that is damaged or another; no saved model and a log or base model from which it cannot be rebuilt.
     """
     run = finished_run(run)
     if adapters and run.config.get("train") != "lora":
