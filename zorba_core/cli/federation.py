@@ -33,6 +33,9 @@ _TRAINED_WITH = (
     "seq_len",
     "mu",
     "lr",
+    "schedule",
+    "warmup",
+    "step",
     "direction",
     "rank",
     "train",
@@ -43,6 +46,8 @@ _TRAINED_WITH = (
     "participation",
     "eval_every",
     "eval_rows",
+    "dtype",
+    "rounding",
 )
 _NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first

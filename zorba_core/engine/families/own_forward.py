@@ -5,8 +5,8 @@ standing aside, says what each block is given besides hidden states: masks (plai
 rotations of positions (of local and of global blocks), and what else. A block is then its own module, called with
 these. The embedding is what the own forward pass hands to the first block.
 
-Of the last block the positions that are read are the block's own step of generation: a first call, stopped as soon as
-the attention module hands its keys and values to a cache, and a second of those tokens that finds them in it.
+The positions of the last block that are read are the block's own step of generation: a first call, stopped as soon as
+the attention module hands its keys and values to a cache, and a second of those positions that finds them in it.
 
 Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads, C label words,
 P positions read of each row.
@@ -58,7 +58,7 @@ class OwnForwardFamily:
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self._signature = inspect.signature(self._blocks[0].forward)
         self._cache_name = next((name for name in _CACHES if name in self._signature.parameters), None)
-        self._given: dict[int, list[dict[str, Any]]] = {}  # by length, for each block
+        self._given: dict[tuple[int, torch.dtype], list[dict[str, Any]]] = {}  # by length and dtype, for each block
         for index, block in enumerate(self._blocks):
             setattr(block, _INDEX, index)  # a copy of a block is called as the block is
             for module in block.modules():
@@ -80,11 +80,11 @@ class OwnForwardFamily:
         raise RuntimeError("the model's forward pass did not come to its first block")
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
-        given = self._given_to(block, hidden_BLH.shape[1])
+        given = self._given_to(block, hidden_BLH)
         return _hidden(block(hidden_BLH, **_for_rows(given, len(hidden_BLH))))
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
-        given = self._given_to(block, hidden_BLH.shape[1])
+        given = self._given_to(block, hidden_BLH)
         given_at = _at(given, at)
         if given_at is None or self._cache_name is None:
             return at.pick(self.run(block, hidden_BLH))
@@ -109,17 +109,18 @@ class OwnForwardFamily:
             for name, p in block.named_parameters()
         }
         with torch.no_grad():
-            passed = functional_call(block, zeros, (hidden_1LH,), self._given_to(block, 2))
+            passed = functional_call(block, zeros, (hidden_1LH,), self._given_to(block, hidden_1LH))
         return torch.equal(_hidden(passed), hidden_1LH)
 
-    def _given_to(self, block: nn.Module, length: int) -> dict[str, Any]:
+    def _given_to(self, block: nn.Module, hidden_BLH: Tensor) -> dict[str, Any]:
         """What the own forward pass gives to the block besides hidden states, for one row of that length."""
-        if length not in self._given:
-            given = self._record(length)
+        key = (hidden_BLH.shape[1], hidden_BLH.dtype)
+        if key not in self._given:
+            given = self._record(hidden_BLH.shape[1])
             if sum(_numbers(block_given) for kept in self._given.values() for block_given in kept) > _KEPT_NUMBERS:
                 self._given.clear()
-            self._given[length] = given
-        return self._given[length][getattr(block, _INDEX)]
+            self._given[key] = given
+        return self._given[key][getattr(block, _INDEX)]
 
     @torch.no_grad()
     def _record(self, length: int) -> list[dict[str, Any]]:
@@ -204,19 +205,18 @@ def _repeated(alibi: Tensor, rows: int) -> Tensor:
 
 
 def _at(given: dict[str, Any], at: LabelPositions) -> dict[str, Any] | None:
-    """What a block is given for one position of each row; None where something of unknown meaning is given."""
-    position_RP = at.position_R.view(len(at.position_R), -1)
+    """What a block is given for the positions that are read; None where something of unknown meaning is given."""
     picked: dict[str, Any] = {}
     for name, value in given.items():
         if name == "attention_mask":
             # (1, 1 or K, L, L) -> (R, 1 or K, P, L)
-            picked[name] = at.mask_R11L if value is None else value[0, :, position_RP].transpose(0, 1)
+            picked[name] = at.mask_R1PL if value is None else value[0, :, at.position_RP].transpose(0, 1)
         elif name == "alibi" and value is not None:
-            picked[name] = _repeated(value, len(at.position_R))
+            picked[name] = _repeated(value, len(at.position_RP))
         elif name == "position_embeddings" and value is not None:
             picked[name] = rotation_at(value, at)
         elif name == "position_ids" and value is not None:
-            picked[name] = position_RP
+            picked[name] = at.position_RP
         elif isinstance(value, (Tensor, tuple, list, dict)):
             return None
         else:
@@ -250,11 +250,11 @@ def check_pieces(model: nn.Module, family: OwnForwardFamily) -> None:
         hidden_BLH = family.embed(token_ids_BL)
         for block in family.blocks()[:-1]:
             hidden_BLH = family.run(block, hidden_BLH)
-        at, last = LabelPositions(last_B, hidden_BLH.shape[1]), family.blocks()[-1]
-        whole_B1H, picked_B1H = at.pick(family.run(last, hidden_BLH)), family.run_at(last, hidden_BLH, at)
+        at, last = LabelPositions(last_B[:, None], hidden_BLH.shape[1]), family.blocks()[-1]
+        whole_BPH, picked_BPH = at.pick(family.run(last, hidden_BLH)), family.run_at(last, hidden_BLH, at)
         every = torch.arange(vocabulary, device=device)
         size = float(own_BV.abs().max())
-        apart = max(float((family.logits(x[:, 0], every) - own_BV).abs().max()) for x in (whole_B1H, picked_B1H))
+        apart = max(float((family.logits(x[:, 0], every) - own_BV).abs().max()) for x in (whole_BPH, picked_BPH))
     tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}.get(hidden_BLH.dtype, 0.1)
     if not apart <= tolerance * max(size, 1e-3):
         raise InvalidInputError(
