@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.lora import Lora
 from zorba_core.planning.models import config_of
 from zorba_core.planning.parameter_counts import parameter_counts
@@ -67,3 +67,36 @@ def test_a_run_without_adapters_has_none_to_export(whole, tmp_path):
     with pytest.raises(InvalidInputError, match="trained the blocks' own weights"):
         export_run(whole, tmp_path / "apart", adapter=True)
     assert not (tmp_path / "apart").exists()
+
+
+def test_a_run_may_begin_from_the_adapters_of_another(run, tiny_opt_folder, tmp_path):
+    export_run(run, tmp_path / "apart", adapter=True)
+    start = dataclasses.replace(LORA, rounds=1, adapter=str(tmp_path / "apart"), lora_alpha=4.0)
+    again = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=start, runs_folder=tmp_path / "runs", force=True)
+    assert again.environment["base_weights_sha256"] == run.summary["weights_sha256"]
+    assert again.summary["initial_accuracy"] == run.summary["final_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"lora_rank": 3}, "have rank 2 and alpha 4.0, and rank 3 .* add --lora-rank 2 --lora-alpha 4.0"),
+        ({"lora_targets": "fc1"}, "for another base model or other layers .*; check --model and --lora-targets"),
+        ({"adapter": "nowhere"}, "nowhere has no adapters: adapter_config.json and adapter_model.safetensors"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_refused_in_one_line(run, tiny_opt_folder, tmp_path, changes, says):
+    export_run(run, tmp_path / "apart", adapter=True)
+    start = dataclasses.replace(LORA, **{"adapter": str(tmp_path / "apart"), **changes})
+    with pytest.raises((InvalidInputError, MissingDataError), match=says) as error:
+        fine_tune(ALLOCATION, model=tiny_opt_folder, settings=start, runs_folder=tmp_path / "runs")
+    assert "\n" not in str(error.value)
+
+
+def test_adapters_of_another_base_are_refused(run, make_tiny_model, tiny_tokenizer, tmp_path):
+    export_run(run, tmp_path / "apart", adapter=True)
+    make_tiny_model("opt", seed=9).save_pretrained(tmp_path / "other")
+    tiny_tokenizer.save_pretrained(tmp_path / "other")
+    start = dataclasses.replace(LORA, adapter=str(tmp_path / "apart"))
+    with pytest.raises(InvalidInputError, match=r"for another base model, .*tiny-opt.*; give that one with --model"):
+        fine_tune(ALLOCATION, model=tmp_path / "other", settings=start, runs_folder=tmp_path / "runs")

@@ -72,6 +72,7 @@ class TrainSettings:
     lora_targets: str = setting(
         "", "Linear layers with an adapter, such as q_proj,v_proj, or all; default: those of queries and values."
     )
+    adapter: str = setting("", "Folder of saved adapters to begin from; default: new ones, which change nothing yet.")
     direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
@@ -135,10 +136,11 @@ class TrainSettings:
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
                 "direction low-rank"
             )
-        if self.train != "lora" and (self.lora_rank, self.lora_alpha, self.lora_targets) != (_LORA_RANK, None, ""):
+        of_adapters = (self.lora_rank, self.lora_alpha, self.lora_targets, self.adapter)
+        if self.train != "lora" and of_adapters != (_LORA_RANK, None, "", ""):
             raise InvalidInputError(
-                "lora_rank, lora_alpha and lora_targets are about adapters, and the blocks' own weights are trained; "
-                "leave them out, or use train lora"
+                "lora_rank, lora_alpha, lora_targets and adapter are about adapters, and the blocks' own weights are "
+                "trained; leave them out, or use train lora"
             )
         if self.train == "lora" and self.dtype == "bfloat16":
             raise InvalidInputError(
@@ -196,7 +198,7 @@ class TrainSettings:
 
     def without_adapters(self) -> TrainSettings:
         """The same settings for a model whose adapters are merged."""
-        return replace(self, train="blocks", lora_rank=_LORA_RANK, lora_alpha=None, lora_targets="")
+        return replace(self, train="blocks", lora_rank=_LORA_RANK, lora_alpha=None, lora_targets="", adapter="")
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -219,7 +219,7 @@ def open_network(
     # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
     loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
     network = BlockNetwork(
-        loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed),
+        loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed, settings.adapter),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,
