@@ -111,8 +111,8 @@ def _begin_from(model: nn.Module, folder: Path, lora: Lora) -> None:
     if (config.get("r"), config.get("lora_alpha")) != (lora.rank, lora.alpha):
         rank, alpha = in_short(config.get("r")), in_short(config.get("lora_alpha"))
         raise InvalidInputError(
-            f"the adapters of {folder} have rank {rank} and alpha {alpha}, and rank {lora.rank} and alpha {lora.alpha:g} "
-            f"are asked for; add --lora-rank {rank} --lora-alpha {alpha}"
+            f"the adapters of {folder} have rank {rank} and alpha {alpha}, and rank {lora.rank} and alpha "
+            f"{lora.alpha:g} are asked for; add --lora-rank {rank} --lora-alpha {alpha}"
         )
     wanted = {
         f"base_model.model.{name.replace('.default.', '.')}": parameter
