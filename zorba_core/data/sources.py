@@ -201,8 +201,9 @@ def read_published(file: Path, source: PublishedRows, columns: list[str]) -> pd.
         present = pyarrow.parquet.read_schema(file).names
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
-    named = [column if column in present else source.columns.get(column, column).split(".")[0] for column in columns]
-    return read_parquet(file, list(dict.fromkeys(named)))
+    published = {column: source.columns.get(column, column).split(".")[0] for column in columns}
+    here = [name if column not in present and name in present else column for column, name in published.items()]
+    return read_parquet(file, list(dict.fromkeys(here)))
 
 
 def _in_our_words(source: PublishedRows, task: Task, frame: pd.DataFrame) -> pd.DataFrame:
