@@ -27,7 +27,7 @@ from zorba_core.data.inference import Said
 from zorba_core.data.own_data import Data, task_for
 from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import is_own
+from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
@@ -246,7 +246,7 @@ def divide_rows(
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
-    files = task.rows.fingerprints() if is_own(task) else {}
+    files = task.rows.fingerprints() if has_files(task) else {}
     facts = {
         **_origin_of(frame),
         "train_rows": len(train),
