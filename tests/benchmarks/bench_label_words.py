@@ -1,8 +1,8 @@
 """Do label words of several tokens learn as one-token words do? `python -m tests.benchmarks.bench_label_words [FILE]`.
 
-The same federated run on SST-2 with words that are one token each, words of two tokens that share their first (one row
-an example), and words of two tokens that do not (two rows an example). Writes accuracy and loss before and after, and
-the CPU seconds of the rounds; asserts nothing. Needs SST-2 (ZORBA_DATA).
+The same federated run on SST-2 with words that are one token each and with words of two tokens (two rows an example,
+since they start differently). Writes accuracy and loss before and after, and the CPU seconds; asserts nothing. Needs
+SST-2 (ZORBA_DATA).
 """
 
 from __future__ import annotations
@@ -25,19 +25,18 @@ from zorba_core.runs.session import fine_tune
 
 WORDS = {
     "one token": ("bad", "good"),
-    "shared first token": ("very bad", "very good"),
     "two tokens": ("dreadful", "delightful"),
 }
 SEEDS = (0, 1, 2)
-BUDGETS = (12, 6, 4, 2)
+BUDGETS = (12, 6, 4)
 SETTINGS = {
-    "rounds": 40,
-    "lr": 1e-2,
+    "rounds": 30,
+    "lr": 1.5e-2,
     "num_perturbations": 10,
     "batch_size": 8,
     "seq_len": 48,
     "eval_rows": 400,
-    "eval_every": 20,
+    "eval_every": 30,
 }
 
 
