@@ -118,6 +118,8 @@ def fine_tune(
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
+        for line in _cut_lines(data_facts, settings.seq_len):
+            notice(line)
         checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
@@ -158,6 +160,17 @@ def fine_tune(
             finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
         )
     return read_run(path)
+
+
+def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
+    """How many rows lose what to ``seq_len``; nothing where none does."""
+    lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
+    return [
+        f"{facts[name]:,} of {facts['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end of "
+        f"{what}; a larger seq_len keeps it"
+        for name, what in lost.items()
+        if facts.get(name)
+    ]
 
 
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
