@@ -22,7 +22,7 @@ def run(tmp_path_factory):
     settings = TrainSettings(
         rounds=14, lr=1e-2, num_perturbations=4, batch_size=4, seq_len=40, eval_rows=32, eval_every=7, target=0.9
     )
-    allocation = Allocation(np.arange(24).reshape(12, 2) % 4 < 2)  # two clients, each other block
+    allocation = Allocation(np.arange(12)[:, None] % 2 == np.arange(2))  # two clients, every other block each
     folder = tmp_path_factory.mktemp("text")
     return fine_tune(allocation, dataset="toy-verdicts", settings=settings, runs_folder=folder, force=True)
 
