@@ -38,8 +38,8 @@ def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) ->
         "## Method",
         _method(run),
         "## Limits",
-        "The model was trained to tell these label words apart at the end of this prompt, and measured on nothing "
-        "else. Words of its other answers, other prompts and other languages were not looked at.",
+        "The model was trained on this prompt and measured on nothing else: other prompts, other answers and other "
+        "languages were not looked at.",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -86,10 +86,16 @@ def _use(tuned: TunedModel, folder_name: str, adapter: bool) -> str:
     ]
     if task.kind == "labels":
         tokens = label_tokens(task, tuned.tokenizer)
-        lines[-1] += " The last line lets the model choose among the label words, token by token:"
-        lines += ["", "| label | word | tokens |", "| --- | --- | --- |"]
+        lines[-1] += (
+            " The last line lets the model choose among the label words, token by token, and writes the word as "
+        )
+        lines[-1] += "the tokenizer has it:"
+        lines += ["", "| label | word | written | tokens |", "| --- | --- | --- | --- |"]
         rows = zip(task.label_names, task.label_words, tokens, strict=True)
-        lines += [f"| {name} | `{word}` | {' '.join(map(str, pieces))} |" for name, word, pieces in rows]
+        lines += [
+            f"| {name} | `{word}` | `{tuned.tokenizer.decode(pieces).strip()}` | {' '.join(map(str, pieces))} |"
+            for name, word, pieces in rows
+        ]
         if any(len(pieces) > 1 for pieces in tokens):
             lines += ["", *_scoring(task, prompt)]
     return "\n".join(lines)
@@ -134,6 +140,9 @@ def _scoring(task: Task, prompt: str) -> list[str]:
 
 def _measured(run: Run, task: Task) -> str:
     summary, data = run.summary, run.environment["data"]
+    written = task.kind == "text"
+    what = "Written answers that are the wanted ones, token by token," if written else "Accuracy"
+    over = "the wanted tokens" if written else "the choices"
     count = data["evaluation_rows"]
 
     def shown(accuracy: float) -> str:
@@ -142,14 +151,14 @@ def _measured(run: Run, task: Task) -> str:
 
     return "\n".join(
         [
-            f"Accuracy on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
+            f"{what} on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
             "",
-            "| model | accuracy | 95 % interval |",
+            f"| model | {'exact match' if written else 'accuracy'} | 95 % interval |",
             "| --- | --- | --- |",
             f"| before | {shown(summary['initial_accuracy'])} |",
             f"| this model | {shown(summary['final_accuracy'])} |",
             "",
-            f"Its mean cross-entropy over the label words is {summary['final_loss']:.4f} nats.",
+            f"Its mean cross-entropy over {over} is {summary['final_loss']:.4f} nats.",
         ]
     )
 
