@@ -27,8 +27,9 @@ from zorba_core.data.inference import Said
 from zorba_core.data.own_data import Data, task_for
 from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import is_own
+from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
+from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
@@ -118,6 +119,8 @@ def fine_tune(
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
+        for line in _cut_lines(data_facts, settings.seq_len):
+            notice(line)
         checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
@@ -160,11 +163,23 @@ def fine_tune(
     return read_run(path)
 
 
+def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
+    """How many rows lose what to ``seq_len``; nothing where none does."""
+    lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
+    return [
+        f"{facts[name]:,} of {facts['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end of "
+        f"{what}; a larger seq_len keeps it"
+        for name, what in lost.items()
+        if facts.get(name)
+    ]
+
+
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Write the model in Hugging Face format into the run's folder; nothing for its summary."""
-    network.save(path / "model")
+    """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
+    adapters makes it another one than the run's."""
+    saved = network.save(path / "model")
     tokenizer.save_pretrained(path / "model")
-    return {}
+    return {"saved_weights_sha256": saved} if network.has_adapters else {}
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
@@ -214,9 +229,10 @@ def open_network(
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
+    # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
+    loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
     network = BlockNetwork(
-        # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
-        load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32"),
+        loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed, settings.adapter),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,
@@ -246,7 +262,7 @@ def divide_rows(
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
-    files = task.rows.fingerprints() if is_own(task) else {}
+    files = task.rows.fingerprints() if has_files(task) else {}
     facts = {
         **_origin_of(frame),
         "train_rows": len(train),
