@@ -3,8 +3,9 @@
 So every client, device, thread count, order of blocks and slice of a block sees the same bits. The bits are those of
 Philox4x64-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011), which passes
 BigCrush: key = (seed, block), counter = (1 + element // elements per counter, kind, 0, 0), four 64-bit words a counter,
-least significant bits first. On the CPU NumPy's compiled Philox draws them; on any other device the same integers come
-from PyTorch's 64-bit integer operations, which wrap around as unsigned ones do.
+least significant bits first. On the CPU NumPy's compiled Philox draws them, on a CUDA device with Triton a kernel of
+ours (:mod:`zorba_core.engine.noise_triton`); on any other device the same integers come from PyTorch's 64-bit integer
+operations, which wrap around as unsigned ones do.
 
 From bits to numbers there is a table look-up and no floating-point arithmetic, so nothing depends on how a device
 rounds a logarithm:
@@ -24,6 +25,7 @@ from __future__ import annotations
 import functools
 import math
 from statistics import NormalDist
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -41,6 +43,9 @@ NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squar
 
 def signs(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's signs: float32, shape (stop - start,)."""
+    kernel = triton_on(str(device))
+    if kernel is not None:
+        return kernel.draw("signs", seed, block, start, stop, device)
     bytes_first, bytes_last = start // 8, -(-stop // 8)
     bytes_E8 = _bits(seed, block, _SIGNS, bytes_first * 8, bytes_last * 8, torch.device(device)).view(torch.uint8)
     skipped = bytes_first - start // 256 * 32
@@ -52,12 +57,28 @@ def signs(seed: int, block: int, start: int, stop: int, device: torch.device | s
 
 def normals(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's normals: float32, shape (stop - start,)."""
+    kernel = triton_on(str(device))
+    if kernel is not None:
+        return kernel.draw("normals", seed, block, start, stop, device)
     return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device))
 
 
 def rounding_bits(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's bits for stochastic rounding: int32 from 0 to 65535, (stop - start,)."""
     return _sixteen_bits(seed, block, _ROUNDING, start, stop, device).int().bitwise_and_(2**16 - 1)
+
+
+@functools.cache
+def triton_on(device: str) -> ModuleType | None:
+    """:mod:`zorba_core.engine.noise_triton` where it can be used: on a CUDA device, with Triton, and if it gives the
+    CPU's bits there."""
+    if not device.startswith("cuda"):
+        return None
+    try:
+        from zorba_core.engine import noise_triton
+    except ImportError:
+        return None
+    return noise_triton if noise_triton.works_on(device) else None
 
 
 def _sixteen_bits(seed: int, block: int, kind: int, start: int, stop: int, device: torch.device | str) -> Tensor:
