@@ -23,6 +23,7 @@ Shapes: E elements of a slice of a block, K counters, W words.
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from statistics import NormalDist
 from types import ModuleType
@@ -38,6 +39,7 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _LOW = 0xFFFFFFFF
 _LEVEL_BITS = 16
+_KERNEL = "zorba_core.engine.noise_triton"
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
 
 
@@ -75,10 +77,10 @@ def triton_on(device: str) -> ModuleType | None:
     if not device.startswith("cuda"):
         return None
     try:
-        from zorba_core.engine import noise_triton
+        kernel = importlib.import_module(_KERNEL)  # it imports this module
     except ImportError:
         return None
-    return noise_triton if noise_triton.works_on(device) else None
+    return kernel if kernel.works_on(device) else None
 
 
 def _sixteen_bits(seed: int, block: int, kind: int, start: int, stop: int, device: torch.device | str) -> Tensor:
