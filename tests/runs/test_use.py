@@ -162,6 +162,14 @@ def test_the_same_rows_in_a_table_are_judged_the_same(whole):
     assert mean == pytest.approx(report.accuracy)
 
 
+def test_one_file_a_client_is_judged_client_by_client(whole, tmp_path):
+    for name, rows in (("north", 3), ("south", 5)):
+        load_split("toy-reviews", "validation").head(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+    report = whole.evaluate(f"{tmp_path}/*.csv")
+    assert report.data == f"{tmp_path.name}/*.csv"
+    assert {entry["client"]: entry["rows"] for entry in report.per_client} == {"north": 3, "south": 5}
+
+
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
