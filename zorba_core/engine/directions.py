@@ -57,25 +57,27 @@ class Directions:
     def block(self, seed: int, block: int) -> Tensor:
         """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
         values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
-        for start, stop in self._pieces(block):
-            values[start:stop] = self._piece(seed, block, start, stop)
+        for start, stop in self.pieces(block):
+            values[start:stop] = self.part(seed, block, start, stop)
         return values
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
-        for start, stop in self._pieces(block):
-            values = self._piece(seed, block, start, stop)
+        for start, stop in self.pieces(block):
+            values = self.part(seed, block, start, stop)
             if self.kind.signs:  # the product with a sign is exact, so fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
                 weights[start:stop].add_(values.mul_(scale))
 
-    def _pieces(self, block: int) -> Iterator[tuple[int, int]]:
+    def pieces(self, block: int) -> Iterator[tuple[int, int]]:
+        """The block's elements, start to stop - 1, as many at a time as suit the device."""
         size = self.sizes_M[block]
         step = _PIECE_CPU if self.device.type == "cpu" else _PIECE_ELSEWHERE
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
-    def _piece(self, seed: int, block: int, start: int, stop: int) -> Tensor:
+    def part(self, seed: int, block: int, start: int, stop: int) -> Tensor:
+        """Elements start..stop-1 of v_m, as :meth:`block` has them."""
         values = self._draw(seed, block, start, stop, self.device).to(self.dtype)
         return values if self.kind.norm is None else values.mul_(self._scale(seed))
 
@@ -84,7 +86,7 @@ class Directions:
             # In whole numbers, so that no order of summation on any device changes the result.
             squares = 0
             for m in range(len(self.sizes_M)):
-                for start, stop in self._pieces(m):
+                for start, stop in self.pieces(m):
                     steps = (self._draw(seed, m, start, stop, self.device) / noise.NORMAL_STEP).long()
                     squares += int(steps.square_().sum())
             norm = math.sqrt(squares) * noise.NORMAL_STEP
