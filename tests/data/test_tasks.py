@@ -139,3 +139,34 @@ def test_a_task_from_outside_is_one_object_and_one_registration(monkeypatch):
 def test_a_task_that_cannot_be_is_refused(change, says):
     with pytest.raises(InvalidInputError, match=says):
         replace(get_task("sst2"), **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kind": "regression"}, "kind 'regression' is none of labels, options, text"),
+        ({"metric": "rouge_l"}, "metric 'rouge_l' is not for kind labels: use accuracy"),
+        ({"answer": "text"}, "answer is not for kind labels"),
+        ({"kind": "options"}, "label_words is not for kind options"),
+        ({"kind": "options", "label_words": (), "options": ("a",)}, "two options or more"),
+        ({"kind": "options", "label_words": (), "options": ("a", "a")}, "options must all differ"),
+        ({"kind": "options", "label_words": (), "options": ("a", "b", "c")}, "label_names and options differ"),
+        ({"kind": "text", "answer": "summary"}, "label_names is not for kind text"),
+        ({"kind": "text", "label_names": (), "label_words": ()}, "kind text needs answer"),
+    ],
+)
+def test_a_field_of_another_kind_of_task_is_refused(change, says):
+    with pytest.raises(InvalidInputError, match=says):
+        replace(get_task("sst2"), **change)
+
+
+def test_each_kind_of_task_says_which_columns_its_rows_must_have():
+    labels = get_task("snli")
+    options = replace(labels, kind="options", label_names=(), label_words=(), options=("first", "a {second}"))
+    text = replace(labels, kind="text", label_names=(), label_words=(), answer="{why}, {hypothesis}", metric="token_f1")
+    assert labels.columns == ("premise", "hypothesis", "label")
+    assert options.columns == ("premise", "hypothesis", "first", "second", "label")
+    assert text.columns == ("premise", "hypothesis", "why")
+    assert (labels.num_classes, options.num_classes, text.num_classes) == (3, 2, 0)
+    assert (labels.metric, options.metric, text.metric) == ("accuracy", "accuracy", "token_f1")
+    assert options.label_names == ("first", "a {second}")

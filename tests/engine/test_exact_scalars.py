@@ -133,11 +133,11 @@ def test_a_client_without_active_blocks_has_rho_zero(make_tiny_model):
 
 def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together(make_tiny_model, monkeypatch):
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    directions, drawn = Directions("rademacher", network.sizes_M), []
-    part = directions.part
-    monkeypatch.setattr(directions, "part", lambda *which: drawn.append(which[:2]) or part(*which))
+    directions, asked = Directions("rademacher", network.sizes_M), []
+    drawn = directions.drawn
+    monkeypatch.setattr(directions, "drawn", lambda *which: asked.append(which) or drawn(*which))
     estimate_exact(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions)
-    assert sorted(drawn) == sorted((seed, m) for seed in SEEDS for m in range(3))
+    assert sorted(asked) == sorted((seed, m) for seed in SEEDS for m in range(3))
 
 
 def test_a_client_whose_loss_is_not_finite_leaves_the_others_as_they_are(poisoned_network):

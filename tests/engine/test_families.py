@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    BloomConfig,
-    BloomForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+import transformers
+from transformers import PreTrainedModel
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.families import ADAPTERS, family_of
+from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, attention_of, family_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
@@ -38,24 +26,58 @@ ROTARY = {**SIZES, "intermediate_size": 32, "max_position_embeddings": 40}
 GROUPED = {**ROTARY, "num_key_value_heads": 2}
 ROPE = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}
 
+GPT2 = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 40}
+BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 18, "n_layer": 3, "n_head": 3}  # 3 heads: slopes between powers of 2
+LAYERS = ["full_attention", "full_attention", "sliding_attention"]
+WINDOW = {"sliding_window": 4}  # shorter than the rows
+GEMMA = {**GROUPED, "head_dim": 8, "query_pre_attn_scalar": 30}
+LOCAL_GLOBAL = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e2},
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e4},
+}
+FALCON = {**SIZES, "alibi": False, "new_decoder_architecture": False, "multi_query": True, "parallel_attn": True}
+
+
+def built(name: str, **config: object) -> Callable[[], PreTrainedModel]:
+    """The causal language model ``<name>ForCausalLM`` of ``transformers`` with this config, weights random."""
+    own = {"GPT2": "GPT2LMHeadModel", "CTRL": "CTRLLMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}.get(
+        name, f"{name}ForCausalLM"
+    )
+    return lambda: getattr(transformers, own)(getattr(transformers, f"{name}Config")(**config))
+
+
 CASES = {
-    "opt": lambda: OPTForCausalLM(OPTConfig(**OPT, word_embed_proj_dim=16)),
-    "opt norm after": lambda: OPTForCausalLM(OPTConfig(**OPT, word_embed_proj_dim=8, do_layer_norm_before=False)),
-    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=3, n_head=2, n_positions=40)),
-    "gpt2 scaled by layer": lambda: GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=VOCABULARY, n_embd=16, n_layer=3, n_head=2, n_positions=40, scale_attn_by_inverse_layer_idx=True
-        )
-    ),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**GROUPED)),
-    "llama tied, biased": lambda: LlamaForCausalLM(
-        LlamaConfig(**GROUPED, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)
-    ),
-    "llama scaled positions": lambda: LlamaForCausalLM(LlamaConfig(**GROUPED, rope_parameters=ROPE)),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**GROUPED)),
-    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=8)),
-    "gpt-neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**ROTARY, rotary_pct=0.5)),
-    "gpt-neox in sequence": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**ROTARY, use_parallel_residual=False)),
+    "opt": built("OPT", **OPT, word_embed_proj_dim=16),
+    "opt norm after": built("OPT", **OPT, word_embed_proj_dim=8, do_layer_norm_before=False),
+    "gpt2": built("GPT2", **GPT2),
+    "gpt2 scaled by layer": built("GPT2", **GPT2, scale_attn_by_inverse_layer_idx=True),
+    "llama": built("Llama", **GROUPED),
+    "llama tied, biased": built("Llama", **GROUPED, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    "llama scaled positions": built("Llama", **GROUPED, rope_parameters=ROPE),
+    "qwen2": built("Qwen2", **GROUPED),
+    "qwen2 windows": built("Qwen2", **GROUPED, **WINDOW, use_sliding_window=True, max_window_layers=1),
+    "qwen3": built("Qwen3", **GROUPED, head_dim=8),
+    "qwen3 windows": built("Qwen3", **GROUPED, **WINDOW, use_sliding_window=True, max_window_layers=1),
+    "gpt-neox": built("GPTNeoX", **ROTARY, rotary_pct=0.5),
+    "gpt-neox in sequence": built("GPTNeoX", **ROTARY, use_parallel_residual=False),
+    "mistral": built("Mistral", **GROUPED, sliding_window=None),
+    "mistral windows": built("Mistral", **GROUPED, **WINDOW),
+    "smollm3": built("SmolLM3", **GROUPED, pad_token_id=0, no_rope_layers=[1, 0, 1]),
+    "smollm3 windows": built("SmolLM3", **GROUPED, **WINDOW, pad_token_id=0, use_sliding_window=True),
+    "phi": built("Phi", **ROTARY),
+    "phi query and key norms": built("Phi", **GROUPED, qk_layernorm=True),
+    "phi3": built("Phi3", **GROUPED, pad_token_id=0),
+    "phi3 windows": built("Phi3", **GROUPED, **WINDOW, pad_token_id=0),
+    "falcon": built("Falcon", **FALCON),
+    "falcon in sequence": built("Falcon", **{**FALCON, "multi_query": False, "parallel_attn": False}, bias=True),
+    "falcon two norms": built("Falcon", **{**FALCON, "new_decoder_architecture": True}, num_kv_heads=2),
+    "falcon alibi": built("Falcon", **{**FALCON, "alibi": True}),
+    "bloom": built("Bloom", **BLOOM),
+    "bloom norm passes": built("Bloom", **BLOOM, apply_residual_connection_post_layernorm=True),
+    "gemma": built("Gemma", **GROUPED, head_dim=8),
+    "gemma2": built("Gemma2", **GEMMA, **WINDOW, attn_logit_softcapping=0.5, final_logit_softcapping=2.0),
+    "gemma3": built("Gemma3Text", **GEMMA, **WINDOW, layer_types=LAYERS, rope_parameters=LOCAL_GLOBAL),
+    "gemma3 global last": built("Gemma3Text", **GEMMA, **WINDOW, layer_types=LAYERS[::-1], final_logit_softcapping=2.0),
 }
 
 
@@ -93,6 +115,7 @@ def own_label_logits(model: PreTrainedModel, token_ids_BL: torch.Tensor, last_B:
 @torch.no_grad()
 def test_pieces_in_order_are_the_models_own_forward_pass(model, prompts):
     model = model.double()
+    model.set_attn_implementation(attention_of(model))
     expected = own_label_logits(model, *prompts)
     network = BlockNetwork(model, LABELS, dtype=torch.float64)
     assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
@@ -162,19 +185,48 @@ def test_one_forward_pass_for_all_clients_gets_the_rho_of_one_for_each(model, in
     assert (reference[[0, 1, 4]] != 0).all()
 
 
+@torch.no_grad()
+def test_weights_of_16_bits_are_computed_with_in_32(model, prompts):
+    narrow = BlockNetwork(copy.deepcopy(model), LABELS, dtype=torch.bfloat16)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    ours, theirs = (label_logits(network, *prompts) for network in (narrow, BlockNetwork(model, LABELS)))
+    # Gemma multiplies its embeddings by a number, in the embedding's own dtype.
+    assert (
+        torch.allclose(ours, theirs, rtol=1e-2, atol=2e-2)
+        if "gemma" in narrow.model.config.model_type
+        else (torch.equal(ours, theirs))
+    )
+    hidden_BLH = narrow.embed(prompts[0])
+    assert narrow.run_block_without_weights(hidden_BLH).dtype == torch.float32
+
+
 def test_every_adapter_is_tested():
     tested = {build().config.model_type for build in CASES.values()}
-    assert tested == set(ADAPTERS)
+    assert tested == {*ADAPTERS, *OWN_FORWARD}
 
 
-def test_an_unknown_architecture_is_told_what_an_adapter_needs():
-    bloom = BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=8, n_layer=1, n_head=2))
-    with pytest.raises(InvalidInputError, match=r"'bloom'.*opt, gpt2, llama.*blocks.*embed.*run.*logits.*residual"):
-        family_of(bloom)
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["StableLm", "Olmo2", "Starcoder2", "Cohere"])
+def test_an_architecture_without_adapter_works_where_its_pieces_are_its_own_forward_pass(name, prompts):
+    model = built(name, **GROUPED, logit_scale=1.0, pad_token_id=0)().double()
+    network = BlockNetwork(model, LABELS, dtype=torch.float64)
+    assert torch.allclose(label_logits(network, *prompts), own_label_logits(model, *prompts), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("config", "build"), [(Qwen2Config, Qwen2ForCausalLM), (Qwen3Config, Qwen3ForCausalLM)])
-def test_a_sliding_window_is_refused_rather_than_ignored(config, build):
-    sliding = build(config(**GROUPED, use_sliding_window=True, sliding_window=4, max_window_layers=1))
-    with pytest.raises(InvalidInputError, match="sliding window"):
-        family_of(sliding)
+@pytest.mark.parametrize(
+    ("name", "config", "says"),
+    [
+        ("Granite", {**GROUPED, "logits_scaling": 8.0}, "'granite' has no adapter.*differ from its own"),
+        ("CTRL", {"vocab_size": 50, "n_embd": 8, "n_layer": 3, "n_head": 2, "dff": 16}, "'ctrl'.*no list of 3 blocks"),
+        ("Gemma3Text", {**GROUPED, "head_dim": 8, "use_bidirectional_attention": True}, "'gemma3_text'.*looks ahead"),
+    ],
+)
+def test_a_model_whose_pieces_are_not_known_is_refused_with_what_is_supported(name, config, says):
+    with pytest.raises(InvalidInputError, match=rf"{says}.*; supported are the model types opt, gpt2,.*gemma3_text$"):
+        family_of(built(name, **config)().eval())
+
+
+def test_what_is_no_causal_language_model_is_refused():
+    with pytest.raises(InvalidInputError, match="a Linear is no causal language model"):
+        family_of(torch.nn.Linear(2, 2))

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BloomConfig, BloomForCausalLM
+from transformers import AutoModelForCausalLM
 
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.errors import InvalidInputError
 
 LABELS = [11, 250, 3]
 VOCABULARY = 400
@@ -85,9 +84,3 @@ def test_the_fingerprint_sees_one_changed_bit(make_tiny_model):
     weights = network.block_weights(1)
     weights[5] = torch.nextafter(weights[5], torch.tensor(torch.inf))
     assert network.weights_sha256() != before
-
-
-def test_an_architecture_without_adapter_is_refused_with_what_it_needs():
-    bloom = BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=8, n_layer=1, n_head=2))
-    with pytest.raises(InvalidInputError, match=r"'bloom'.*blocks, embed, run, logits"):
-        BlockNetwork(bloom, LABELS)

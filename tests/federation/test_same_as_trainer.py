@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
+from tests.runs.resumable import copy_of
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.session import serve
@@ -51,6 +52,31 @@ def test_every_replica_ends_with_the_servers_weights(make_config, server_setting
     assert all(client["equal"] and client["round"] == 4 for client in run.summary["replicas"])
     for client in transport.clients.values():
         assert client._replica.fingerprint() == run.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"direction": "low-rank", "rank": 2},
+        {"dtype": "bfloat16"},
+        {"step": "normalised-blocks", "schedule": "cosine", "warmup": 1},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
+)
+def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with_them(
+    make_config, server_settings, transport, train_settings, tmp_path, changes
+):
+    config = make_config(replace(train_settings, estimator="cohort", **changes))
+    one, many = in_one_process(config, tmp_path), federated(config, server_settings, transport, tmp_path)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all(client["equal"] for client in many.summary["replicas"])
+    for run in (one, many):
+        assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
+    rounds_before = read_trajectory(one.path / TRAJECTORY).rounds
+    cut = copy_of(one, tmp_path / "cut")
+    (cut / TRAJECTORY).write_bytes((cut / TRAJECTORY).read_bytes()[:-400])
+    assert len(read_trajectory(cut / TRAJECTORY).rounds) < len(rounds_before)
+    assert resume(cut).summary["weights_sha256"] == one.summary["weights_sha256"]
 
 
 @pytest.mark.parametrize("estimator", ["cohort", "jvp"])

@@ -8,10 +8,13 @@ import pytest
 import torch
 import transformers
 
+from zorba_core.engine.families import family_of
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.models import PRESETS, model_spec, spec_from_config
+from zorba_core.planning.parameter_counts import parameter_counts
 
 SMALL = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "vocab_size": 101}
+GROUPED = {**SMALL, "intermediate_size": 96, "num_key_value_heads": 2}
 CONFIGS = {
     "opt": transformers.OPTConfig(**SMALL, ffn_dim=96, max_position_embeddings=64, word_embed_proj_dim=48),
     "opt-350m-style": transformers.OPTConfig(
@@ -27,6 +30,16 @@ CONFIGS = {
     "qwen2": transformers.Qwen2Config(**SMALL, intermediate_size=96, num_key_value_heads=2, tie_word_embeddings=True),
     "qwen3": transformers.Qwen3Config(**SMALL, intermediate_size=96, num_key_value_heads=2, head_dim=16),
     "gpt_neox": transformers.GPTNeoXConfig(**SMALL, intermediate_size=96),
+    "smollm3": transformers.SmolLM3Config(**GROUPED, pad_token_id=0, attention_bias=True),
+    "phi": transformers.PhiConfig(**GROUPED, qk_layernorm=True),
+    "phi3": transformers.Phi3Config(**GROUPED, pad_token_id=0),
+    "falcon": transformers.FalconConfig(**SMALL),
+    "falcon-in-sequence": transformers.FalconConfig(**SMALL, bias=True, multi_query=False, parallel_attn=False),
+    "falcon-newer": transformers.FalconConfig(**SMALL, new_decoder_architecture=True, num_kv_heads=2),
+    "bloom": transformers.BloomConfig(n_layer=3, hidden_size=48, n_head=4, vocab_size=101),
+    "gemma": transformers.GemmaConfig(**GROUPED),
+    "gemma2": transformers.Gemma2Config(**GROUPED, head_dim=8),
+    "gemma3": transformers.Gemma3TextConfig(**GROUPED, head_dim=8),
 }
 PUBLISHED_OPT = {  # hidden, blocks, heads, word embedding, exact parameters
     "opt-125m": (768, 12, 12, 768, 125_239_296),
@@ -42,9 +55,24 @@ def test_a_config_counts_as_many_parameters_as_the_model_built_from_it(family):
     config = CONFIGS[family]
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
-    spec = spec_from_config(json.loads(config.to_json_string(use_diff=False)), family)
-    assert spec.num_parameters == sum(parameter.numel() for parameter in model.parameters())
+    exact = sum(parameter.numel() for parameter in model.parameters())
+    for as_saved in (True, False):
+        spec = spec_from_config(json.loads(config.to_json_string(use_diff=as_saved)), family)
+        assert spec.num_parameters == exact
     assert (spec.num_blocks, spec.hidden_size, spec.num_heads) == (3, 48, 4)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_block_is_counted_layer_by_layer(family):
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(CONFIGS[family])
+    counts = parameter_counts(CONFIGS[family].to_dict(), family)
+    block = family_of(model).blocks()[1]
+    assert counts.block == sum(parameter.numel() for parameter in block.parameters())
+    layers = {name: module for name, module in block.named_modules() if name and hasattr(module, "weight")}
+    for ending, linear in counts.linears.items():
+        (weight,) = [module.weight for name, module in layers.items() if name.endswith(ending)]
+        assert {linear.inputs, linear.outputs} == set(weight.shape)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -40,7 +40,7 @@ class RowSource(Protocol):
         ...
 
     def read(self, task: Task, split: str) -> pd.DataFrame:
-        """One split's text columns and an int64 ``label``; ``attrs`` as :func:`zorba_core.data.splits.load_split` says.
+        """One split's ``task.columns``; ``attrs`` as :func:`zorba_core.data.splits.load_split` says.
 
         Raises:
             InvalidInputError, MissingDataError: rows of another shape; rows that are nowhere.
@@ -122,7 +122,7 @@ def _official(source: PublishedRows, task: Task, split: str, data: str) -> pd.Da
     folder = data_folder(data)
     file = folder / source.folder / f"{split}.parquet" if folder else None
     if file is not None and file.is_file():
-        frame = read_parquet(file, [*task.text_columns, "label"])
+        frame = read_parquet(file, list(task.columns))
         origin = DATA_VARIABLE
     else:
         frame = _from_hub(task, source, split)
@@ -170,7 +170,7 @@ def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
 
 def _from_hub(task: Task, source: PublishedRows, split: str) -> pd.DataFrame:
     where = f"{source.folder}/{split}.parquet"
-    by_folder = f"set {DATA_VARIABLE} to a folder with {where} (columns {', '.join(task.text_columns)}, label)"
+    by_folder = f"set {DATA_VARIABLE} to a folder with {where} (columns {', '.join(task.columns)})"
     if importlib.util.find_spec("datasets") is None:
         raise MissingDataError(
             f"dataset {task.name} ({split}) not found: {by_folder}, or install the package datasets "
@@ -195,7 +195,7 @@ def _from_hub(task: Task, source: PublishedRows, split: str) -> pd.DataFrame:
 
 
 def checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
-    columns = [*task.text_columns, "label"]
+    columns = list(task.columns)
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise InvalidInputError(f"{what}: column(s) {', '.join(missing)} missing; found {', '.join(frame.columns)}")
@@ -205,12 +205,14 @@ def checked(task: Task, frame: pd.DataFrame, what: str) -> pd.DataFrame:
     if frame.isna().any(axis=None):
         row = int(frame.isna().any(axis=1).idxmax())
         raise InvalidInputError(f"{what}: row {row} has an empty text or label; remove such rows")
-    if not pd.api.types.is_integer_dtype(frame["label"]):
-        raise InvalidInputError(f"{what}: column label must hold integers, it is {frame['label'].dtype}")
-    low, high = int(frame["label"].min()), int(frame["label"].max())
-    if low < 0 or high >= task.num_classes:
-        raise InvalidInputError(f"{what}: labels must be 0..{task.num_classes - 1}, found {low}..{high}")
-    for column in task.text_columns:
+    if task.kind != "text":
+        if not pd.api.types.is_integer_dtype(frame["label"]):
+            raise InvalidInputError(f"{what}: column label must hold integers, it is {frame['label'].dtype}")
+        low, high = int(frame["label"].min()), int(frame["label"].max())
+        if low < 0 or high >= task.num_classes:
+            raise InvalidInputError(f"{what}: labels must be 0..{task.num_classes - 1}, found {low}..{high}")
+        frame = frame.astype({"label": "int64"})
+    for column in {*task.text_columns, *task.answer_columns}:
         if not pd.api.types.is_string_dtype(frame[column]):
             raise InvalidInputError(f"{what}: column {column} must hold text, it is {frame[column].dtype}")
-    return frame.astype({"label": "int64"})
+    return frame

@@ -15,6 +15,7 @@ import torch
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounding import Rounding, subtract
 
 
 def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray | None = None) -> np.ndarray:
@@ -37,13 +38,22 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
 
 @torch.no_grad()
 def update_blocks(
-    network: BlockNetwork, rho_bar_MQ: np.ndarray, seeds_Q: Sequence[int], directions: Directions, lr: float
+    network: BlockNetwork,
+    rho_bar_MQ: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+    rounding: Rounding | None = None,
 ) -> None:
-    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average."""
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average.
+
+    ``rounding``: how weights of 16 bits are rounded in this round (:func:`zorba_core.engine.rounding.rounding_of`).
+    """
     for m in range(network.num_blocks):
         if not np.any(rho_bar_MQ[m]):
             continue
-        network.block_weights(m).sub_(shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions), alpha=lr)
+        step = shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions)
+        subtract(network.block_weights(m), step, lr, m, rounding)
 
 
 @torch.no_grad()
@@ -52,7 +62,7 @@ def shared_step(
 ) -> torch.Tensor:
     """sum_q rho_bar[q] v_q,m for one block, (D_m,). Summed before it meets the weights: one rounding against w_m a
     round instead of Q."""
-    step = torch.zeros_like(network.block_weights(block))
+    step = torch.zeros_like(network.block_weights(block), dtype=network.dtype)
     for q, seed in enumerate(seeds_Q):
         step.add_(directions.block(int(seed), block), alpha=float(rho_bar_Q[q]))
     return step

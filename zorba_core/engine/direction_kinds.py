@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from zorba_core.errors import InvalidInputError
 from zorba_core.registry import Registry, instance_of
 
 
@@ -31,6 +32,15 @@ class DirectionKind:
     # norm draws whole multiples of noise.NORMAL_STEP, so that sums of squares are exact in any order.
     norm: Callable[[int], float] | None = None
     signs: bool = False  # every number is -1 or +1, so products with it are exact
+    # The numbers are those of factors: a matrix moves along a sum of products of two vectors
+    # (zorba_core.engine.low_rank), as many as settings say (``rank``), a vector along its own numbers.
+    low_rank: bool = False
+
+    def __post_init__(self) -> None:
+        if self.low_rank and (self.norm is not None or self.signs):
+            raise InvalidInputError(
+                f"direction {self.name}: a product of factors has values of its own; leave norm and signs out"
+            )
 
 
 DIRECTIONS: Registry[DirectionKind] = Registry(
@@ -45,5 +55,6 @@ def _register_own() -> None:
         DirectionKind("sphere", "Sphere", "the Gaussian direction scaled to norm sqrt(d)", normals, math.sqrt),
         DirectionKind("rademacher", "Rademacher", "independent signs, of norm sqrt(d)", signs, signs=True),
         DirectionKind("unit-sphere", "Unit sphere", "the Gaussian direction scaled to norm 1", normals, lambda d: 1.0),
+        DirectionKind("low-rank", "Low rank", "of each matrix a few products of two vectors", normals, low_rank=True),
     ):
         DIRECTIONS.register(kind)

@@ -4,13 +4,14 @@ Each number is a function of its seed, block and place in the block (:mod:`zorba
 be drawn, in any order, without the rest. Numbers are drawn in float32 on the device that needs them and converted, so
 a float64 run perturbs along the directions of a float32 run.
 
-Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head are never perturbed).
+Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head are never perturbed), r rank.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.low_rank import Factors, Part, Shape, parts_of
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class Directions:
     moves along the part of v_q that lies in its blocks, of norm about sqrt(k/d) of the whole. The price is that a
     seed's first use draws every block once to learn that norm; it is remembered from then on.
 
+    Args:
+        shapes_M: for each block the shapes of its parameters, in the order in which they stand in its vector, or the
+            number of its parameters where none of them is to be taken for a matrix.
+        rank: of the products that a low-rank kind makes of its numbers; r.
+
     Raises:
         InvalidInputError: no such kind.
     """
@@ -42,14 +49,18 @@ class Directions:
     def __init__(
         self,
         kind: str,
-        sizes_M: Sequence[int],
+        shapes_M: Sequence[int | Sequence[Shape]],
         *,
+        rank: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
         self.kind = DIRECTIONS.get_part(kind)
         self._draw = imported(self.kind.draw)
-        self.sizes_M = tuple(int(size) for size in sizes_M)
+        shapes = [((int(block),),) if isinstance(block, Integral) else tuple(block) for block in shapes_M]
+        self.sizes_M = tuple(sum(map(math.prod, block)) for block in shapes)
+        self.rank = rank
+        self._parts_M = tuple(parts_of(block, rank) for block in shapes) if self.kind.low_rank else ()
         self.dtype = dtype
         self.device = torch.device(device)
         self._scale_by_seed: dict[int, float] = {}
@@ -57,27 +68,56 @@ class Directions:
     def block(self, seed: int, block: int) -> Tensor:
         """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
         values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
-        for start, stop in self.pieces(block):
-            values[start:stop] = self.part(seed, block, start, stop)
+        for start, stop, piece in self.drawn(seed, block):
+            values[start:stop] = piece
         return values
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
-        for start, stop in self.pieces(block):
-            values = self.part(seed, block, start, stop)
+        for start, stop, values in self.drawn(seed, block):
             if self.kind.signs:  # the product with a sign is exact, so fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
                 weights[start:stop].add_(values.mul_(scale))
 
-    def pieces(self, block: int) -> Iterator[tuple[int, int]]:
-        """The block's elements, start to stop - 1, as many at a time as suit the device."""
-        size = self.sizes_M[block]
-        step = _PIECE_CPU if self.device.type == "cpu" else _PIECE_ELSEWHERE
+    def factors(self, seed: int, block: int) -> list[Factors | Tensor]:
+        """v_m of a low-rank kind, parameter by parameter: a matrix's factors, or a vector's own numbers."""
+        return [self._factors(seed, block, part) for part in self._parts_M[block]]
+
+    def _factors(self, seed: int, block: int, part: Part) -> Factors | Tensor:
+        numbers = self._draw(seed, block, part.drawn, part.drawn + part.numbers(self.rank), self.device)
+        numbers = numbers.to(self.dtype)
+        if part.matrix is None:
+            return numbers
+        rows, columns = part.matrix
+        u_mr, z_nr = numbers.split([rows * self.rank, columns * self.rank])
+        if self.rank > 1:
+            u_mr = u_mr.div(math.sqrt(self.rank))
+        return Factors(u_mr.view(rows, self.rank), z_nr.view(columns, self.rank))
+
+    def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
+        """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
+        if not self.kind.low_rank:
+            for start, stop in self._pieces(block):
+                yield start, stop, self._piece(seed, block, start, stop)
+            return
+        for part in self._parts_M[block]:
+            drawn = self._factors(seed, block, part)
+            if isinstance(drawn, Tensor):
+                yield part.start, part.stop, drawn
+            else:
+                for first, last, values in drawn.pieces(self._step):
+                    yield part.start + first, part.start + last, values
+
+    @property
+    def _step(self) -> int:
+        return _PIECE_CPU if self.device.type == "cpu" else _PIECE_ELSEWHERE
+
+    def _pieces(self, block: int) -> Iterator[tuple[int, int]]:
+        size, step = self.sizes_M[block], self._step
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
-    def part(self, seed: int, block: int, start: int, stop: int) -> Tensor:
-        """Elements start..stop-1 of v_m, as :meth:`block` has them."""
+    def _piece(self, seed: int, block: int, start: int, stop: int) -> Tensor:
         values = self._draw(seed, block, start, stop, self.device).to(self.dtype)
         return values if self.kind.norm is None else values.mul_(self._scale(seed))
 
@@ -86,7 +126,7 @@ class Directions:
             # In whole numbers, so that no order of summation on any device changes the result.
             squares = 0
             for m in range(len(self.sizes_M)):
-                for start, stop in self.pieces(m):
+                for start, stop in self._pieces(m):
                     steps = (self._draw(seed, m, start, stop, self.device) / noise.NORMAL_STEP).long()
                     squares += int(steps.square_().sum())
             norm = math.sqrt(squares) * noise.NORMAL_STEP
@@ -96,4 +136,6 @@ class Directions:
 
 def directions_of(network: BlockNetwork, settings: TrainSettings) -> Directions:
     """The shared directions of a run, for its network."""
-    return Directions(settings.direction, network.sizes_M, dtype=network.dtype, device=network.device)
+    return Directions(
+        settings.direction, network.shapes_M, rank=settings.rank, dtype=network.dtype, device=network.device
+    )

@@ -17,7 +17,7 @@ from zorba_core.federation.fleet import Address, Member, Members, Plan, make_pla
 from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import spec_from_config
+from zorba_core.runs.model_source import spec_of_model
 
 NoteTaker = Callable[[str, dict[str, Any]], None]
 
@@ -50,7 +50,7 @@ class Membership:
         self.plan: Plan | None = None
         self.averages: list[Aggregate] = []  # of all rounds so far
         self._base_sha256 = network.weights_sha256()
-        self._spec = spec_from_config(network.model.config.to_dict(), name=config.model)
+        self._spec = spec_of_model(network.model, name=config.model)
         self._note = note
         self._turned_away: set[Address] = set()
         self._waiting: set[Address] = set()

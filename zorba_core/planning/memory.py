@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from zorba_core.errors import InfeasibleError, InvalidInputError, in_short, name_some
 from zorba_core.fields import check, setting
 from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import MAX_SIZE, ModelSpec
+from zorba_core.planning.models import ModelSpec
+from zorba_core.planning.parameter_counts import MAX_SIZE
 
 GIB = 2**30
 MAX_CLIENTS = 1_000_000

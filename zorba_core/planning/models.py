@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.planning.parameter_counts import parameter_counts
 
 MAX_CONFIG_BYTES = 1_000_000
-MAX_SIZE = 1_000_000_000  # of anything that a config counts
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,34 @@ def model_spec(name_or_path: str | os.PathLike[str]) -> ModelSpec:
     key = str(name_or_path).lower().removeprefix("facebook/")
     if key in PRESETS:
         return PRESETS[key]
-    path = Path(name_or_path)
+    path = _config_path(name_or_path)
+    name = path.parent.name if path.name == "config.json" else path.stem
+    return spec_from_config(_read_config(path), name=name or str(path))
+
+
+def config_of(folder_or_file: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """The parsed ``config.json`` of a Hugging Face folder.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`model_spec`.
+    """
+    return _read_config(_config_path(folder_or_file))
+
+
+def _config_path(folder_or_file: str | os.PathLike[str]) -> Path:
+    path = Path(folder_or_file)
     if os.path.isdir(path):
         path = path / "config.json"
         if not path.is_file():
-            raise MissingDataError(f"model folder {str(name_or_path)!r} has no config.json; give a Hugging Face folder")
+            raise MissingDataError(
+                f"model folder {str(folder_or_file)!r} has no config.json; give a Hugging Face folder"
+            )
     if not os.path.isfile(path):
         raise InvalidInputError(
-            f"unknown model {in_short(str(name_or_path), 200)}; choose one of {', '.join(PRESETS)}, "
+            f"unknown model {in_short(str(folder_or_file), 200)}; choose one of {', '.join(PRESETS)}, "
             "or give the path of a Hugging Face folder or config.json"
         )
-    name = path.parent.name if path.name == "config.json" else path.stem
-    return spec_from_config(_read_config(path), name=name or str(path))
+    return path
 
 
 def spec_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
@@ -85,13 +101,8 @@ def spec_from_config(config: Mapping[str, Any], name: str) -> ModelSpec:
     Raises:
         InvalidInputError: an unknown ``model_type``, or a field missing or not a positive integer.
     """
-    family = _FAMILIES.get(str(config.get("model_type")))
-    if family is None:
-        raise InvalidInputError(
-            f"model {name!r}: config has model_type {config.get('model_type')!r}; "
-            f"known are {', '.join(sorted(_FAMILIES))}"
-        )
-    return family(_ConfigFields(config, name))
+    counts = parameter_counts(config, name)
+    return ModelSpec(name, counts.blocks, counts.hidden, counts.heads, counts.all, counts.ffn / counts.hidden)
 
 
 def _read_config(path: Path) -> Mapping[str, Any]:
@@ -105,109 +116,3 @@ def _read_config(path: Path) -> Mapping[str, Any]:
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")
     return config
-
-
-class _ConfigFields:
-    """Positive integers out of a config, under any of the names the families give them."""
-
-    def __init__(self, config: Mapping[str, Any], name: str) -> None:
-        self.config, self.name = config, name
-
-    def size(self, *keys: str, default: int | None = None) -> int:
-        for key in keys:
-            value = self.config.get(key)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SIZE:
-                raise InvalidInputError(
-                    f"model {self.name!r}: {key} is {in_short(value)}; want a positive integer, at most {MAX_SIZE}"
-                )
-            return value
-        if default is None:
-            raise InvalidInputError(f"model {self.name!r}: config has no field {keys[0]}")
-        return default
-
-    def flag(self, key: str, default: bool) -> bool:
-        return bool(self.config.get(key, default))
-
-    def spec(self, *, num_blocks: int, hidden: int, heads: int, ffn: int, block: int, rest: int) -> ModelSpec:
-        return ModelSpec(self.name, num_blocks, hidden, heads, num_blocks * block + rest, ffn / hidden)
-
-
-def _opt(fields: _ConfigFields) -> ModelSpec:
-    hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    ffn, vocabulary = fields.size("ffn_dim"), fields.size("vocab_size")
-    embedding = fields.size("word_embed_proj_dim", default=hidden)
-    bias = fields.flag("enable_bias", True)
-    norm = 2 * hidden if fields.flag("layer_norm_elementwise_affine", True) else 0
-    block = 4 * hidden * hidden + 2 * hidden * ffn + bias * (5 * hidden + ffn) + 2 * norm
-    final_norm = norm if fields.flag("do_layer_norm_before", True) else 0
-    if fields.flag("_remove_final_layer_norm", False):
-        final_norm = 0
-    projections = 2 * hidden * embedding if embedding != hidden else 0
-    positions = (fields.size("max_position_embeddings") + 2) * hidden  # OPT keeps two extra rows
-    head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * embedding
-    rest = vocabulary * embedding + positions + projections + final_norm + head
-    heads = fields.size("num_attention_heads")
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
-
-
-def _gpt2(fields: _ConfigFields) -> ModelSpec:
-    hidden, blocks = fields.size("n_embd"), fields.size("n_layer")
-    ffn, vocabulary = fields.size("n_inner", default=4 * hidden), fields.size("vocab_size")
-    block = 4 * hidden * hidden + 2 * hidden * ffn + 5 * hidden + ffn + 4 * hidden
-    head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * hidden
-    rest = (vocabulary + fields.size("n_positions")) * hidden + 2 * hidden + head
-    heads = fields.size("n_head")
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
-
-
-def _llama(fields: _ConfigFields) -> ModelSpec:
-    hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    ffn, vocabulary, heads = (
-        fields.size("intermediate_size"),
-        fields.size("vocab_size"),
-        fields.size("num_attention_heads"),
-    )
-    head_size = fields.size("head_dim", default=hidden // heads)
-    query = heads * head_size
-    key_value = fields.size("num_key_value_heads", default=heads) * head_size
-    family = fields.config["model_type"]
-    attention_bias = query + 2 * key_value if family == "qwen2" or fields.flag("attention_bias", False) else 0
-    if attention_bias and family != "qwen2":  # Qwen2 has no bias on the output projection
-        attention_bias += hidden
-    mlp_bias = 2 * ffn + hidden if fields.flag("mlp_bias", False) else 0
-    query_key_norm = 2 * head_size if family == "qwen3" else 0
-    block = (
-        hidden * (2 * query + 2 * key_value)
-        + 3 * hidden * ffn
-        + attention_bias
-        + mlp_bias
-        + query_key_norm
-        + 2 * hidden
-    )
-    head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
-    rest = vocabulary * hidden + hidden + head
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
-
-
-def _gpt_neox(fields: _ConfigFields) -> ModelSpec:
-    hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    ffn, vocabulary = fields.size("intermediate_size"), fields.size("vocab_size")
-    attention_bias = 4 * hidden if fields.flag("attention_bias", True) else 0
-    block = 4 * hidden * hidden + attention_bias + 2 * hidden * ffn + ffn + hidden + 4 * hidden
-    head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
-    rest = vocabulary * hidden + 2 * hidden + head
-    heads = fields.size("num_attention_heads")
-    return fields.spec(num_blocks=blocks, hidden=hidden, heads=heads, ffn=ffn, block=block, rest=rest)
-
-
-_FAMILIES: Mapping[str, Callable[[_ConfigFields], ModelSpec]] = {
-    "opt": _opt,
-    "gpt2": _gpt2,
-    "llama": _llama,
-    "mistral": _llama,
-    "qwen2": _llama,
-    "qwen3": _llama,
-    "gpt_neox": _gpt_neox,
-}

@@ -44,7 +44,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 from zorba_core.engine.estimators.exact import Plan, held_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
-from zorba_core.engine.families import Family, LabelPositions, family_of
+from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.settings import TrainSettings
 
@@ -61,7 +61,7 @@ class PeakEstimate:
     perturbation: int  # while estimating: noise drawn ahead, and weights put aside while they are perturbed
     activations: int  # while estimating: hidden states kept, and the working tensors of one block
     update: int  # while updating: one block's step and the direction added to it
-    evaluation: int  # while evaluating: hidden states and the working tensors of one block
+    evaluation: int  # while evaluating: hidden states, the working tensors of one block, and its copy in 32 bits
 
     @property
     def total(self) -> int:
@@ -148,15 +148,20 @@ class _Shapes:
 
     def __init__(self, config: PretrainedConfig, dtype: torch.dtype) -> None:
         self._fake = FakeTensorMode()
+        # Weights kept in 16 bits are computed with in 32 (zorba_core.engine.wide_copies): a block's copy in 32 bits
+        # takes the place of its weights put aside.
+        narrow = dtype == torch.bfloat16
         with self._fake, torch.no_grad():
-            model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32 if narrow else dtype)
+            model.set_attn_implementation(attention_of(model))
             self._model = model.eval()
             self._family: Family = family_of(self._model)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
-        self.parameter_bytes = sum(_rounded(size) for size in storages.values())
+        self.parameter_bytes = sum(_rounded(size // 2 if narrow else size) for size in storages.values())
         self.block_bytes = [
             sum(p.numel() * p.element_size() for p in block.parameters()) for block in self._family.blocks()
         ]
+        self._evaluated_block = max(self.block_bytes) if narrow else 0
 
     def peak(
         self,
@@ -176,7 +181,7 @@ class _Shapes:
             perturbation=largest,
             activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
             update=2 * largest,
-            evaluation=self._forward(judged, seq_len, judged, 0, False, "highest"),
+            evaluation=self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest"),
         )
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which _shapes bounds
@@ -234,7 +239,7 @@ class _Shapes:
             with products_in(precision, first_RLH.device):
                 for block in blocks[:-1]:
                     hidden_RLH = self._family.run(block, hidden_RLH)
-                at = LabelPositions(torch.zeros(rows, dtype=torch.long), seq_len)
+                at = LabelPositions(torch.zeros(rows, 1, dtype=torch.long), seq_len)
                 last_RH = self._family.run_at(blocks[-1], hidden_RLH, at)[:, 0]
             logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
             loss = F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long))

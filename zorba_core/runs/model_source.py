@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.planning.models import ModelSpec, spec_from_config
+from zorba_core.planning.parameter_counts import COUNTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 MODELS_VARIABLE = "ZORBA_MODELS"
 BUNDLED = ("opt-mini",)
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def models_folder() -> Path:
@@ -58,8 +61,8 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     return name
 
 
-def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
-    """The causal language model, float32, in evaluation mode.
+def load_model(name_or_path: str | os.PathLike[str], dtype: str = "float32") -> PreTrainedModel:
+    """The causal language model in evaluation mode, its weights in ``dtype``.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be had or read.
@@ -70,10 +73,60 @@ def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
         name_or_path,
         "weights",
         lambda source, **options: AutoModelForCausalLM.from_pretrained(
-            source, use_safetensors=True, dtype="float32", **options
+            source, use_safetensors=True, dtype=dtype, **options
         ),
     )
     return model.eval()
+
+
+def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
+    """M, H, K, alpha and d of a model, by its config; by its parameters where ``planning`` knows no formula."""
+    config = model.config
+    if config.model_type in COUNTS:
+        return spec_from_config(config.to_dict(), name)
+    ffn = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    return ModelSpec(
+        name,
+        config.num_hidden_layers,
+        config.hidden_size,
+        config.num_attention_heads,
+        num_parameters,
+        ffn / config.hidden_size,
+    )
+
+
+def counted_spec(source: str) -> ModelSpec:
+    """M, H, K, alpha and d of a model in a folder or on the hub, whose config alone is fetched.
+
+    Raises:
+        InvalidInputError: it is no causal language model that ``transformers`` knows.
+        MissingDataError: the hub did not give its config.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    local = Path(source).is_dir()
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=local)
+    except (OSError, ValueError) as error:
+        if local:
+            raise InvalidInputError(f"model folder {source}: {_first_line(error)}") from None
+        raise MissingDataError(
+            f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
+            "the network, or give a local Hugging Face folder"
+        ) from None
+    if config.model_type in COUNTS:
+        return spec_from_config(config.to_dict(), source)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+    except ValueError:
+        raise InvalidInputError(
+            f"model {source}: {config.model_type!r} is no causal language model; "
+            f"supported are the model types {', '.join(COUNTS)}"
+        ) from None
+    return spec_of_model(model, source)
 
 
 def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
@@ -91,7 +144,7 @@ def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
     try:
-        with _without_bar() if local else contextlib.nullcontext():
+        with without_bar() if local else contextlib.nullcontext():
             return load(source, trust_remote_code=False, local_files_only=local)
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
@@ -104,15 +157,25 @@ def _load(name_or_path, what, load):
                 f"({type(first).__name__}); check the name and the network, fetch it before going offline, "
                 "or use opt-mini, which needs no download"
             ) from error
-    reason = (str(first).splitlines() or [type(first).__name__])[0]
+    pickled = sorted(path.name for pattern in _PICKLED for path in Path(source).glob(pattern))
+    if what == "weights" and pickled and not any(Path(source).glob("*.safetensors")):
+        raise InvalidInputError(
+            f"model folder {source}: its weights are in pickle format ({pickled[0]}), which can run code, and are not "
+            "read; if you trust their origin, convert them once: AutoModelForCausalLM.from_pretrained(FOLDER)"
+            ".save_pretrained(NEW_FOLDER) writes safetensors"
+        ) from first
     raise InvalidInputError(
-        f"model folder {source}: its {what} cannot be loaded ({reason}); it must be saved with save_pretrained, "
-        "weights as safetensors and the tokenizer beside them"
+        f"model folder {source}: its {what} cannot be loaded ({_first_line(first)}); it must be saved with "
+        "save_pretrained, weights as safetensors and the tokenizer beside them"
     ) from first
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 @contextlib.contextmanager
-def _without_bar() -> Iterator[None]:
+def without_bar() -> Iterator[None]:
     """Reading a folder takes no time worth a progress bar; a download does and keeps its own."""
     from transformers.utils import logging
 

@@ -22,9 +22,9 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.communication import run_communication
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
 from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import spec_from_config
 from zorba_core.runs import BACKWARD_WORK
 from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
+from zorba_core.runs.model_source import spec_of_model
 
 
 class CountReports(Callback):
@@ -73,7 +73,7 @@ def summarise(
     reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
     last = outcome.records[-1]
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
-    spec = spec_from_config(network.model.config.to_dict(), name="model")
+    spec = spec_of_model(network.model, name="model")
     vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
     if method_facts(settings.method).first_order:
         vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.estimators.client_layers import BlockGradient, LayerFunctions, Owners
+from zorba_core.engine.estimators.client_layers import BlockGradient, LayerFunctions, Owners, UnknownLayoutError
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Part:
     """Rows of one client that go through the blocks together."""
 
     client: int
-    rows: Encoded
+    rows: Rows
     weight: float  # of all of the client's examples: F_n is a sum over them, divided by it
     gradient_M: Mapping[int, BlockGradient]  # of the blocks that the client activates: what is wanted
 
@@ -72,14 +72,14 @@ class ClientGradients:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context the network's layers are those functions; they compute what they did."""
-        whole = [self._network.block_module(self._last)]
-        whole += [self._network.block_module(m) for m, layers in enumerate(self._layers_M) if layers is None]
-        with contextlib.ExitStack() as stack:
-            for layers in filter(None, self._layers_M):
-                stack.enter_context(layers.installed())
-            for module in whole:
+        modules = [self._network.block_module(m) for m in range(self._network.num_blocks)]
+        with self._network.computing(range(self._network.num_blocks)), contextlib.ExitStack() as stack:
+            for module, layers in zip(modules, [*self._layers_M, None], strict=True):
                 stack.callback(module.requires_grad_, False)
-                module.requires_grad_(True)
+                if layers is None:
+                    module.requires_grad_(True)
+                else:
+                    stack.enter_context(layers.installed())
             yield
 
     def pass_through(self, parts: Sequence[Part]) -> np.ndarray:
@@ -99,7 +99,13 @@ class ClientGradients:
         strands_M = []
         for m in range(network.num_blocks):
             with torch.set_grad_enabled(m >= first):
-                strands_M.append(self._through(m, hidden, rows, owned, needs_input=m > first))
+                try:
+                    strands = self._through(m, hidden, rows, owned, needs_input=m > first)
+                except UnknownLayoutError:
+                    self._layers_M[m] = None  # from now on by autograd, client by client
+                    network.block_module(m).requires_grad_(True)
+                    strands = self._through(m, hidden, rows, owned, needs_input=m > first)
+                strands_M.append(strands)
             hidden = _gathered([(strand.where, strand.y.detach()) for strand in strands_M[-1]])
         loss_P, along = _losses(network, rows, hidden, parts, wants_gradient=first <= self._last)
         for m in range(self._last, first - 1, -1):
@@ -107,7 +113,7 @@ class ClientGradients:
         return loss_P
 
     def _through(
-        self, m: int, hidden_RLH: Tensor, rows: Encoded, owned: list[tuple[Part, slice]], needs_input: bool
+        self, m: int, hidden_RLH: Tensor, rows: Rows, owned: list[tuple[Part, slice]], needs_input: bool
     ) -> list[_Strand]:
         """All rows through block m, in as few strands as their clients' gradients need."""
         active = [(part, where) for part, where in owned if m in part.gradient_M]
@@ -124,7 +130,7 @@ class ClientGradients:
             where = _joined([where for _, where in passive])
             strands.append(strand(where, partial(self._without_weights, m, rows, where)))
         if layers is not None and (active or not dropped):
-            with layers.owned_by(_owners(m, active if dropped else owned)):
+            with layers.owned_by(_owners(m, active if dropped else owned, hidden_RLH.shape[1])):
                 where = _joined([where for _, where in (active if dropped else owned)])
                 strands.append(strand(where, partial(self._network.run_block, m)))
         elif layers is None:
@@ -134,12 +140,12 @@ class ClientGradients:
             strands += [strand(where, partial(self._run, m, rows, where), part) for part, where in active]
         return strands
 
-    def _run(self, m: int, rows: Encoded, where: slice | Tensor, x: Tensor) -> Tensor:
+    def _run(self, m: int, rows: Rows, where: slice | Tensor, x: Tensor) -> Tensor:
         if m == self._last:
             return rows.after_last_block(self._network, x, where)
         return self._network.run_block(m, x)
 
-    def _without_weights(self, m: int, rows: Encoded, where: slice | Tensor, x: Tensor) -> Tensor:
+    def _without_weights(self, m: int, rows: Rows, where: slice | Tensor, x: Tensor) -> Tensor:
         y = self._network.run_block_without_weights(x)
         return rows.read(y, where) if m == self._last else y
 
@@ -166,18 +172,18 @@ class ClientGradients:
         return products_in(precision, self._network.device)
 
 
-def _owners(m: int, clients: list[tuple[Part, slice]]) -> Owners:
+def _owners(m: int, clients: list[tuple[Part, slice]], length: int) -> Owners:
     """Whose rows stand where among those of the given clients."""
     start, of = 0, []
     for part, _ in clients:
         if m in part.gradient_M:
             of.append((start, start + part.num_rows, part.gradient_M[m]))
         start += part.num_rows
-    return Owners(start, tuple(of))
+    return Owners(start, length, tuple(of))
 
 
 def _losses(
-    network: BlockNetwork, rows: Encoded, final: Tensor, parts: Sequence[Part], wants_gradient: bool
+    network: BlockNetwork, rows: Rows, final: Tensor, parts: Sequence[Part], wants_gradient: bool
 ) -> tuple[np.ndarray, Tensor | None]:
     """What each part contributes to F_n, and the gradient of the sum of them by what the loss reads."""
     examples_P = [len(part.rows) for part in parts]

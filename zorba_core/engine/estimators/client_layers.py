@@ -50,12 +50,21 @@ class BlockGradient:
             start += parameter.numel()
 
 
+class UnknownLayoutError(Exception):
+    """A layer was given positions in an order that is not known here: experts are given those chosen for them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """Whose rows are whose: rows start..stop-1 of ``rows``."""
+    """Whose rows are whose: rows start..stop-1 of ``rows``, of so many positions each."""
 
     rows: int
+    length: int
     of: tuple[tuple[int, int, BlockGradient], ...]
+
+    @property
+    def positions(self) -> int:
+        return self.rows * self.length
 
     def places(self, positions: int) -> Iterator[tuple[slice, BlockGradient]]:
         """The same for rows of several positions each, laid out one row after another."""
@@ -125,9 +134,11 @@ class LayerFunctions:
         def forward(x: Tensor) -> Tensor:
             if self._owners is None or not self._owners.of or not torch.is_grad_enabled():
                 return plain(x)
+            if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
+                raise UnknownLayoutError
             # The output of two dimensions is no view, whose gradient an activation in place would have copied.
             flat_PI = x.reshape(-1, x.shape[-1])
-            if isinstance(layer, nn.Linear | Conv1D):
+            if _multiplies(layer):
                 y_PO = _Linear.apply(self._anchor, flat_PI, layer, starts, self._owners)
             elif isinstance(layer, nn.LayerNorm) and x.dtype == layer.weight.dtype:
                 y_PO = _LayerNorm.apply(self._anchor, flat_PI, layer, starts, self._owners)
@@ -136,6 +147,11 @@ class LayerFunctions:
             return y_PO if x.dim() == 2 else y_PO.view(*x.shape[:-1], y_PO.shape[-1])
 
         return forward
+
+
+def _multiplies(layer: nn.Module) -> bool:
+    """Is it x W^T + b and nothing else?"""
+    return type(layer).forward in (nn.Linear.forward, Conv1D.forward)
 
 
 def _is_known(layer: nn.Module) -> bool:

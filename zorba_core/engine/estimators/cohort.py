@@ -31,7 +31,7 @@ from torch import Tensor
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
@@ -43,7 +43,7 @@ _PIECE_CPU, _LEAST_POSITIONS_CPU, _LEAST_POSITIONS_BF16, _PIECE_ELSEWHERE = 2**1
 @torch.no_grad()
 def estimate_cohort(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,
@@ -106,20 +106,16 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
 @contextlib.contextmanager
 def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
-    weights = network.block_weights(block)
-    original = weights.clone()
-    try:
-        directions.add_to(weights, seed, block, mu)
+    with network.moving([block]) as weights_by_block:
+        directions.add_to(weights_by_block[block], seed, block, mu)
         yield
-    finally:
-        weights.copy_(original)
 
 
 @dataclass(eq=False)
 class _Group:
     """Rows of the clients whose batches have one length: no padding beyond what the reference has."""
 
-    batch: Encoded
+    batch: Rows
     client_R: np.ndarray
     piece_rows: int
     hidden_RLH: Tensor
@@ -134,7 +130,7 @@ class _Cohort:
     """The rows of all clients and where they stand."""
 
     def __init__(
-        self, network: BlockNetwork, batches_N: Sequence[Encoded], A_MN: np.ndarray, max_rows: int | None
+        self, network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, max_rows: int | None
     ) -> None:
         if max_rows is not None and max_rows < 1:
             raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
@@ -152,7 +148,7 @@ class _Cohort:
             for (_, alone), clients in sorted(clients_by_shape.items())
         ]
 
-    def _group(self, batches: list[Encoded], clients: list[int], alone: int, max_rows: int | None) -> _Group:
+    def _group(self, batches: list[Rows], clients: list[int], alone: int, max_rows: int | None) -> _Group:
         batch = batches[0].joined(batches, self._network.device)
         hidden_RLH = self._network.embed(batch.token_ids_RL)
         piece_rows = alone or rows_at_once(self._network, hidden_RLH.shape[1])

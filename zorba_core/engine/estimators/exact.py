@@ -33,7 +33,7 @@ from zorba_core.engine.estimators.client_gradients import ClientGradients, Part
 from zorba_core.engine.estimators.client_layers import BlockGradient
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 
 MOST_MEMORY = 4  # times a cohort's
@@ -48,7 +48,7 @@ _DIRECTIONS_AT_ONCE = 16
 @torch.no_grad()
 def estimate_exact(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,
@@ -75,7 +75,7 @@ def estimate_exact(
     plan = Plan.of(
         network.sizes_M,
         int(network.model.config.hidden_size),
-        network.block_weights(0).element_size(),
+        network.dtype.itemsize,
         np.array([batch.token_ids_RL.shape for batch in batches_N]),
         A_MN,
         on_cpu=network.device.type == "cpu",
@@ -98,14 +98,15 @@ def estimate_exact(
 def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
     """< grad_m F_n, v_q,m > of the given clients and all directions: (C, Q), float64."""
     total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
-    if len(gradient_CD):
-        for start, stop in directions.pieces(block):
-            for at in range(0, len(seeds_Q), _DIRECTIONS_AT_ONCE):
-                seeds_K = seeds_Q[at : at + _DIRECTIONS_AT_ONCE]
-                v_KS = gradient_CD.new_empty(len(seeds_K), stop - start)
-                for v_S, seed in zip(v_KS, seeds_K, strict=True):
-                    v_S.copy_(directions.part(int(seed), block, start, stop))
-                total_CQ[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
+    for at in range(0, len(seeds_Q) if len(gradient_CD) else 0, _DIRECTIONS_AT_ONCE):
+        seeds_K = seeds_Q[at : at + _DIRECTIONS_AT_ONCE]
+        drawn_K = [directions.drawn(int(seed), block) for seed in seeds_K]  # in the same pieces
+        for start, stop, first_S in drawn_K[0]:
+            v_KS = gradient_CD.new_empty(len(seeds_K), stop - start)
+            v_KS[0] = first_S
+            for k, drawn in enumerate(drawn_K[1:], 1):
+                v_KS[k] = next(drawn)[2]
+            total_CQ[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
     return total_CQ.cpu().numpy()
 
 
@@ -125,7 +126,7 @@ def _carve(store: Tensor, sizes_M: Sequence[int], A_MC: np.ndarray) -> list[Tens
 
 
 def _parts(
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     share: Sequence[int],
     gradient_MC: Sequence[Tensor],

@@ -24,13 +24,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate, batch_loss, mean_loss
 from zorba_core.engine.network import BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 @torch.no_grad()
 def estimate_jvp(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,
@@ -55,14 +55,15 @@ def estimate_jvp(
 
 
 def _derivative(
-    network: BlockNetwork, batch: Encoded, active_M: np.ndarray, direction_M: Sequence[Tensor], inactive: Inactive
+    network: BlockNetwork, batch: Rows, active_M: np.ndarray, direction_M: Sequence[Tensor], inactive: Inactive
 ) -> float:
     """The derivative of F_n along the directions of the active blocks."""
     with forward_ad.dual_level():
         hidden_BLH = network.embed(batch.token_ids_RL)
         for m in range(network.num_blocks):
             if active_M[m]:
-                hidden_BLH = _run_along(network, m, direction_M[m], hidden_BLH)
+                with network.computing([m]):
+                    hidden_BLH = _run_along(network, m, direction_M[m], hidden_BLH)
             elif inactive == "dropped":
                 hidden_BLH = network.run_block_without_weights(hidden_BLH)
             else:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Estimate:
 
 
 def batch_loss(
-    network: BlockNetwork, batch: Encoded, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
+    network: BlockNetwork, batch: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
 ) -> float:
     """F_n(w; xi): the mean cross-entropy of the batch's answers.
 
@@ -48,7 +48,7 @@ def batch_loss(
     return float(mean_loss(network, batch, network(batch, active_M, inactive)))
 
 
-def mean_loss(network: BlockNetwork, batch: Encoded, final: Tensor) -> Tensor:
+def mean_loss(network: BlockNetwork, batch: Rows, final: Tensor) -> Tensor:
     """F_n from what the batch reads of the last block's output: float64, without a dimension."""
     return batch.losses(network, final).sum() / batch.weights.sum()
 
@@ -56,20 +56,16 @@ def mean_loss(network: BlockNetwork, batch: Encoded, final: Tensor) -> Tensor:
 @contextlib.contextmanager
 def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
     """Within the context, w_m + shift for the given blocks; afterwards exactly the bits of before."""
-    original = {m: network.block_weights(m).clone() for m in shift_by_block}
-    try:
+    with network.moving(shift_by_block) as weights_by_block:
         for m, shift in shift_by_block.items():
-            network.block_weights(m).add_(shift)
+            weights_by_block[m].add_(shift)
         yield
-    finally:
-        for m, weights in original.items():
-            network.block_weights(m).copy_(weights)
 
 
 @torch.no_grad()
 def estimate(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,

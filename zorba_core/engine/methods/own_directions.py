@@ -20,11 +20,13 @@ import torch
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounding import rounding_of, subtract
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
@@ -48,7 +50,7 @@ def own_step(
 ) -> torch.Tensor:
     """The mean over ``clients`` of their estimates (1/Q) sum_q rho[n, q] v_nq of block m: (D_m,). ``rho_NQ`` has their
     rows."""
-    step = torch.zeros_like(network.block_weights(block))
+    step = torch.zeros_like(network.block_weights(block), dtype=network.dtype)
     for row, client in enumerate(clients):
         for q, seed in enumerate(client_seeds(seeds_Q, int(client))):
             step.add_(directions.block(seed, block), alpha=float(rho_NQ[row, q]) / rho_NQ.size)
@@ -59,7 +61,7 @@ class OwnDirections(ScalarMethod):
     """FedZO. Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
 
     def measure(
-        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Encoded], clients: np.ndarray
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
         """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
         another."""
@@ -82,7 +84,9 @@ class OwnDirections(ScalarMethod):
         """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported."""
         network, clients = context.network, np.flatnonzero(reported_N)
         rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
         for m in range(network.num_blocks):
             step = own_step(network, m, rho_NQ, clients, seeds_Q, context.directions)
-            network.block_weights(m).sub_(step, alpha=context.settings.lr)
+            subtract(network.block_weights(m), step, lr, m, rounding)
         return None, state

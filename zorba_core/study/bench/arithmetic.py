@@ -63,7 +63,7 @@ def time_precisions(model: nn.Module, settings: BenchSettings, report: Report) -
     network = BlockNetwork(copy.deepcopy(model), LABEL_IDS, device=few.device)
     batches_N = client_batches(few, model.config.vocab_size)
     A_MN = np.ones((network.num_blocks, few.num_clients), dtype=bool)
-    directions = Directions(few.direction, network.sizes_M, device=few.device)
+    directions = Directions(few.direction, network.shapes_M, device=few.device)
 
     def run(precision: str) -> None:
         with network.at_precision(precision):
@@ -91,14 +91,14 @@ def rho_errors(
     seeds_Q = range(_FEW_DIRECTIONS)
 
     def estimated(of: BlockNetwork, mu: float) -> np.ndarray:
-        directions = Directions(settings.direction, of.sizes_M, dtype=of.dtype, device=settings.device)
+        directions = Directions(settings.direction, of.shapes_M, dtype=of.dtype, device=settings.device)
         return estimate_cohort(of, batches_N, A_MN, seeds_Q, directions, mu=mu).rho_NQ
 
     def error(found_NQ: np.ndarray, wanted_NQ: np.ndarray) -> float:
         return float(np.linalg.norm(found_NQ - wanted_NQ) / np.linalg.norm(wanted_NQ))
 
     exactly = BlockNetwork(copy.deepcopy(model), LABEL_IDS, dtype=torch.float64, device=settings.device)
-    directions = Directions(settings.direction, exactly.sizes_M, dtype=torch.float64, device=settings.device)
+    directions = Directions(settings.direction, exactly.shapes_M, dtype=torch.float64, device=settings.device)
     derivative_NQ = estimate_jvp(exactly, batches_N, A_MN, seeds_Q, directions).rho_NQ
     differences = [estimated(exactly, mu) for mu in mus]
     del exactly

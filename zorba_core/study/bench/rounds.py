@@ -42,7 +42,7 @@ from zorba_core.study.bench.common import (
 def time_rounds(network: BlockNetwork, settings: BenchSettings, report: Report) -> dict[str, Any]:
     """Whole rounds (estimate and update) and their floors, all allocations taking turns with each other."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
-    directions = Directions(settings.direction, network.sizes_M, device=settings.device)
+    directions = Directions(settings.direction, network.shapes_M, device=settings.device)
     seeds_Q = range(settings.num_perturbations)
     piece = rows_at_once(network, settings.seq_len)
 
@@ -138,7 +138,7 @@ def time_padding(network: BlockNetwork, settings: BenchSettings, report: Report)
         for batch in own
     ]
     A_MN = np.ones((network.num_blocks, settings.num_clients), dtype=bool)
-    directions = Directions(settings.direction, network.sizes_M, device=settings.device)
+    directions = Directions(settings.direction, network.shapes_M, device=settings.device)
     times = take_turns(
         {
             name: lambda rows=rows: estimate_cohort(network, rows, A_MN, [0, 1], directions, mu=settings.mu)
@@ -170,7 +170,7 @@ def time_growth(model: nn.Module, settings: BenchSettings, report: Report) -> di
         network = BlockNetwork(copy.deepcopy(built), LABEL_IDS, device=case.device)
         rows = client_batches(case, built.config.vocab_size)
         A_MN = np.ones((network.num_blocks, case.num_clients), dtype=bool)
-        directions = Directions(case.direction, network.sizes_M, device=case.device)
+        directions = Directions(case.direction, network.shapes_M, device=case.device)
         seeds_Q = range(case.num_perturbations)
         facts[name] = {"block_parameters": sum(network.sizes_M)}
         runs[name] = lambda network=network, rows=rows, A_MN=A_MN, seeds_Q=seeds_Q, directions=directions: (

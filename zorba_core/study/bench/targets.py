@@ -107,7 +107,7 @@ def _whole_round(network: BlockNetwork, settings: BenchSettings) -> Callable[[],
     """Estimate and update with every client activating every block."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
     A_MN = np.ones((network.num_blocks, settings.num_clients), dtype=bool)
-    directions = Directions(settings.direction, network.sizes_M, device=settings.device)
+    directions = Directions(settings.direction, network.shapes_M, device=settings.device)
     seeds_Q = range(settings.num_perturbations)
 
     def run() -> None:

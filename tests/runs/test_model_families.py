@@ -1,0 +1,53 @@
+"""Runs of models that are not OPT: from a folder to a trained model and its facts."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from tests.engine.test_families import CASES, built
+from tests.runs.resumable import ALLOCATION
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+from zorba_core.runs.resume import replay
+from zorba_core.runs.session import fine_tune, read_spec
+
+SETTINGS = TrainSettings(
+    lr=1e-4, rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9
+)
+SIZES = {"vocab_size": 400, "max_position_embeddings": 64, "num_hidden_layers": 3, "hidden_size": 16}
+WITHOUT_FORMULA = {**SIZES, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+MODELS = {
+    "gemma2": lambda: built("Gemma2", **{**WITHOUT_FORMULA, "head_dim": 8, "sliding_window": 4})(),
+    "bloom": lambda: built("Bloom", vocab_size=400, hidden_size=16, n_layer=3, n_head=2)(),
+    "without a formula": lambda: built("StableLm", **WITHOUT_FORMULA)(),
+}
+
+
+@pytest.fixture
+def saved(request, tmp_path, tiny_tokenizer):
+    folder = tmp_path / "model"
+    MODELS[request.param]().save_pretrained(folder)
+    tiny_tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("saved", MODELS, indirect=True)
+def test_a_run_trains_saves_and_replays(saved, tmp_path):
+    exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(saved).parameters())
+    assert (read_spec(saved).num_blocks, read_spec(saved).num_parameters) == (3, exact)
+    run = fine_tune(
+        ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", save_model=True, force=True
+    )
+    trained = BlockNetwork(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
+    assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
+    assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
+    assert run.summary["memory"]["client"]["activations"] > 0
+
+
+def test_a_row_longer_than_the_models_positions_is_refused(tmp_path, tiny_tokenizer):
+    CASES["phi"]().save_pretrained(tmp_path / "model")
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InvalidInputError, match="seq_len is 64 and the model has 40 positions; use at most that"):
+        fine_tune(ALLOCATION, model=tmp_path / "model", settings=TrainSettings(), runs_folder=tmp_path)
