@@ -66,21 +66,27 @@ class ClientGradients:
     def __init__(self, network: BlockNetwork, inactive: Inactive) -> None:
         self._network, self._inactive, self._last = network, inactive, network.num_blocks - 1
         self._anchor = torch.zeros((), device=network.device, requires_grad=True)
-        modules = [network.block_module(m) for m in range(self._last)]
-        self._layers_M = [LayerFunctions.of(module, self._anchor, self._products) for module in modules]
+        self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
+        self._layers_M = [
+            LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
+            for m in range(self._last)
+        ]
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context the network's layers are those functions; they compute what they did."""
-        modules = [self._network.block_module(m) for m in range(self._network.num_blocks)]
         with self._network.computing(range(self._network.num_blocks)), contextlib.ExitStack() as stack:
-            for module, layers in zip(modules, [*self._layers_M, None], strict=True):
-                stack.callback(module.requires_grad_, False)
+            for m, layers in enumerate([*self._layers_M, None]):
+                stack.callback(self._differentiate, m, False)
                 if layers is None:
-                    module.requires_grad_(True)
+                    self._differentiate(m, True)
                 else:
                     stack.enter_context(layers.installed())
             yield
+
+    def _differentiate(self, m: int, by_parameters: bool) -> None:
+        for parameter in self._trained_M[m]:
+            parameter.requires_grad_(by_parameters)
 
     def pass_through(self, parts: Sequence[Part]) -> np.ndarray:
         """Write the parts' gradients of F_n, or add them to what earlier parts of the same client have written.
@@ -103,7 +109,7 @@ class ClientGradients:
                     strands = self._through(m, hidden, rows, owned, needs_input=m > first)
                 except UnknownLayoutError:
                     self._layers_M[m] = None  # from now on by autograd, client by client
-                    network.block_module(m).requires_grad_(True)
+                    self._differentiate(m, True)
                     strands = self._through(m, hidden, rows, owned, needs_input=m > first)
                 strands_M.append(strands)
             hidden = _gathered([(strand.where, strand.y.detach()) for strand in strands_M[-1]])
@@ -151,7 +157,7 @@ class ClientGradients:
 
     def _back(self, m: int, strands: list[_Strand], along: Tensor) -> Tensor | None:
         """From the gradients of block m's output to those of its input, where they are needed."""
-        parameters = list(self._network.block_module(m).parameters())
+        parameters = self._trained_M[m]
         inputs = []
         for strand in strands:
             if not strand.y.requires_grad:  # without weights, and nobody asks for its input's gradient

@@ -9,7 +9,7 @@ Shapes: P positions of all rows, I and O a layer's inputs and outputs, D_m param
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,24 +86,30 @@ class LayerFunctions:
 
     @classmethod
     def of(
-        cls, block: nn.Module, anchor: Tensor, products: Callable[[], AbstractContextManager[None]]
+        cls,
+        block: nn.Module,
+        trained: Iterable[nn.Parameter],
+        anchor: Tensor,
+        products: Callable[[], AbstractContextManager[None]],
     ) -> LayerFunctions | None:
         """None for a block with a layer that is not known here.
 
         Args:
+            trained: the block's parameters that are trained, in the order of its vector: all, or its adapters'.
             anchor: a number that requires a gradient, so that a layer is differentiated also where its input is not.
             products: the context that products of a backward pass belong in.
         """
         start_of, start = {}, 0
-        for parameter in block.parameters():
+        for parameter in trained:
             start_of[parameter] = start
             start += parameter.numel()
-        layers = []
+        layers, known = [], True
         for layer in block.modules():
-            own = {name: start_of[parameter] for name, parameter in layer.named_parameters(recurse=False)}
-            if own:
-                layers.append((layer, own))
-        return cls(layers, anchor, products) if all(_is_known(layer) for layer, _ in layers) else None
+            own = dict(layer.named_parameters(recurse=False))
+            if any(parameter in start_of for parameter in own.values()):
+                known &= _is_known(layer) and all(parameter in start_of for parameter in own.values())
+                layers.append((layer, {name: start_of.get(parameter, -1) for name, parameter in own.items()}))
+        return cls(layers, anchor, products) if known else None
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
