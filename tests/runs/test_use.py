@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.inference import Said
 from zorba_core.data.splits import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -295,11 +294,12 @@ def writing(tiny_opt_folder, tmp_path_factory) -> Run:
     table = pd.DataFrame({"question": "well , " + rows["text"], "answer": np.where(rows["label"], "good", "bad")})
     table["site"] = ["north", "south", "east"] * 40
     table.to_csv(folder / "questions.csv", index=False)
-    said = Said(text=("question",), answer="answer", client="site")
     return fine_tune(
         ALLOCATION,
         data=folder / "questions.csv",
-        said=said,
+        text="question",
+        answer="answer",
+        client="site",
         model=tiny_opt_folder,
         settings=SETTINGS,
         runs_folder=folder / "runs",
