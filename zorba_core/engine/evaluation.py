@@ -37,10 +37,13 @@ def evaluate(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE)
     # Rows of similar length share a batch, so that little of it is padding.
     order = torch.argsort(rows.last_R, stable=True)
     correct, total_loss = 0, 0.0
-    for start in range(0, len(rows), batch_size):
-        batch = rows.rows(order[start : start + batch_size]).trimmed(network.device)
-        with network.at_precision("highest"):
-            logits_BC = network.head(network(batch)).double()
-        correct += int((logits_BC.argmax(dim=1) == batch.label_R).sum())
-        total_loss += float(F.cross_entropy(logits_BC, batch.label_R, reduction="sum"))
+    batches = (
+        rows.rows(order[start : start + batch_size]).trimmed(network.device)
+        for start in range(0, len(rows), batch_size)
+    )
+    with network.at_precision("highest"):
+        for batch, final_BH in network.outputs(batches):
+            logits_BC = network.head(final_BH).double()
+            correct += int((logits_BC.argmax(dim=1) == batch.label_R).sum())
+            total_loss += float(F.cross_entropy(logits_BC, batch.label_R, reduction="sum"))
     return Evaluation(correct / len(rows), total_loss / len(rows))

@@ -15,7 +15,7 @@ import contextlib
 import copy
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -40,6 +40,8 @@ class BlockNetwork:
     Raises:
         InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
+
+    hidden_bytes: int | None = None  # most memory for hidden states that wait while another's turn is; None: no limit
 
     def __init__(
         self,
@@ -82,6 +84,10 @@ class BlockNetwork:
         """w_m, shape (D_m,): writing to it changes the block."""
         return self._weights_M[block]
 
+    def change_block(self, block: int, change: Callable[[Tensor], None]) -> None:
+        """Have ``change`` move w_m in place: now, or before it is next used."""
+        change(self.block_weights(block))
+
     def block_module(self, block: int) -> nn.Module:
         """Block m as the model's own module; its parameters, in order, are the parts of ``block_weights(m)``."""
         return self._blocks[block]
@@ -102,7 +108,7 @@ class BlockNetwork:
     def run_block(self, block: int, hidden_BLH: Tensor) -> Tensor:
         """Hidden states after block m with its current weights."""
         with products_in(self.precision, self.device):
-            return self._family.run(self._blocks[block], hidden_BLH)
+            return self._family.run(self.block_module(block), hidden_BLH)
 
     def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
         """Hidden states (B, H) after the last block at each row's last prompt position, the only ones the head reads:
@@ -110,7 +116,7 @@ class BlockNetwork:
         # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
         at = LabelPositions(last_B, hidden_BLH.shape[1], SAME_BITS_ROWS)
         with products_in(self.precision, self.device):
-            return self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(last_B), 0]
+            return self._family.run_at(self.block_module(self.num_blocks - 1), hidden_BLH, at)[: len(last_B), 0]
 
     def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
         """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.
@@ -121,10 +127,14 @@ class BlockNetwork:
         if self._family.residual_passes_through:
             return hidden_BLH
         if self._without_weights is None:
-            self._without_weights = copy.deepcopy(self._blocks[0])
-            for parameter in self._without_weights.parameters():
-                parameter.zero_()
+            self._without_weights = self._zeroed_block()
         return self._family.run(self._without_weights, hidden_BLH)
+
+    def _zeroed_block(self) -> nn.Module:
+        block = copy.deepcopy(self._blocks[0])
+        for parameter in block.parameters():
+            parameter.zero_()
+        return block
 
     def head(self, hidden_BH: Tensor) -> Tensor:
         """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""
@@ -146,6 +156,11 @@ class BlockNetwork:
             else:
                 hidden_BLH = self.run_block(m, hidden_BLH)
         return rows.read(hidden_BLH)
+
+    def outputs(self, batches: Iterable[Encoded]) -> Iterator[tuple[Encoded, Tensor]]:
+        """Each batch with what the network makes of it, in the order that suits where the weights are."""
+        for batch in batches:
+            yield batch, self(batch)
 
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""

@@ -127,12 +127,12 @@ def preflight(
         taking_part = max(1, round(settings.participation * allocation.num_clients))
 
         def step_of(m: int) -> torch.Tensor:
-            return own_step(network, m, exact_NQ, clients, seeds_Q, directions)
+            return own_step(network.block_weights(m), m, exact_NQ, clients, seeds_Q, directions)
     else:
         taking_part, rho_bar_MQ = len(clients), average_per_block(exact_NQ, A_MN)
 
         def step_of(m: int) -> torch.Tensor:
-            return shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions)
+            return shared_step(network.block_weights(m), m, rho_bar_MQ[m], seeds_Q, directions)
 
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
