@@ -276,6 +276,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
         AllocationProblem(budget_N, model.num_blocks),
         solver=scenario.solver,
         seed=scenario.seed,
+        objective="lambda",
         time_limit=PROOF_SECONDS,
     )
     proofs: list[Solution] = []

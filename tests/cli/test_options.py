@@ -81,7 +81,7 @@ OPTIONS_OF = {
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
-    "pareto": {"model": "opt-125m"},
+    "pareto": {"model": "opt-125m", "objective": "lambda"},
     "bench": {"model": None, "seq_len": None, "device": None},
     "federation up": {
         "dataset": None, "rounds": 20, "eval_every": 5, "min_clients": None,
@@ -95,13 +95,14 @@ UNOFFERED = {
         "precision",
     },
     "allocate": {"num_blocks"},
-    "scenario": {"num_blocks", "total_mode"},
-    "pareto": {"budgets", "blocks", "time_limit", "block_order"},
+    "scenario": {"num_blocks", "total_mode", "idle_blocks"},
+    "pareto": {"budgets", "blocks", "time_limit", "block_order", "energies", "noise"},
     "vram": set(),
     "bench": {"mu"},
     "federation up": {
         "num_seeds", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
         "dtype", "precision", "device", "threads", "label_words", "save_model",
+        "data", "text", "label", "answer", "prompt", "test", "client", "division",
     },
 }  # fmt: skip
 CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]

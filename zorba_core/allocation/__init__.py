@@ -3,6 +3,7 @@
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
+from zorba_core.allocation.gain import BlockFacts, gain, gain_bound
 from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.allocation.pareto import sweep, sweep_totals
@@ -32,6 +33,7 @@ __all__ = [
     "AllocationMetrics",
     "AllocationProblem",
     "Answer",
+    "BlockFacts",
     "Front",
     "GammaCertificate",
     "GreedyStep",
@@ -53,6 +55,8 @@ __all__ = [
     "coupled_noise",
     "direction_coupling",
     "find_measure",
+    "gain",
+    "gain_bound",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",

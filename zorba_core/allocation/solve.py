@@ -12,20 +12,32 @@ import math
 import time
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import v_bound, water_filled_bound
+from zorba_core.allocation.gain import BlockFacts, gain_bound
 from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.allocation.problem import AllocationProblem, Objective, Solution, Status
+from zorba_core.allocation.problem import (
+    OBJECTIVES,
+    AllocationProblem,
+    Objective,
+    Solution,
+    Status,
+    objective_of,
+)
 from zorba_core.allocation.solver import Answer, Solver, SolverOptions, not_a_solver
 from zorba_core.allocation.solvers.balanced import BALANCED
 from zorba_core.allocation.solvers.exact import EXACT
+from zorba_core.allocation.solvers.gain import GAIN
 from zorba_core.allocation.solvers.lexicographic import LEXICOGRAPHIC, GreedyStep, gamma_star
 from zorba_core.allocation.solvers.two_level import TWO_LEVEL
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.registry import Registry
 
 SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=not_a_solver)
-for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT):
+for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT, GAIN):
     SOLVERS.register(_solver)
 BLOCK_ORDERS = ("as-solved", "least-work")
 
@@ -33,7 +45,7 @@ BLOCK_ORDERS = ("as-solved", "least-work")
 _SAME = 1e-9
 
 
-def as_solver(solver: str | Solver, objective: Objective) -> Solver:
+def as_solver(solver: str | Solver, objective: Objective | None = None) -> Solver:
     """The registered solver of this name, or the one that was given.
 
     Raises:
@@ -43,12 +55,13 @@ def as_solver(solver: str | Solver, objective: Objective) -> Solver:
     problem = not_a_solver(part)
     if problem:
         raise InvalidInputError(f"this is no solver: {problem}")
-    if objective not in ("lambda", "v"):
-        raise InvalidInputError(f"unknown objective {objective!r}; choose lambda or v")
-    if objective not in part.objectives:
-        only, able = ("Lambda", "V") if objective == "v" else ("V", "Lambda")
+    if objective is not None and objective not in OBJECTIVES:
+        raise InvalidInputError(f"unknown objective {objective!r}; choose {_listed(OBJECTIVES)}")
+    if objective is not None and objective not in part.objectives:
+        title = {"lambda": "Lambda", "v": "V", "gain": "the gain"}
+        only = " and ".join(title[name] for name in part.objectives)
         others = _listed([name for name, other in SOLVERS.items() if objective in other.objectives])
-        raise InvalidInputError(f"the {part.name} solver works on {only} only; for {able} use {others}")
+        raise InvalidInputError(f"the {part.name} solver works on {only} only; for {title[objective]} use {others}")
     return part
 
 
@@ -57,28 +70,42 @@ def solve(
     solver: str | Solver = "balanced",
     *,
     seed: int | Sequence[int] = 0,
-    objective: Objective = "lambda",
+    objective: Objective | None = None,
     time_limit: float = 10.0,
     block_order: str = "as-solved",
     trace: list[GreedyStep] | None = None,
+    facts: BlockFacts | None = None,
 ) -> Solution:
     """Allocate blocks to clients.
 
     Args:
         solver: the name of one of :data:`SOLVERS`, or any :class:`Solver`.
         seed: decides what a solver draws at random; most draw nothing.
-        objective: what to minimise and bound, ``"lambda"`` or ``"v"``. V is what ``balanced`` minimises at any total,
-            so ``exact`` returns that, proven; ``two-level`` and ``lexicographic`` know Lambda only.
+        objective: what to minimise and bound, ``"lambda"`` or ``"v"``; or to maximise, ``"gain"``. Default: the
+            solver's own. V is what ``balanced`` minimises at any total, so ``exact`` returns that, proven;
+            ``two-level`` and ``lexicographic`` know Lambda only, and ``gain`` maximises the gain whatever is bounded.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
         block_order: ``"least-work"`` permutes block ids so that clients start late, which changes no metric but
             ``forward_work``.
         trace: collects the steps of the lexicographic solver's greedy update.
+        facts: energy, noise and size of each block, for the gain; default: alike.
 
     Raises:
         InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
         RunError: the solver failed, or its matrix does not meet the request.
     """
     part = as_solver(solver, objective)
+    objective = objective or part.objectives[0]
+    if facts is not None and "gain" not in part.objectives:
+        raise InvalidInputError(
+            f"the {part.name} solver knows no energies and noises of blocks; leave them out, or use gain"
+        )
+    if problem.may_idle and not part.may_idle:
+        able = _listed([name for name, other in SOLVERS.items() if other.may_idle])
+        raise InvalidInputError(
+            f"the {part.name} solver gives every block a client; leave idle blocks out, or use {able}"
+        )
+    facts = facts or BlockFacts.of(problem.num_blocks)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
     if block_order not in BLOCK_ORDERS:
@@ -93,7 +120,7 @@ def solve(
         )
     started = time.perf_counter()
     try:
-        answer = part.run(problem, SolverOptions(objective, time_limit, seed, trace))
+        answer = part.run(problem, SolverOptions(objective, time_limit, seed, trace, facts))
     except ZorbaError:
         raise
     except Exception as error:  # whatever somebody else's solver does
@@ -103,20 +130,28 @@ def solve(
     _check_answer(part, problem, allocation)
     if block_order == "least-work":
         allocation = least_forward_work(allocation)
-    value = allocation.bias_lambda if objective == "lambda" else allocation.mean_inverse_popularity
-    lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
-    if part.proves:
-        lower_bound = max(lower_bound, answer.lower_bound)
+    value = objective_of(allocation, objective, facts)
+    if objective == "gain":
+        lower_bound = gain_bound(facts, problem.usable_N, problem.most_blocks, idle_blocks=problem.may_idle)
+        if part.proves:
+            lower_bound = min(lower_bound, answer.lower_bound)
+        reached = value >= lower_bound * (1 - _SAME)
+    else:
+        lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
+        if part.proves:
+            lower_bound = max(lower_bound, answer.lower_bound)
+        reached = value <= lower_bound * (1 + _SAME)
     status = answer.status if answer.status is not Status.OPTIMAL else Status.FEASIBLE
     return Solution(
         allocation=allocation,
         solver=part.name,
-        status=Status.OPTIMAL if value <= lower_bound * (1 + _SAME) else status,
+        status=Status.OPTIMAL if reached else status,
         objective=objective,
-        lower_bound=min(lower_bound, value),
+        lower_bound=max(lower_bound, value) if objective == "gain" else min(lower_bound, value),
         gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
         seconds=time.perf_counter() - started,
         problem=problem,
+        facts=facts if objective == "gain" else None,
     )
 
 
@@ -135,14 +170,19 @@ def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object
         wrong = f"client {over.argmax()} holds {over.max()} more than its budget allows"
     elif allocation.blocks_held_N.min() < 1:
         wrong = f"client {allocation.blocks_held_N.argmin()} holds no block"
-    elif allocation.min_popularity < problem.min_popularity:
-        wrong = f"block {allocation.popularity_M.argmin()} has {allocation.min_popularity} clients"
+    elif (few := np.flatnonzero(_too_few(problem, allocation.popularity_M))).size:
+        wrong = f"block {few[0]} has {allocation.popularity_M[few[0]]} clients"
     elif allocation.total_blocks > problem.most_blocks or (
         problem.total_mode == "eq" and allocation.total_blocks < problem.most_blocks
     ):
         wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
     if wrong:
         raise RunError(f"the {solver.name} solver's answer does not meet the request: {wrong}")
+
+
+def _too_few(problem: AllocationProblem, popularity_M: NDArray[np.int64]) -> NDArray[np.bool_]:
+    few_M = popularity_M < problem.min_popularity
+    return few_M & (popularity_M > 0) if problem.may_idle else few_M
 
 
 def _listed(names: Sequence[str]) -> str:

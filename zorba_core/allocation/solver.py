@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.allocation.gain import BlockFacts
 from zorba_core.allocation.measures import AllocationMetrics
-from zorba_core.allocation.problem import AllocationProblem, Objective, Status
+from zorba_core.allocation.problem import OBJECTIVES, AllocationProblem, Objective, Status
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class SolverOptions:
     time_limit: float = 10.0  # seconds, with ``takes_time_limit``
     seed: int | Sequence[int] = 0  # with ``random``
     trace: list[Any] | None = None  # with ``traces``: where each step is appended
+    facts: BlockFacts | None = None  # of the blocks, with the objective "gain"
 
     @property
     def rng(self) -> np.random.Generator:
@@ -37,7 +39,7 @@ class Answer:
     """An allocation with more to say than its matrix. A bound on the objective counts if the solver ``proves``."""
 
     allocation: AllocationMetrics
-    lower_bound: float = 0.0
+    lower_bound: float = 0.0  # of the gain an upper one
     status: Status = Status.FEASIBLE
     nodes: int = 0  # of a search; 0 when the bound closed the gap before it
 
@@ -67,6 +69,7 @@ class Solver:
     cost: str = ""  # how long it takes, in words
     objectives: tuple[Objective, ...] = ("lambda",)
     honours_total: bool = True
+    may_idle: bool = False  # leaves blocks without a client where the problem allows it
     random: bool = False  # draws: another seed, another matrix
     proves: bool = False  # its own lower bounds are proven
     takes_time_limit: bool = False
@@ -83,8 +86,8 @@ def not_a_solver(part: object) -> str | None:
         return f"its name is {part.name!r}; use lower-case letters, digits and hyphens"
     if not (part.title and part.help and callable(part.run)):
         return f"{part.name} needs a title, a help text and a function to run"
-    if not part.objectives or not set(part.objectives) <= {"lambda", "v"}:
-        return f"the objectives of {part.name} are {part.objectives!r}; choose from lambda and v"
+    if not part.objectives or not set(part.objectives) <= {*OBJECTIVES}:
+        return f"the objectives of {part.name} are {part.objectives!r}; choose from {', '.join(OBJECTIVES)}"
     if part.most_points is not None and part.most_points < 1:
         return f"{part.name} allows {part.most_points} points in a sweep; it must be at least 1"
     return None

@@ -3,7 +3,7 @@ a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,11 @@ class AllocationChoice:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def with_clients(self, clients: int | None) -> AllocationChoice:
+        """The same choice for as many clients as the data has, where no option says how many there are."""
+        says = (self.clients, self.allocation, self.budgets, self.fleet)
+        return self if clients is None or any(said is not None for said in says) else replace(self, clients=clients)
 
     def allocation_for(self, spec: ModelSpec, settings: TrainSettings) -> tuple[AllocationMetrics, dict[str, Any]]:
         """The matrix, and where it comes from, for the run's config.

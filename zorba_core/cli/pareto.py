@@ -20,7 +20,7 @@ def pareto(
         FleetOptions, "model", "clients", "fleet", "seed", defaults={"model": DEFAULT_MODEL}
     ),
     workload: Workload = options_of(Workload),
-    how: SolveOptions = options_of(SolveOptions, "solver", "objective"),
+    how: SolveOptions = options_of(SolveOptions, "solver", "objective", defaults={"objective": "lambda"}),
     epsilons: int = typer.Option(1000, help="E: number of reductions, or of totals with --by total."),
     by: str = typer.Option("reduction", help="reduction: Algorithm 2; total: full budgets, at most T blocks in all."),
     tau: str = typer.Option("client", help="client: a reduction for each client; vector: one for all, as printed."),
@@ -28,6 +28,8 @@ def pareto(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """The front of Lambda against the fraction of all VRAM in use."""
+    if how.objective == "gain":
+        raise InvalidInputError("a front is of Lambda or V against VRAM, not of the gain; leave --objective out")
     spec, seed = model_spec(fleet.model), fleet.seed
     chosen = read_fleet(spec, workload, fleet.clients, fleet.fleet, seed)
     front: Front

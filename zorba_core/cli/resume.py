@@ -15,6 +15,8 @@ _MODEL = typer.Option(None, help="Where the base model lies now; default: where 
 def resume(
     run: Path = typer.Argument(..., help="The run's folder."),
     model: str | None = _MODEL,
+    data: str | None = typer.Option(None, help="Where your own rows lie now; default: where the run's config says."),
+    test: str | None = typer.Option(None, help="Where your own test rows lie now."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
@@ -28,7 +30,9 @@ def resume(
         done = supervised(
             rounds,
             ranks,
-            lambda callbacks: resuming.resume(run, model=model, callbacks=callbacks, notice=notice, ranks=ranks),
+            lambda callbacks: resuming.resume(
+                run, model=model, data=data, test=test, callbacks=callbacks, notice=notice, ranks=ranks
+            ),
         )
         if ranks.writes:
             emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))

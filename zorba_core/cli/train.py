@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,13 @@ import typer
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.data.tasks import TASKS, get_task
+from zorba_core.data.inference import Said
+from zorba_core.data.own_data import num_clients_of, task_for
+from zorba_core.data.partition import DIVISIONS
+from zorba_core.data.tasks import TASKS, Task, get_task
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import RunError
-from zorba_core.fields import setting
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.fields import declared, setting
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
@@ -34,10 +38,62 @@ class TaskOptions:
     dataset: str = setting("toy-reviews", "{choices}; toy-reviews needs no data.", choices=lambda: TASKS)
     label_words: str | None = setting(None, "Comma separated, one for each label; default: the task's.")
     alpha: float = setting(1.0, "Of the Dirichlet division of rows; smaller is more uneven.")
+    data: str | None = setting(
+        None, "Your own rows instead: CSV, TSV, JSON lines, Parquet, a pattern such as clients/*.csv, or a task's TOML."
+    )
+    text: str | None = setting(None, "Column of the text, or several with commas; default: inferred.")
+    label: str | None = setting(None, "Column of the label; default: inferred.")
+    answer: str | None = setting(None, "Column of the text to generate, instead of a label.")
+    prompt: str | None = setting(None, 'What the model reads, e.g. "{text} Topic:"; default: inferred.')
+    test: str | None = setting(None, "File of the rows to evaluate on; default: a fifth of the rows, by hash.")
+    client: str | None = setting(None, "Column that says whose row it is: each value is one client.")
+    division: str | None = setting(
+        None, "Of rows among clients. {choices}; default natural where rows name clients.", choices=lambda: DIVISIONS
+    )
+
+    def __post_init__(self) -> None:
+        if self.division is not None:
+            declared(TaskOptions)["division"].check(self.division)
 
     @property
     def words(self) -> list[str] | None:
-        return None if self.label_words is None else [word.strip() for word in self.label_words.split(",")]
+        return None if self.label_words is None else _listed(self.label_words)
+
+    def task(self) -> Task:
+        """The task to train on; what was inferred of the user's own rows goes to stderr.
+
+        Raises:
+            InvalidInputError, MissingDataError: unknown, missing or unusable, or options that contradict each other.
+        """
+        from zorba_core.runs.model_source import load_tokenizer
+
+        said = Said(
+            tuple(_listed(self.text or "")),
+            self.label,
+            self.answer,
+            self.prompt,
+            tuple(_listed(self.label_words or "")),
+            self.client,
+            self.test,
+        )
+        if self.data is None:
+            of_data = ("text", "label", "answer", "prompt", "client", "test")
+            given = [name for name in of_data if getattr(self, name) is not None]
+            if given:
+                raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
+            return get_task(self.dataset)
+        if self.dataset != declared(TaskOptions)["dataset"].default:
+            raise InvalidInputError("give --dataset or --data, not both")
+        return task_for(
+            self.data,
+            said,
+            tokenizer=partial(load_tokenizer, self.model),
+            notice=lambda line: typer.echo(line, err=True),
+        )
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
 @dataclass(frozen=True)
@@ -65,8 +121,10 @@ def train(
     from zorba_core.engine.ranks import joined
     from zorba_core.runs.session import fine_tune, read_spec
 
-    get_task(task.dataset)  # before anything slow
-    chosen, origin = choice.allocation_for(read_spec(task.model), settings)
+    chosen_task = task.task()  # before anything slow
+    chosen, origin = choice.with_clients(num_clients_of(chosen_task, task.division)).allocation_for(
+        read_spec(task.model), settings
+    )
     with joined() as ranks:
         run = supervised(
             settings.rounds,
@@ -74,11 +132,12 @@ def train(
             lambda callbacks: fine_tune(
                 chosen if method_facts(settings.method).allocates else None,
                 num_clients=chosen.num_clients,
-                dataset=task.dataset,
+                dataset=chosen_task,
                 model=task.model,
                 settings=settings,
                 alpha=task.alpha,
-                label_words=task.words,
+                division=task.division,
+                label_words=task.words if task.data is None else None,
                 callbacks=callbacks,
                 origin=origin,
                 ranks=ranks,

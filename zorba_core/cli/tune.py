@@ -8,7 +8,7 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
-from zorba_core.data.tasks import get_task
+from zorba_core.data.own_data import num_clients_of
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 
@@ -41,16 +41,19 @@ def tune(
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.engine.loop import check_fit
-    from zorba_core.runs.session import divide_rows, open_network, read_spec, use_threads
+    from zorba_core.runs.session import divide_rows, division_of, open_network, read_spec, use_threads
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)
-    task = get_task(task_options.dataset)
-    chosen, _ = choice.allocation_for(read_spec(task_options.model), settings)
+    task = task_options.task()
+    clients = num_clients_of(task, task_options.division)
+    chosen, _ = choice.with_clients(clients).allocation_for(read_spec(task_options.model), settings)
     transformers_logging.disable_progress_bar()
     with use_threads(settings.threads):
-        network, tokenizer = open_network(task, task_options.model, task_options.words, settings)
-        rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings)
+        words = task_options.words if task_options.data is None else None
+        network, tokenizer = open_network(task, task_options.model, words, settings)
+        division = division_of(task, task_options.division)
+        rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings, division)
         check_fit(network, chosen, rows, settings)
         tuning = find_rate(
             network,

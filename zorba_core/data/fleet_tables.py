@@ -19,13 +19,15 @@ from zorba_core.planning.memory import GIB, MAX_CLIENTS
 
 MAX_CSV_BYTES = 64_000_000
 COLUMNS = ("client", "vram_gib")
+SPEED = "relative_speed"  # a further column: how fast a client is, where 1 is as fast as the machine that plans
 SAVE_AS_CSV = "save the fleet as UTF-8 CSV with columns client,vram_gib separated by commas"
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
 
 
 def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
-    """A fleet from a CSV with a column ``vram_gib`` and, if there is one, ``client`` (a path, or the bytes themselves).
+    """A fleet from a CSV with a column ``vram_gib`` and, if they are there, ``client`` and ``relative_speed`` (a path,
+    or the bytes themselves).
 
     Raises:
         MissingDataError: no such file.
@@ -67,9 +69,9 @@ def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
 
 
 def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
-    names, capacity_N_gib = clients_of(header, rows)
+    names, capacity_N_gib, speed_N = clients_of(header, rows)
     with np.errstate(over="ignore"):  # an infinite capacity is refused by name
-        return Fleet(names, np.array(capacity_N_gib) * GIB)
+        return Fleet(names, np.array(capacity_N_gib) * GIB, None if speed_N is None else np.array(speed_N))
 
 
 def _too_large(where: str) -> str:
@@ -105,21 +107,25 @@ def cells_of(text: str) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[tuple[str, ...], list[float]]:
-    """Names and VRAM in GiB. Rows left wholly empty are skipped.
+def clients_of(
+    header: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[tuple[str, ...], list[float], list[float] | None]:
+    """Names, VRAM in GiB, and relative speeds if there is such a column. Rows left wholly empty are skipped.
 
     Raises:
         InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
             row and value.
     """
     columns = [column.strip().lower() for column in header]
-    if "vram_gib" not in columns or set(columns) - set(COLUMNS) or len(set(columns)) != len(columns):
+    if "vram_gib" not in columns or set(columns) - {*COLUMNS, SPEED} or len(set(columns)) != len(columns):
         raise InvalidInputError(
             f"columns are {_shown(header)}; want client,vram_gib (client may be left out){_hint(columns)}"
         )
     vram = columns.index("vram_gib")
     client = columns.index("client") if "client" in columns else None
+    fast = columns.index(SPEED) if SPEED in columns else None
     capacities: list[float] = []
+    speeds: list[float] = []
     row_of: dict[str, int] = {}
     for row, cells in enumerate(rows, start=1):
         cell = cells[vram]
@@ -127,7 +133,9 @@ def clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
         if _empty(cell) and not name:
             continue
         label = f"row {row}" + (f" (client {in_short(name)})" if name else "")
-        value = _gib(label, cell)
+        value = _number(label, "vram_gib", cell, "a number of GiB", "24")
+        if fast is not None:
+            speeds.append(_number(label, SPEED, cells[fast], "a number", "1.5"))
         name = name or f"client-{row - 1}"
         if name in row_of:
             raise InvalidInputError(
@@ -138,21 +146,21 @@ def clients_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple
         capacities.append(value)
     if not capacities:
         raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
-    return tuple(row_of), capacities
+    return tuple(row_of), capacities, None if fast is None else speeds
 
 
-def _gib(label: str, cell: object) -> float:
+def _number(label: str, column: str, cell: object, kind: str, such: str) -> float:
     try:
         value = float(cell)  # type: ignore[arg-type]
     except OverflowError:  # a whole number of hundreds of digits
         value = math.inf
     except (TypeError, ValueError):
         comma = isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell.strip())
-        example = cell.strip().replace(",", ".") if comma else "24"
-        such = f"with a decimal point, {example}" if comma else "such as 24"
-        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a number of GiB, {such}") from None
+        example = cell.strip().replace(",", ".") if comma else such
+        such = f"with a decimal point, {example}" if comma else f"such as {such}"
+        raise InvalidInputError(f"{label}: {column} is {in_short(cell)}; it must be {kind}, {such}") from None
     if not 0 < value < math.inf:
-        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a finite number above 0")
+        raise InvalidInputError(f"{label}: {column} is {in_short(cell)}; it must be a finite number above 0")
     return value
 
 

@@ -1,4 +1,7 @@
-"""Which rows each client holds: the usual Dirichlet split over labels (Hsu et al., 2019, arXiv:1909.06335).
+"""Which rows each client holds: by the client that a row names, or by chance.
+
+By chance, rows are spread alike (``iid``), in unequal amounts (``quantity``), or by label in unequal mixtures, the
+usual Dirichlet split (Hsu et al., 2019, arXiv:1909.06335).
 
 Shapes: R rows, N clients, C classes.
 """
@@ -8,9 +11,58 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.data.file_rows import CLIENT, clients_of
+from zorba_core.errors import InvalidInputError, name_some
+
+DIRICHLET, NATURAL, IID, QUANTITY = "dirichlet", "natural", "iid", "quantity"
+DIVISIONS = {
+    DIRICHLET: "by label, in mixtures of Dir(alpha)",
+    NATURAL: "by the client that each row names (--client, or one file a client)",
+    IID: "all alike",
+    QUANTITY: "alike in kind, in amounts of Dir(alpha)",
+}
+
+
+def divide(
+    frame: pd.DataFrame, num_clients: int, alpha: float, seed: int, division: str = DIRICHLET
+) -> list[np.ndarray]:
+    """Rows of each client, as :func:`dirichlet_partition` returns them.
+
+    Args:
+        frame: of a task's ``federated`` split: ``label`` where it has labels, and CLIENT where rows name clients.
+
+    Raises:
+        InvalidInputError: an unknown division, rows that name no clients or another number of them, or a client
+            without rows.
+    """
+    if division == NATURAL:
+        return _by_client(frame, num_clients)
+    if division == IID:
+        return dirichlet_partition(np.zeros(len(frame), np.int64), num_clients, math.inf, seed)
+    if division == QUANTITY or (division == DIRICHLET and "label" not in frame):
+        return dirichlet_partition(np.zeros(len(frame), np.int64), num_clients, alpha, seed)
+    if division == DIRICHLET:
+        return dirichlet_partition(frame["label"].to_numpy(), num_clients, alpha, seed)
+    raise InvalidInputError(f"division is {division!r}; choose one of {', '.join(DIVISIONS)}")
+
+
+def _by_client(frame: pd.DataFrame, num_clients: int) -> list[np.ndarray]:
+    clients = clients_of(frame)
+    if not clients:
+        raise InvalidInputError(
+            "division is natural and the rows name no clients; say which column does (--client COL), or give one file "
+            'a client (--data "clients/*.csv")'
+        )
+    if len(clients) != num_clients:
+        raise InvalidInputError(
+            f"the rows are those of {len(clients)} clients ({name_some(clients)}) and the allocation is for "
+            f"{num_clients}; make them agree (--clients {len(clients)}, or as many budgets), or choose a --division"
+        )
+    rows_of = {client: np.flatnonzero(frame[CLIENT].to_numpy() == client).astype(np.int64) for client in clients}
+    return [rows_of[client] for client in clients]
 
 
 def dirichlet_partition(label_R: ArrayLike, num_clients: int, alpha: float, seed: int) -> list[np.ndarray]:

@@ -7,12 +7,12 @@ import os
 import pandas as pd
 
 from zorba_core.data.sources import DATA_VARIABLE, data_folder, read_parquet
-from zorba_core.data.tasks import get_task
+from zorba_core.data.tasks import Task, get_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 
-def load_split(task_name: str, split: str) -> pd.DataFrame:
-    """Rows of one split: ``task.columns``, of which ``label`` is int64.
+def load_split(task: str | Task, split: str) -> pd.DataFrame:
+    """Rows of one split of a task, or of the task of this name: ``task.columns``, of which ``label`` is int64.
 
     ``frame.attrs`` says where they came from: ``source`` ("ZORBA_DATA", "hub stanfordnlp/sst2", "grammar 1") and
     ``note``, empty unless the training rows are not the official set, which a result must then state.
@@ -21,7 +21,7 @@ def load_split(task_name: str, split: str) -> pd.DataFrame:
         InvalidInputError: unknown task or split, or a file whose columns or labels are not this task's.
         MissingDataError: the rows are neither in the folder ``ZORBA_DATA`` nor available from the hub.
     """
-    task = get_task(task_name)
+    task = task if isinstance(task, Task) else get_task(task)
     if split not in task.rows.splits:
         names = ", ".join(task.rows.splits)
         raise InvalidInputError(f"dataset {task.name} has no split {split!r}: choose one of {names}")

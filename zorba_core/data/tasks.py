@@ -17,7 +17,7 @@ from zorba_core.data.sources import RowSource
 from zorba_core.errors import InvalidInputError
 from zorba_core.registry import Registry
 
-FIELD = re.compile(r"\{(\w+)\}")
+FIELD = re.compile(r"\{([^{}\n]+)\}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _CATALOGUE = ("sst2", "ag_news", "snli", "toy_reviews")  # in the order that help and pages show them
 
@@ -28,7 +28,8 @@ METRICS = {"labels": ("accuracy",), "options": ("accuracy",), "text": ("exact_ma
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task.
+    """One task. ``Task(name="tickets", prompt="{text} Topic:", rows=FileRows("tickets.csv", label="topic"))`` is whole:
+    what is left out follows from the rest.
 
     ``label_words`` are the answers that fine-tuning and evaluation use, written without the space that stands before
     them in the text. Where ``answer`` or an entry of ``options`` has a field in braces it is a template, else the name
@@ -36,20 +37,21 @@ class Task:
     """
 
     name: str  # "sst2": lower case, digits, single hyphens
-    title: str  # "SST-2": what a page or a plot shows
-    about: str  # the question to the model, in a few words
+    title: str = ""  # "SST-2": what a page or a plot shows; default: the name
+    about: str = ""  # the question to the model, in a few words
     kind: str = "labels"  # or "options" or "text"
-    label_names: tuple[str, ...] = ()  # names of labels 0..C-1
-    label_words: tuple[str, ...] = ()  # kind labels: the answer for each label
+    label_names: tuple[str, ...] = ()  # names of labels 0..C-1; default, for kind labels: those in the rows
+    label_words: tuple[str, ...] = ()  # kind labels: the answer for each label; default: the names
     options: tuple[str, ...] = ()  # kind options: column or template of each; column ``label`` has the right one, 0..
     answer: str = ""  # kind text: column or template of the answer
     prompt: str  # template over text_columns; the answer follows its end
-    text_columns: tuple[str, ...]  # columns of the rows that the prompt reads
+    text_columns: tuple[str, ...] = ()  # columns of the rows that the prompt reads: the prompt's fields
     rows: RowSource  # where its rows come from
     target: float = 0.75  # a value of the metric worth reaching, where a page asks for one
     metric: str = ""  # what its curves show; default: accuracy, for kind text exact_match
 
     def __post_init__(self) -> None:
+        self._complete()
         if not _NAME.fullmatch(self.name):
             raise InvalidInputError(f"task {self.name!r}: a name has lower-case letters, digits and single hyphens")
         if self.kind not in METRICS:
@@ -62,8 +64,24 @@ class Task:
                 f"task {self.name}: metric {self.metric!r} is not for kind {self.kind}: use {known}"
             )
         object.__setattr__(self, "metric", self.metric or METRICS[self.kind][0])
-        if tuple(FIELD.findall(self.prompt)) != self.text_columns:
+        if tuple(FIELD.findall(self.prompt)) != self.text_columns or len({*self.text_columns}) < len(self.text_columns):
             raise InvalidInputError(f"task {self.name}: the prompt must use {self.text_columns}, once and in order")
+        if not self.text_columns:
+            raise InvalidInputError(f"task {self.name}: the prompt has no field such as {{text}}; name a column in it")
+
+    def _complete(self) -> None:
+        """Fill in what was left out, and make tuples of lists."""
+        for name in ("label_names", "label_words", "options", "text_columns"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "title", self.title or self.name)
+        object.__setattr__(self, "text_columns", self.text_columns or tuple(FIELD.findall(self.prompt)))
+        if self.kind != "labels":
+            return
+        if not self.label_names and hasattr(self.rows, "frame"):  # files and tables, not published sets
+            from zorba_core.data.labels import labels_in
+
+            object.__setattr__(self, "label_names", labels_in(self.rows, self.name))
+        object.__setattr__(self, "label_words", self.label_words or self.label_names)
 
     def _check_labels(self) -> None:
         self._refuse("options", "answer")

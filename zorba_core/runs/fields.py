@@ -67,6 +67,8 @@ CONFIG_FIELDS = Fields(
         "save_model": bool,
         "force": bool,
         "allocation": MapOf(object),
+        "task": MapOf(object),
+        "division": str,
         "federation": MapOf(object),
     },
 )

@@ -5,6 +5,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     config.json       the requested settings
     environment.json  what it ran on: versions, commit, device, seeds, fingerprints of weights and rows
     allocation.npz    A_MN, bool
+    task.toml         of a run on the user's own rows: the task, to be read and used again (config.json has it too)
     trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
@@ -18,7 +19,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -29,8 +30,13 @@ from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, o
 from zorba_core.planning.communication import run_communication
 from zorba_core.runs.fields import CONFIG_FIELDS, ENVIRONMENT_FIELDS, MOST, SUMMARY_FIELDS, Fields, check_fields
 
+if TYPE_CHECKING:
+    from zorba_core.runs.use.evaluating import EvaluationReport
+    from zorba_core.runs.use.predicting import Texts
+
 CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
 METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
+TASK = "task.toml"
 DEFAULT_FOLDER = Path("artifacts/runs")
 
 METRIC_COLUMNS = {
@@ -110,6 +116,47 @@ class Run:
     def evaluations(self) -> pd.DataFrame:
         """The rows of ``metrics`` in which the model was evaluated."""
         return self.metrics.dropna(subset=["eval_accuracy"])
+
+    # What follows loads the model, so its code loads when it is first used (zorba_core.runs.use).
+
+    def predict(self, texts: Texts, *, base: bool = False) -> pd.DataFrame:
+        """The texts with the columns ``prediction`` and ``probability`` by the fine-tuned model.
+
+        Args:
+            texts: a text or several; for a task of several text columns mappings; or a table with those columns.
+            base: also ``base_prediction`` and ``base_probability``, by the model before fine-tuning.
+
+        Raises:
+            InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.predict`.
+        """
+        from zorba_core.runs.use.predicting import predict
+
+        return predict(self, texts, base=base).table()
+
+    def evaluate(
+        self, data: pd.DataFrame | None = None, *, label: str | None = None, client: str | None = None
+    ) -> EvaluationReport:
+        """How good the fine-tuned model is on labelled rows, beside the base model; by default on the run's own.
+
+        Args:
+            label, client: columns of ``data``: the labels (default ``label``), and whose row it is.
+
+        Raises:
+            InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.evaluate_run`.
+        """
+        from zorba_core.runs.use.evaluating import evaluate_run
+
+        return evaluate_run(self, data, label=label, client=client)
+
+    def export(self, to: str | os.PathLike[str]) -> Path:
+        """Write the fine-tuned model in Hugging Face format, with tokenizer and model card, to a new folder.
+
+        Raises:
+            InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.export_run`.
+        """
+        from zorba_core.runs.use.export import export_run
+
+        return export_run(self, to)
 
 
 class Request(NamedTuple):

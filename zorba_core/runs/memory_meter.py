@@ -44,6 +44,11 @@ class MemoryMeter:
         return {"bytes": None if high is None else max(0, high - self._before), "what": what}
 
 
+def resident_bytes() -> int | None:
+    """This process's resident set now; None without Linux's /proc."""
+    return _status("VmRSS")
+
+
 def _status(field: str) -> int | None:
     """A line of /proc/self/status, in bytes."""
     try:

@@ -144,7 +144,7 @@ def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
     try:
-        with _without_bar() if local else contextlib.nullcontext():
+        with without_bar() if local else contextlib.nullcontext():
             return load(source, trust_remote_code=False, local_files_only=local)
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
@@ -175,7 +175,7 @@ def _first_line(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _without_bar() -> Iterator[None]:
+def without_bar() -> Iterator[None]:
     """Reading a folder takes no time worth a progress bar; a download does and keeps its own."""
     from transformers.utils import logging
 

@@ -21,7 +21,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.tasks import get_task
+from zorba_core.data.own_data import Data
+from zorba_core.data.partition import DIRICHLET
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.network import BlockNetwork
@@ -36,6 +37,7 @@ from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.replaying import replay_rounds
+from zorba_core.runs.run_task import check_files, task_of, with_data
 from zorba_core.runs.session import divide_rows, open_network, save_model_in, use_threads
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter, header_of
@@ -49,6 +51,8 @@ def resume(
     run: str | os.PathLike[str],
     *,
     model: str | os.PathLike[str] | None = None,
+    data: Data | None = None,
+    test: str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     notice: Notice = lambda line: None,
     ranks: Ranks = ALONE,
@@ -58,6 +62,7 @@ def resume(
     Args:
         run: its folder.
         model: the folder of its base model, if it is not the one in the run's config.
+        data, test: where the user's own rows lie now, if not where the run's config says.
         callbacks: as for ``fine_tune``.
         notice: called with one line for each fact a user should know: a torn record that was dropped, the round that
             it resumes after.
@@ -75,6 +80,8 @@ def resume(
             f"zorba federation up --resume {request.path}"
         )
     check_unfinished(request)
+    task = with_data(task_of(request), data, test)
+    check_files(request.environment.get("data", {}).get("files", {}), task, request.path)
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
         raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
     log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
@@ -84,8 +91,9 @@ def resume(
         check_log(request, trajectory)
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
-            task = get_task(request.config["dataset"])
-            rows, facts = divide_rows(task, tokenizer, request.allocation.num_clients, _alpha_of(request), settings)
+            division = request.config.get("division", DIRICHLET)
+            clients = request.allocation.num_clients
+            rows, facts = divide_rows(task, tokenizer, clients, _alpha_of(request), settings, division)
             check_rows(request, facts, "train", "evaluation")
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
@@ -239,7 +247,7 @@ def _open_base(
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
     config = request.config
     source = config["model"] if model is None else model
-    network, tokenizer = open_network(get_task(config["dataset"]), source, config["label_words"], settings)
+    network, tokenizer = open_network(task_of(config), source, config["label_words"], settings)
     check_base(request, network, source)
     return network, tokenizer
 

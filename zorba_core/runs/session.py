@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,12 @@ from transformers import PreTrainedTokenizerBase
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.encoding import encode, label_token_ids
-from zorba_core.data.partition import dirichlet_partition
+from zorba_core.data.file_rows import clients_of
+from zorba_core.data.inference import Said
+from zorba_core.data.own_data import Data, task_for
+from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.splits import load_split
+from zorba_core.data.task_files import is_own
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
@@ -42,6 +46,7 @@ from zorba_core.runs.complete import complete_run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.runs.preflight import preflight
+from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
@@ -52,10 +57,13 @@ def fine_tune(
     allocation: AllocationMetrics | None = None,
     *,
     num_clients: int | None = None,
-    dataset: str = DEFAULT_DATASET,
+    dataset: str | Task = DEFAULT_DATASET,
+    data: Data | None = None,
+    said: Said | None = None,
     model: str | os.PathLike[str] = DEFAULT_MODEL,
     settings: TrainSettings | None = None,
     alpha: float = 1.0,
+    division: str | None = None,
     label_words: Sequence[str] | None = None,
     runs_folder: str | os.PathLike[str] = DEFAULT_FOLDER,
     name: str | None = None,
@@ -63,6 +71,7 @@ def fine_tune(
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
     force: bool = False,
+    notice: Callable[[str], None] = lambda line: None,
     ranks: Ranks = ALONE,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
@@ -70,9 +79,15 @@ def fine_tune(
     Args:
         allocation: A_MN; its columns are the clients, its rows the model's blocks. ZorBA's alone: with another
             ``settings.method`` give ``num_clients`` instead, and every client activates every block.
-        dataset: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news`` or ``snli``.
+        dataset: a built-in task: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news``, ...; or a :class:`Task`.
+        data: rows of your own instead: a file (CSV, TSV, JSON lines, Parquet), a task's TOML file, a DataFrame or a
+            Task. Columns, labels and prompt that a file does not say are inferred (:mod:`zorba_core.data.inference`).
+        said: what is not to be inferred: columns, prompt, label words, test file.
+        notice: called with each line about what was inferred.
         model: ``opt-mini``, a Hugging Face folder, or a hub id.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
+        division: one of :data:`zorba_core.data.partition.DIVISIONS`; default: by the rows' own clients where they name
+            them, else ``dirichlet``.
         label_words: one word for each label, where the task's own do not suit the model's tokenizer.
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
@@ -89,25 +104,30 @@ def fine_tune(
     settings = settings or TrainSettings()
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
-    task = get_task(dataset)
+    if data is not None:
+        task = task_for(data, said, tokenizer=partial(load_tokenizer, model), notice=notice)
+    else:
+        task = dataset if isinstance(dataset, Task) else get_task(dataset)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, model, label_words, settings)
         if allocation is None:
             allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
-        rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings)
+        division = division_of(task, division)
+        rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
         checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
         config = {
-            "dataset": task.name,
+            **task_config(task),
             "model": os.fspath(model),
             "label_words": list(label_words or task.label_words),
             "num_clients": allocation.num_clients,
             "num_blocks": allocation.num_blocks,
             "alpha": alpha,
+            **({} if division == DIRICHLET else {"division": division}),
             **asdict(settings),
             "save_model": save_model,
             "force": force,
@@ -126,6 +146,8 @@ def fine_tune(
         }
         writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
         path = Path(ranks.from_first(None if writer is None else str(writer.path)))
+        if writer is not None:
+            write_task(path, task)
         complete_run(
             path,
             writer,
@@ -202,20 +224,35 @@ def open_network(
     return network, tokenizer
 
 
+def division_of(task: Task, division: str | None) -> str:
+    """How the rows are divided: as asked, else by the clients that the rows name, else by label."""
+    if division is None:
+        return NATURAL if getattr(task.rows, "by_client", False) else DIRICHLET
+    return division
+
+
 def divide_rows(
-    task: Task, tokenizer: PreTrainedTokenizerBase, num_clients: int, alpha: float, settings: TrainSettings
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    num_clients: int,
+    alpha: float,
+    settings: TrainSettings,
+    division: str = DIRICHLET,
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the evaluation rows, with facts about them for ``environment.json``."""
-    frame = load_split(task.name, "federated")
+    frame = load_split(task, "federated")
     train = encode(task, frame, tokenizer, settings.seq_len)
-    label_R = frame["label"].to_numpy() if "label" in frame else np.zeros(len(frame), dtype=np.int64)
-    held_N = dirichlet_partition(label_R, num_clients, alpha, settings.seed)
+    held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
+    clients = clients_of(frame) if division == NATURAL else ()
+    files = task.rows.fingerprints() if is_own(task) else {}
     facts = {
         **_origin_of(frame),
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
+        **({"clients": list(clients)} if clients else {}),
+        **({"files": files} if files else {}),
     }
     return FederatedRows(train, held_N, evaluation), {**evaluation_facts, **facts}
 
@@ -225,7 +262,7 @@ def evaluation_rows(
 ) -> tuple[Encoded, dict[str, Any]]:
     """The evaluation rows, with facts about them for ``environment.json``."""
     split = task.rows.evaluation_split
-    frame = load_split(task.name, split)
+    frame = load_split(task, split)
     rows = encode(
         task, frame.iloc[choose_rows(len(frame), settings.eval_rows, settings.seed)], tokenizer, settings.seq_len
     )

@@ -101,4 +101,4 @@ def rival_solution(
             problem = AllocationProblem(np.maximum(budget_N, held_N), M, total=allocation.total_blocks)
     except InfeasibleError:
         return None
-    return solve(problem, solver, seed=seed, time_limit=time_limit)
+    return solve(problem, solver, seed=seed, objective="lambda", time_limit=time_limit)

@@ -1,0 +1,128 @@
+"""``zorba predict``, ``evaluate`` and ``export`` on a small finished run."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from zorba_core.cli import main
+from zorba_core.cli.predict import rows_of
+from zorba_core.errors import InvalidInputError
+
+pytestmark = pytest.mark.usefixtures("rows_divided_once")
+
+
+@pytest.fixture
+def zorba(monkeypatch, capsys):
+    """Run the command in this process; returns (exit status, stdout, stderr)."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["zorba", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def test_a_text_is_answered_before_and_after(zorba, whole):
+    code, out, _ = zorba("predict", whole.path, "--text", "the acting was fine", "--json")
+    result = json.loads(out)
+    table = whole.predict("the acting was fine", base=True)
+    assert code == 0
+    assert result["prediction"] == table["prediction"][0]
+    assert result["probability"] == table["probability"][0]
+    assert sum(result["probabilities"].values()) == pytest.approx(1)
+    assert result["base"]["probability"] == table["base_probability"][0]
+    code, out, _ = zorba("predict", whole.path, "--text", "the acting was fine")
+    before, after = out.splitlines()[1:]
+    assert result["base"]["prediction"] in before
+    assert result["prediction"] in after
+
+
+def test_a_file_comes_back_with_two_columns_more(zorba, whole, tmp_path):
+    (tmp_path / "in.csv").write_text('no,text\n01,"a fine, fine film"\n02,a dull film\n')
+    options = ["--file", tmp_path / "in.csv", "--out", tmp_path / "out.csv"]
+    code, out, _ = zorba("predict", whole.path, *options, "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == 2
+    header, first, _ = (tmp_path / "out.csv").read_text().splitlines()
+    assert header == "no,text,prediction,probability"
+    answer = whole.predict("a fine, fine film")
+    assert first.startswith(f'01,"a fine, fine film",{answer["prediction"][0]},')
+    code, _, err = zorba("predict", whole.path, *options)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "exists already" in err
+
+
+def test_evaluate_reports_every_number_of_the_contract(zorba, whole, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(
+        '{"text": "a fine film", "label": "positive", "site": "a"}\n'
+        '{"text": "a dull film", "label": "negative", "site": "b"}\n'
+    )
+    code, out, _ = zorba("evaluate", whole.path, "--data", tmp_path / "rows.jsonl", "--client", "site", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert {"rows", "accuracy", "per_label", "accuracy_interval", "macro_f1", "confusion", "calibration"} <= set(result)
+    assert result["rows"] == sum(map(sum, result["confusion"])) == 2
+    assert {entry["client"] for entry in result["per_client"]} == {"a", "b"}
+    code, out, _ = zorba("evaluate", whole.path, "--client-rows", "2", "--json")
+    result = json.loads(out)
+    assert result["accuracy"] == whole.summary["final_accuracy"]
+    assert [entry["rows"] for entry in result["per_client"]] == [2, 2, 2]
+    code, out, _ = zorba("evaluate", whole.path, "--client-rows", "0", "--no-base")
+    assert f"{whole.summary['final_accuracy']:.3f}" in out
+    assert "before" not in out
+
+
+def test_export_names_the_card(zorba, whole, tmp_path):
+    code, out, _ = zorba("export", whole.path, "--to", tmp_path / "model", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= set(result["files"])
+    assert result["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["predict", "nowhere", "--text", "a"], "run 'nowhere' does not exist"),
+        (["predict", "{run}"], "give --text, or --file with --out"),
+        (["predict", "{run}", "--text", "a", "--file", "b.csv"], "one of them"),
+        (["predict", "{run}", "--file", "b.csv"], "belong together"),
+        (["predict", "{run}", "--text", " "], "text is empty"),
+        (["predict", "{run}", "--file", "no.csv", "--out", "{tmp}/o.csv"], "no.csv"),
+        (["predict", "{run}", "--file", "no.csv", "--out", "{tmp}/no/o.csv"], "there is no folder"),
+        (["predict", "{run}", "--text", "a", "--model", "no-such"], "unknown model 'no-such'"),
+        (["evaluate", "{run}", "--data", "no.csv"], "no.csv"),
+        (["evaluate", "{run}", "--label", "x"], "give it too"),
+        (["evaluate", "{run}", "--client-rows", "-1"], "at least 0"),
+        (["export", "{run}", "--to", "{run}"], "exists already"),
+        (["export", "{run}", "--to", "{run}/config.json/x"], "is no folder"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_status_2(zorba, whole, tmp_path, arguments, says):
+    code, out, err = zorba(*(word.format(run=whole.path, tmp=tmp_path) for word in arguments))
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_several_text_columns_come_as_pieces_or_as_objects():
+    columns = ("premise", "hypothesis")
+    expected = {"premise": "a=b", "hypothesis": "c"}
+    assert rows_of(["premise=a=b", "hypothesis=c"], columns) == [expected]
+    assert rows_of(['{"premise": "a=b", "hypothesis": "c"}'] * 2, columns) == [expected] * 2
+    assert rows_of(["x=y", "z"], ("text",)) == [{"text": "x=y"}, {"text": "z"}]
+    for texts, says in (
+        (["a"], "give --text premise="),
+        (["premise=a"], "lacks hypothesis"),
+        (["premise=a", "premise=b"], "twice"),
+        (["{broken"], "no JSON"),
+        (["[1]"], "give --text premise="),
+    ):
+        with pytest.raises(InvalidInputError, match=says):
+            rows_of(texts, columns)

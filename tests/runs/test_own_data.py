@@ -1,0 +1,112 @@
+"""Runs on rows of a user's own: what a run keeps of its task, and what resuming asks of the files."""
+
+from __future__ import annotations
+
+import shutil
+
+import pandas as pd
+import pytest
+
+import zorba_core as zorba
+from tests.runs.resumable import ALLOCATION, SETTINGS, After4
+from zorba_core.data.task_files import read_task
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs import read_request
+from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.run_task import task_of
+
+ASPECTS = ("food", "staff", "room", "music", "show", "book")
+
+
+def reviews() -> pd.DataFrame:
+    rows = [
+        {
+            "remark": f"the {aspect} was {word} , row {index}",
+            "verdict": verdict,
+            "branch": f"branch-{index % 3}",
+            "of": aspect,
+        }
+        for index, aspect in enumerate(ASPECTS * 6)
+        for word, verdict in (("lovely", "good"), ("awful", "bad"))
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def csv(tmp_path):
+    reviews().to_csv(tmp_path / "reviews.csv", index=False)
+    return tmp_path / "reviews.csv"
+
+
+def tuned(csv, tiny_opt_folder, tmp_path, **options):
+    return zorba.fine_tune(
+        ALLOCATION,
+        data=csv,
+        model=tiny_opt_folder,
+        settings=SETTINGS,
+        runs_folder=tmp_path / "runs",
+        force=True,
+        **options,
+    )
+
+
+def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way(csv, tiny_opt_folder, tmp_path):
+    run = tuned(csv, tiny_opt_folder, tmp_path)
+    task = task_of(run)
+    assert (task.prompt, task.label_names, task.label_words) == ("{remark} Verdict:", ("bad", "good"), ("bad", "good"))
+    assert task_of(run.config) == task_of(read_request(run.path)) or task_of(run.config).rows.train == str(csv)
+    beside = read_task(run.path / "task.toml")
+    for split in ("federated", "validation"):
+        pd.testing.assert_frame_equal(beside.rows.read(beside, split), task.rows.read(task, split))
+    again = tuned(run.path / "task.toml", tiny_opt_folder, tmp_path)
+    assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
+
+
+def test_a_built_in_run_keeps_the_name_alone(whole):
+    assert task_of(whole).name == "toy-reviews"
+    assert "task" not in whole.config
+    assert not (whole.path / "task.toml").exists()
+
+
+def test_a_run_on_a_file_resumes_to_the_same_bits_where_the_file_lies_now(csv, tiny_opt_folder, tmp_path):
+    run = tuned(csv, tiny_opt_folder, tmp_path)
+    stopped = tuned(csv, tiny_opt_folder, tmp_path, callbacks=[After4()], name="stopped")
+    assert stopped.summary["stopped_by"] != run.summary["stopped_by"]
+    interrupted = tmp_path / "interrupted"
+    shutil.copytree(stopped.path, interrupted)
+    (interrupted / "summary.json").unlink()
+    moved = tmp_path / "elsewhere.csv"
+    csv.rename(moved)
+    with pytest.raises(MissingDataError, match=r"reviews\.csv does not exist: if it was moved, name .* --data FILE"):
+        resume(interrupted)
+    assert replay(interrupted, round_index=2).round == 2  # needs no data
+    assert resume(interrupted, data=moved).summary["weights_sha256"] == run.summary["weights_sha256"]
+
+
+def test_a_file_that_changed_is_refused_before_it_is_read(csv, tiny_opt_folder, tmp_path):
+    stopped = tuned(csv, tiny_opt_folder, tmp_path, callbacks=[After4()])
+    (stopped.path / "summary.json").unlink()
+    csv.write_text(csv.read_text().replace("lovely", "pleasant", 1))
+    with pytest.raises(InvalidInputError, match=r"reviews\.csv is not as it was when .* began; put that file back"):
+        resume(stopped.path)
+
+
+def test_a_table_in_memory_trains_and_is_asked_for_again(tiny_opt_folder, tmp_path, csv):
+    run = tuned(reviews(), tiny_opt_folder, tmp_path, callbacks=[After4()])
+    (run.path / "summary.json").unlink()
+    with pytest.raises(MissingDataError, match="a table in memory"):
+        resume(run.path)
+    from_file = tuned(csv, tiny_opt_folder, tmp_path)
+    assert resume(run.path, data=csv).summary["weights_sha256"] == from_file.summary["weights_sha256"]
+
+
+def test_rows_are_divided_by_their_own_clients(csv, tiny_opt_folder, tmp_path):
+    task = zorba.Task(
+        name="reviews", prompt="{remark} It was", rows=zorba.FileRows(csv, label="verdict", client="branch")
+    )
+    run = tuned(task, tiny_opt_folder, tmp_path)
+    assert run.config["division"] == "natural"
+    assert run.environment["data"]["clients"] == ["branch-0", "branch-1", "branch-2"]
+    wrong = zorba.Task(name="reviews", prompt="{remark} It was", rows=zorba.FileRows(csv, label="verdict", client="of"))
+    with pytest.raises(InvalidInputError, match=r"the rows are those of 6 clients .* the allocation is for 3"):
+        tuned(wrong, tiny_opt_folder, tmp_path)

@@ -1,0 +1,74 @@
+"""Numbers of predictions, held against hand-made cases and other libraries' definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from zorba_core.runs.use.quality import Quality, by_client, change_p_value, wilson
+
+LABEL_R = np.array([0, 0, 0, 1, 1, 2])
+PROBABILITY_RC = np.array(
+    [[0.9, 0.1, 0.0], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.85, 0.05], [0.55, 0.35, 0.1], [0.4, 0.35, 0.25]]
+)
+
+
+@pytest.fixture
+def quality() -> Quality:
+    return Quality(("a", "b", "c"), LABEL_R, PROBABILITY_RC)
+
+
+@pytest.mark.parametrize(("right", "rows"), [(0, 10), (3, 10), (10, 10), (873, 1000), (1, 1)])
+def test_the_interval_is_wilsons(right, rows):
+    expected = binomtest(right, rows).proportion_ci(method="wilson")
+    assert wilson(right, rows) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_labels_are_counted_by_what_they_are_and_what_was_predicted(quality):
+    assert quality.confusion_CC.tolist() == [[2, 1, 0], [1, 1, 0], [1, 0, 0]]
+    assert quality.accuracy == 3 / 6
+    assert quality.per_label["a"] == {
+        "rows": 3, "predicted": 4, "accuracy": 2 / 3, "precision": 2 / 4, "recall": 2 / 3, "f1": pytest.approx(4 / 7)
+    }  # fmt: skip
+    assert quality.per_label["c"]["precision"] is None  # never predicted
+    assert quality.macro_f1 == pytest.approx((4 / 7 + 1 / 2 + 0) / 3)
+    assert quality.loss == pytest.approx(-np.log([0.9, 0.6, 0.2, 0.85, 0.35, 0.25]).mean())
+
+
+def test_a_label_that_neither_occurs_nor_is_predicted_has_no_part_in_the_mean():
+    quality = Quality(("a", "b", "never"), np.array([0, 1]), np.array([[0.8, 0.2, 0.0], [0.3, 0.7, 0.0]]))
+    assert quality.macro_f1 == 1
+    assert quality.per_label["never"]["f1"] is None
+
+
+def test_calibration_weighs_each_bins_gap_by_its_rows(quality):
+    calibration = quality.calibration(num_bins=2)
+    low, high = calibration["bins"]
+    assert (low["rows"], high["rows"]) == (1, 5)  # one confidence below a half
+    assert high["confidence"] == pytest.approx(np.mean([0.9, 0.6, 0.7, 0.85, 0.55]))
+    assert high["accuracy"] == pytest.approx(3 / 5)
+    expected = 1 / 6 * abs(0 - 0.4) + 5 / 6 * abs(high["confidence"] - 3 / 5)
+    assert calibration["ece"] == pytest.approx(expected)
+
+
+def test_a_certain_prediction_falls_into_the_last_bin():
+    certain = Quality(("a", "b"), np.array([0]), np.array([[1.0, 0.0]]))
+    assert certain.calibration()["bins"][-1]["rows"] == 1
+    assert certain.calibration()["ece"] == 0
+
+
+def test_clients_come_the_worst_served_first(quality):
+    listed = by_client(["x", "x", "y", "y", "z", "z"], quality, quality)
+    assert [(entry["client"], entry["rows"], entry["accuracy"]) for entry in listed] == [
+        ("z", 2, 0.0),
+        ("y", 2, 0.5),
+        ("x", 2, 1.0),
+    ]
+    assert all(entry["base_accuracy"] == entry["accuracy"] for entry in listed)
+
+
+def test_changes_that_go_both_ways_alike_are_no_evidence():
+    assert change_p_value(0, 0) == 1
+    assert change_p_value(5, 5) == 1
+    assert change_p_value(10, 0) == pytest.approx(2 / 2**10)

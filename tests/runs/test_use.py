@@ -1,0 +1,240 @@
+"""A finished run in use: its model's predictions, its evaluation, its export."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.data.splits import load_split
+from zorba_core.engine.evaluation import choose_rows
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs import Run, read_run
+from zorba_core.runs.resume import replay
+from zorba_core.runs.session import fine_tune
+from zorba_core.runs.use import evaluate_run, export_run, open_tuned, predict, tuned_model
+
+pytestmark = pytest.mark.usefixtures("rows_divided_once")
+
+
+@pytest.fixture
+def copied(whole, tmp_path) -> Run:
+    """A copy to damage."""
+    shutil.copytree(whole.path, tmp_path / "copied", ignore=shutil.ignore_patterns(tuned_model.REPLAYED))
+    return read_run(tmp_path / "copied")
+
+
+@pytest.fixture(scope="module")
+def saved(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
+    """As ``whole``, with the model in its folder."""
+    folder = tmp_path_factory.mktemp("saved")
+    return fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=folder, save_model=True)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return load_split("toy-reviews", "validation")["text"].head(7).tolist()
+
+
+def test_the_model_is_that_of_the_summary_wherever_it_comes_from(copied, saved):
+    first, second, third = open_tuned(copied), None, open_tuned(saved)
+    tuned_model._opened.cache_clear()
+    second = open_tuned(copied)
+    assert (first.source, second.source, third.source) == ("log", "replayed before", "saved model")
+    for tuned in (first, second, third):
+        assert tuned.network.weights_sha256() == tuned.run.summary["weights_sha256"]
+        assert tuned.base().weights_sha256() == tuned.run.environment["base_weights_sha256"]
+
+
+@pytest.mark.parametrize("damage", ["other", "cut", "noise"])
+def test_kept_weights_that_are_not_the_summarys_are_rebuilt_from_the_log(copied, damage):
+    open_tuned(copied)
+    tuned_model._opened.cache_clear()
+    file = copied.path / tuned_model.REPLAYED
+    content = file.read_bytes()
+    changed = {"other": content[:-4] + b"\0\0\0\1", "cut": content[:100], "noise": b"noise"}[damage]
+    file.write_bytes(changed)
+    tuned = open_tuned(copied)
+    assert tuned.source == "log"
+    assert tuned.network.weights_sha256() == copied.summary["weights_sha256"]
+    assert file.read_bytes() == content
+
+
+def test_a_folder_that_cannot_be_written_is_used_all_the_same(copied, monkeypatch, texts):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tuned_model, "save_file", refuse)
+    assert len(copied.predict(texts)) == 7
+    assert not list(copied.path.glob("*replayed*"))
+
+
+def test_a_saved_model_needs_neither_log_nor_base(saved, tmp_path, texts, tiny_opt_folder):
+    shutil.copytree(saved.path, tmp_path / "alone")
+    (tmp_path / "alone" / "trajectory.log").unlink()
+    assert (
+        read_run(tmp_path / "alone").predict(texts)["prediction"].tolist()
+        == predict(saved, texts).columns["prediction"]
+    )
+
+
+def test_another_model_in_the_runs_folder_is_refused(saved, tmp_path, tiny_opt_folder):
+    shutil.copytree(saved.path, tmp_path / "other")
+    shutil.copy(tiny_opt_folder / "model.safetensors", tmp_path / "other" / "model")
+    with pytest.raises(InvalidInputError, match="does not hold the weights that the run ended with"):
+        open_tuned(tmp_path / "other")
+
+
+def test_a_damaged_saved_model_is_one_clear_line(saved, tmp_path):
+    shutil.copytree(saved.path, tmp_path / "damaged")
+    (tmp_path / "damaged" / "model" / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(InvalidInputError, match="weights cannot be loaded"):
+        open_tuned(tmp_path / "damaged")
+
+
+def test_probabilities_are_the_models_own_next_token_over_the_label_words(whole, texts):
+    predictions = predict(whole, texts, base=True)
+    for network, probability_RC in (
+        (replay(whole.path).network, predictions.probability_RC),
+        (replay(whole.path, round_index=0).network, predictions.base_RC),
+    ):
+        tokenizer = open_tuned(whole).tokenizer
+        words = [tokenizer.encode(f" {word}")[-1] for word in whole.config["label_words"]]
+        for text, probability_C in zip(texts, probability_RC, strict=True):
+            with torch.no_grad():
+                logits = network.model(tokenizer(f"{text} It was", return_tensors="pt")["input_ids"]).logits[0, -1]
+            expected_C = torch.softmax(logits[words].double(), 0)
+            np.testing.assert_allclose(probability_C, expected_C, atol=1e-6)
+
+
+def test_a_text_gets_the_same_answer_alone_in_a_list_and_in_a_table(whole, texts):
+    listed = whole.predict(texts, base=True)
+    assert list(listed) == ["text", "prediction", "probability", "base_prediction", "base_probability"]
+    alone = pd.concat([whole.predict(text) for text in texts], ignore_index=True)
+    table = whole.predict(pd.DataFrame({"id": range(7), "text": texts}))
+    for other in (alone, table):
+        assert other["prediction"].tolist() == listed["prediction"].tolist()
+        np.testing.assert_allclose(other["probability"], listed["probability"], atol=1e-6)
+
+
+def test_a_text_longer_than_training_allowed_is_cut_and_said(whole, texts):
+    predictions = predict(whole, [texts[0], "very " * 200 + "good"])
+    assert predictions.cut_R.tolist() == [False, True]
+    assert "1 of 2 texts are longer than the run's seq_len of 48 tokens" in predictions.note
+    assert predict(whole, texts[0]).note == ""
+
+
+def test_on_its_own_rows_the_run_is_as_good_as_its_summary_says(whole):
+    report = whole.evaluate()
+    result = report.describe()
+    assert result["rows"] == 8
+    assert result["accuracy"] == whole.summary["final_accuracy"]
+    assert result["base"]["accuracy"] == whole.summary["initial_accuracy"]
+    assert result["loss"] == pytest.approx(whole.summary["final_loss"], abs=1e-9)
+    assert [entry["client"] for entry in result["per_client"]] != []
+    assert sum(entry["rows"] for entry in result["per_client"]) == 3 * 100
+    low, high = result["accuracy_interval"]
+    assert low <= result["accuracy"] <= high
+    fixed, broken = result["changed"]["fixed"], result["changed"]["broken"]
+    assert fixed - broken == round(8 * (result["accuracy"] - result["base"]["accuracy"]))
+    assert len(report.changed) == fixed + broken
+
+
+def test_the_same_rows_in_a_table_are_judged_the_same(whole):
+    own = load_split("toy-reviews", "validation")
+    table = own.iloc[choose_rows(len(own), 8, SETTINGS.seed)].reset_index(drop=True)
+    names = np.array(["negative", "positive"])
+    table["said"] = names[table.pop("label")]
+    table["site"] = ["north", "south"] * 4
+    report = whole.evaluate(table, label="said", client="site")
+    assert report.accuracy == whole.summary["final_accuracy"]
+    assert {entry["client"]: entry["rows"] for entry in report.per_client} == {"north": 4, "south": 4}
+    mean = sum(entry["accuracy"] * entry["rows"] for entry in report.per_client) / 8
+    assert mean == pytest.approx(report.accuracy)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "says"),
+    [
+        ({"label": [0]}, {}, "column(s) text missing"),
+        ({"text": ["fine"]}, {}, "there is no column 'label'"),
+        ({"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]}, {}, "row 2 has the label 'fine'"),
+        ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2 has an empty label"),
+        ({"text": ["a", " "], "label": [0, 1]}, {}, "text is empty or no text in row 2 of 2"),
+        ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "text is empty or no text in row 2 of 2"),
+        ({"text": ["a"], "label": [2]}, {}, "row 1 has the label '2'"),
+        ({"text": ["a"], "label": [1]}, {"client": "who"}, "no column 'who' with the clients"),
+        ({"text": [], "label": []}, {}, "no rows"),
+    ],
+)
+def test_rows_that_cannot_be_judged_are_named(whole, table, options, says):
+    with pytest.raises(InvalidInputError, match=re.escape(says)):
+        evaluate_run(whole, pd.DataFrame(table), **options)
+
+
+def test_an_unfinished_run_says_how_far_it_is(copied):
+    (copied.path / "summary.json").unlink()
+    with pytest.raises(InvalidInputError, match=r"not finished \(round 9 of 9 .*zorba resume"):
+        read_run(copied.path).predict("text")
+
+
+def test_a_run_of_the_default_folder_goes_by_its_name(whole, tmp_path, monkeypatch, texts):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "artifacts" / "runs").mkdir(parents=True)
+    (tmp_path / "artifacts" / "runs" / whole.name).symlink_to(whole.path)
+    assert len(predict(whole.name, texts).frame) == 7
+    with pytest.raises(MissingDataError, match=f"did you mean {whole.name}"):
+        predict(whole.name[:-2], texts)
+
+
+@pytest.fixture(scope="module")
+def exported(whole, tmp_path_factory):
+    return whole.export(tmp_path_factory.mktemp("exports") / "reviews")
+
+
+def test_the_export_has_the_runs_weights_and_loads_by_itself(whole, exported):
+    model = AutoModelForCausalLM.from_pretrained(exported)
+    weights = replay(whole.path).network.model.state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    assert AutoTokenizer.from_pretrained(exported)("It was")["input_ids"]
+
+
+def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeypatch, capsys):
+    monkeypatch.chdir(exported.parent)
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
+    assert len(code.splitlines()) == 3
+    exec(code, {})
+    prediction = whole.predict("The text to judge")["prediction"][0]
+    word = dict(zip(("negative", "positive"), whole.config["label_words"], strict=True))[prediction]
+    assert capsys.readouterr().out.strip() == word
+
+
+def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_folder):
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    for accuracy in ("initial_accuracy", "final_accuracy"):
+        assert f"{whole.summary[accuracy]:.3f}" in card
+    assert "{text} It was" in card
+    assert f"{whole.allocation.total_blocks} of 9 client-blocks" in card
+    assert str(tiny_opt_folder.parent) not in card
+    assert os.sep + "tmp" not in card
+
+
+def test_an_export_takes_no_folders_place_and_leaves_nothing_half_written(whole, exported, tmp_path, monkeypatch):
+    with pytest.raises(InvalidInputError, match="exists already"):
+        export_run(whole, exported)
+    monkeypatch.setattr(type(open_tuned(whole).tokenizer), "save_pretrained", _full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        export_run(whole, tmp_path / "export")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _full_disk(*_, **__):
+    raise OSError(28, "No space left on device")

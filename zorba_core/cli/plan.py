@@ -1,0 +1,213 @@
+"""``zorba plan``: which clients can take part in fine-tuning a model, in which mode, and how long a round takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from zorba_core.allocation import SOLVERS, Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
+from zorba_core.cli.options import options_of
+from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.data.fleet_tables import read_fleet_csv
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
+from zorba_core.fields import check, setting
+from zorba_core.files import check_target, write_json
+from zorba_core.planning.engine_memory import Load
+from zorba_core.planning.engine_seconds import Calibration, read_calibration
+from zorba_core.planning.fleet_plan import (
+    ASSUMED,
+    MEASURED,
+    ClientPlan,
+    bottleneck,
+    plan_modes,
+    simulated,
+    with_seconds,
+)
+from zorba_core.planning.memory import GIB, Workload, affordable_blocks
+from zorba_core.planning.methods import method_facts
+from zorba_core.planning.models import PRESETS, model_spec
+from zorba_core.planning.shapes import ModelShape, model_shape
+
+_MOST_ROWS = 60
+_MODELS = f"opt-mini, {', '.join(PRESETS)}, or a Hugging Face folder or config.json."
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Whose fleet, which model, and who activates what."""
+
+    fleet: Path | None = setting(None, "CSV with columns client,vram_gib and, if known, relative_speed.")
+    model: str = setting("opt-mini", _MODELS)
+    budgets_by: str = setting(
+        "paper",
+        "Blocks that a client may activate: paper (psi, at least 1) or engine (all: passes keep nothing of a block).",
+        choices=lambda: ("paper", "engine"),
+    )
+    solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
+    total: int | None = setting(None, "Most activated blocks over all clients.", at_least=1)
+    allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
+    calibration: Path | None = setting(None, "Rates of this machine: read from this file, or measured and kept there.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def plan(
+    options: PlanOptions = options_of(PlanOptions),
+    settings: TrainSettings = options_of(
+        TrainSettings,
+        "method",
+        "num_perturbations",
+        "batch_size",
+        "seq_len",
+        "direction",
+        "estimator",
+        "dtype",
+        "threads",
+    ),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Which clients hold a model in memory, which can stream it, which cannot, and the seconds of a round.
+
+    Memory is derived from the engine's own order of work, not from the paper's psi. Seconds follow from rates that are
+    measured here in a few seconds, on the CPU.
+    """
+    if options.fleet is None:
+        raise InvalidInputError("--fleet is missing; give a CSV with columns client,vram_gib")
+    fleet = read_fleet_csv(options.fleet)
+    source = _source(options.model)
+    spec, shape = model_spec(source), model_shape(source)
+    workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
+    load = Load(
+        settings.batch_size,
+        settings.seq_len,
+        settings.num_perturbations,
+        settings.dtype,
+        estimator=settings.estimator,
+        first_order=method_facts(settings.method).first_order,
+    )
+    budget_N = affordable_blocks(fleet.capacity_N_bytes, spec, workload).clip(min=0)
+    plans = plan_modes(fleet, shape, load, budget_N)
+    allocation = _allocation(options, settings, plans, shape)
+    calibration = _calibration(options.calibration, settings.threads)
+    result: dict[str, Any] = {"model": spec.name, "num_blocks": shape.num_blocks, "method": settings.method}
+    together = None
+    if allocation is not None:
+        A_MN = allocation.A_MN
+        plans = with_seconds(plans, shape, load, calibration, direction=settings.direction, A_MN=A_MN)
+        memory, seconds = simulated(shape, load, calibration, direction=settings.direction, A_MN=A_MN)
+        together = {"peak_gib": memory.peak / GIB, "seconds_per_round": seconds.total}
+    slowest = bottleneck(plans)
+    result |= {
+        "clients": [client.describe() for client in plans],
+        "seconds_per_round": None if slowest is None else slowest.seconds_per_round,
+        "bottleneck": None if slowest is None else slowest.client,
+        "bottleneck_part": None if slowest is None else slowest.seconds.slowest_part,
+        "simulation": together,
+        "process_gib": calibration.process_bytes / GIB,
+        "measured": MEASURED,
+        "assumed": ASSUMED,
+        "calibration": calibration.describe(),
+    }
+    emit(result, as_json, _lines(plans, shape, load, result))
+
+
+def _source(model: str) -> str:
+    """A preset's name, or the folder of a bundled model."""
+    from zorba_core.runs.model_source import BUNDLED, resolve_model
+
+    return resolve_model(model) if model in BUNDLED else model
+
+
+def _allocation(
+    options: PlanOptions, settings: TrainSettings, plans: Sequence[ClientPlan], shape: ModelShape
+) -> AllocationMetrics | None:
+    """Who activates what among the clients that fit; None where none does.
+
+    Raises:
+        InvalidInputError: options that contradict each other or the method; a matrix of another size.
+    """
+    able = [client for client in plans if client.fits]
+    if options.allocation is not None:
+        read = allocation_from_file(options.allocation)
+        if (read.num_blocks, read.num_clients) != (shape.num_blocks, len(plans)):
+            raise InvalidInputError(
+                f"{options.allocation} is for {read.num_blocks} blocks and {read.num_clients} clients; the model has "
+                f"{shape.num_blocks} and the fleet {len(plans)}"
+            )
+        if options.total is not None:
+            raise InvalidInputError("give --allocation or --total, not both: the file says who activates what")
+        chosen = Allocation(read.A_MN[:, [client.fits for client in plans]]) if able else None
+        return chosen
+    if not able:
+        return None
+    if not method_facts(settings.method).allocates:
+        return Allocation(np.ones((shape.num_blocks, len(able)), dtype=bool))
+    if options.budgets_by == "engine":
+        budget_N = np.full(len(able), shape.num_blocks)
+    else:
+        budget_N = np.array([max(1, client.budget_paper) for client in able])
+    if budget_N.sum() < shape.num_blocks:  # too few for a block each: the smallest fleet that works activates all
+        budget_N = np.full(len(able), shape.num_blocks)
+    problem = AllocationProblem(budget_N, shape.num_blocks, options.total)
+    return solve(problem, options.solver, seed=settings.seed).allocation
+
+
+def _calibration(path: Path | None, threads: int) -> Calibration:
+    if path is not None and path.is_file():
+        return read_calibration(path)
+    if path is not None:
+        check_target(path)
+    from zorba_core.runs.calibration import calibrate
+
+    typer.echo("measuring this machine, a few seconds ...", err=True)
+    measured = calibrate(threads=threads)
+    if path is not None:
+        write_json(path, measured.describe())
+    return measured
+
+
+def _lines(plans: Sequence[ClientPlan], shape: ModelShape, load: Load, result: dict[str, Any]) -> Iterator[str]:
+    counts = {mode: sum(client.mode == mode for client in plans) for mode in ("in-memory", "streamed", "cannot")}
+    yield (
+        f"{shape.name}: {shape.num_blocks} blocks, {shape.parameters:,} parameters; B={load.batch_size}, "
+        f"L={load.seq_len}, Q={load.num_perturbations}, {load.dtype}"
+    )
+    yield (
+        f"{len(plans)} clients: {counts['in-memory']} hold it in memory, {counts['streamed']} stream it, "
+        f"{counts['cannot']} cannot take part"
+    )
+    if result["bottleneck"] is None:
+        yield "nobody can take part, so there is no round"
+    else:
+        yield (
+            f"a round takes {result['seconds_per_round']:.3g} s; all wait for {result['bottleneck']}, "
+            f"which spends most of it on {result['bottleneck_part']}"
+        )
+        together = result["simulation"]
+        yield (
+            f"simulated in one process here: {together['seconds_per_round']:.3g} s a round, "
+            f"{together['peak_gib']:.3g} GiB"
+        )
+    yield ""
+    yield "client                VRAM GiB  mode       blocks kept  peak GiB  activates  by the paper   s a round"
+    for client in plans[:_MOST_ROWS]:
+        seconds = "" if client.seconds_per_round is None else f"{client.seconds_per_round:.3g}"
+        yield (
+            f"{client.client:<20} {client.vram_gib:9.3f}  {client.mode:<10} {client.resident_blocks:11d} "
+            f"{client.peak.peak / GIB:9.3f} {client.active_blocks:10d} {client.budget_paper:13d} {seconds:>11}"
+        )
+        if client.would_fit:
+            yield f"{'':<22}would fit with {client.would_fit}"
+    if len(plans) > _MOST_ROWS:
+        yield f"... and {len(plans) - _MOST_ROWS} more clients (--json for all)"
+    machine = result["calibration"]["machine"]
+    yield ""
+    yield f"Measured on {machine.get('platform', 'this machine')}, {machine.get('clock', '')}: {'; '.join(MEASURED)}."
+    yield f"Assumed: {'; '.join(ASSUMED)}."

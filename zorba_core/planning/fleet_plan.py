@@ -1,0 +1,205 @@
+"""Which clients of a fleet can take part, in which mode, and how long a round takes: ``zorba plan``.
+
+Memory is derived (:mod:`zorba_core.planning.engine_memory`), seconds follow from measured rates
+(:mod:`zorba_core.planning.engine_seconds`). A client holds the model in memory where it fits, streams it block after
+block where that fits, with as many blocks kept as there is room for, and else cannot take part.
+
+Shapes: M blocks, N clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zorba_core.planning.engine_memory import (
+    LEAST_RESIDENT,
+    Footprint,
+    Load,
+    footprint,
+    most_resident_blocks,
+)
+from zorba_core.planning.engine_seconds import Calibration, RoundSeconds, round_seconds
+from zorba_core.planning.fleets import Fleet
+from zorba_core.planning.memory import DTYPE_BYTES, GIB
+from zorba_core.planning.shapes import ModelShape
+
+Mode = Literal["in-memory", "streamed", "cannot"]
+# What a plan says of itself, beside its numbers.
+MEASURED = (
+    "seconds a block pass and position, at several widths, of a cohort's pieces and of small ones",
+    "noise drawn and added to weights, numbers a second",
+    "weights copied, bytes a second",
+    "a file read from and written to the disk, bytes a second",
+)
+ASSUMED = (
+    "every client computes as fast as the calibrated machine times its relative_speed (1 where the fleet has no such "
+    "column), reads and writes its disk as fast as it, and has no other work",
+    "rows are as long as seq_len; shorter ones take less memory and time",
+    "streaming reads and writes while it computes",
+    "16-bit weights compute as fast as float32; nothing is measured for them",
+    "sending scalars and waiting for the server take no time",
+    "peak_gib is of tensors alone, without the process itself, a kernel's own buffers and an allocator's holes",
+)
+
+
+@dataclass(frozen=True)
+class ClientPlan:
+    """One client: whether the model fits, in which mode, and what a round costs it."""
+
+    client: str
+    vram_gib: float
+    mode: Mode
+    resident_blocks: int  # M in memory; kept while streaming; 0 where it cannot take part
+    peak: Footprint  # of the mode; where it cannot take part, of the smallest streaming there is
+    relative_speed: float
+    budget_paper: int  # blocks that the paper's psi allows, 0 to M
+    active_blocks: int = 0
+    first_block: int = 0
+    seconds: RoundSeconds | None = None
+    would_fit: str = ""  # what would let it take part
+
+    @property
+    def fits(self) -> bool:
+        return self.mode != "cannot"
+
+    @property
+    def seconds_per_round(self) -> float | None:
+        return None if self.seconds is None else self.seconds.total / self.relative_speed
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "client": self.client,
+            "vram_gib": self.vram_gib,
+            "fits": self.fits,
+            "mode": self.mode,
+            "resident_blocks": self.resident_blocks,
+            "peak_gib": self.peak.peak / GIB,
+            "seconds_per_round": self.seconds_per_round,
+            "active_blocks": self.active_blocks if self.fits else 0,
+            "budget_paper": self.budget_paper,
+            "relative_speed": self.relative_speed,
+            "slowest_part": None if self.seconds is None else self.seconds.slowest_part,
+            "would_fit": self.would_fit or None,
+        }
+
+
+def plan_modes(fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np.int64]) -> list[ClientPlan]:
+    """Each client's mode and memory. Time is not in it yet: that needs to know who activates what.
+
+    Args:
+        budget_N: whole blocks by the paper's psi, at least 0, for comparison.
+    """
+    in_memory = footprint(shape, load)
+    streams = not load.first_order and load.estimator == "cohort"
+    cures: dict[float, str] = {}
+    plans = []
+    speed_N = fleet.relative_speed_N
+    for n, (name, capacity) in enumerate(zip(fleet.names, fleet.capacity_N_bytes, strict=True)):
+        resident = most_resident_blocks(shape, load, capacity) if streams else None
+        if in_memory.peak <= capacity:
+            mode, resident, peak = "in-memory", shape.num_blocks, in_memory
+        elif resident is not None:
+            mode, peak = "streamed", footprint(shape, load, resident_blocks=resident)
+        else:
+            mode, resident = "cannot", 0
+            peak = footprint(shape, load, resident_blocks=LEAST_RESIDENT) if streams else in_memory
+            if capacity not in cures:
+                cures[capacity] = _what_would_fit(shape, load, float(capacity), peak, streams)
+        plans.append(
+            ClientPlan(
+                client=name,
+                vram_gib=float(capacity) / GIB,
+                mode=mode,
+                resident_blocks=resident,
+                peak=peak,
+                relative_speed=float(speed_N[n]),
+                budget_paper=int(min(budget_N[n], shape.num_blocks)),
+                would_fit=cures[capacity] if mode == "cannot" else "",
+            )
+        )
+    return plans
+
+
+def with_seconds(
+    plans: Sequence[ClientPlan],
+    shape: ModelShape,
+    load: Load,
+    calibration: Calibration,
+    *,
+    direction: str,
+    A_MN: NDArray[np.bool_],
+) -> list[ClientPlan]:
+    """The plans with what a round takes. ``A_MN`` has a column for each client that fits, in their order."""
+    held_N, first_N, updated = A_MN.sum(axis=0), A_MN.argmax(axis=0), int(A_MN.any(axis=1).sum())
+    column, timed = 0, []
+    for plan in plans:
+        if not plan.fits:
+            timed.append(plan)
+            continue
+        held, first = int(held_N[column]), int(first_N[column])
+        column += 1
+        seconds = round_seconds(
+            shape,
+            load,
+            calibration,
+            direction=direction,
+            active_blocks=held,
+            forward_work=shape.num_blocks - first,
+            updated_blocks=updated,
+            resident_blocks=plan.resident_blocks if plan.mode == "streamed" else None,
+        )
+        timed.append(replace(plan, active_blocks=held, first_block=first, seconds=seconds))
+    return timed
+
+
+def bottleneck(plans: Sequence[ClientPlan]) -> ClientPlan | None:
+    """The client that the others wait for; None where nobody can take part."""
+    able = [plan for plan in plans if plan.seconds_per_round is not None]
+    return max(able, key=lambda plan: plan.seconds_per_round, default=None)
+
+
+def simulated(
+    shape: ModelShape, load: Load, calibration: Calibration, *, direction: str, A_MN: NDArray[np.bool_]
+) -> tuple[Footprint, RoundSeconds]:
+    """Memory and time of one process that simulates all clients of the allocation, as ``zorba train`` does."""
+    together = replace(load, num_clients=A_MN.shape[1])
+    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), len(A_MN))
+    popular = int(A_MN.any(axis=1).sum())
+    seconds = round_seconds(
+        shape,
+        together,
+        calibration,
+        direction=direction,
+        active_blocks=popular,
+        forward_work=float((len(A_MN) - first_N).sum()),
+        updated_blocks=popular,
+    )
+    return footprint(shape, together, active_blocks=A_MN.sum(axis=0).tolist(), evaluates=True), seconds
+
+
+def _what_would_fit(shape: ModelShape, load: Load, capacity: float, least: Footprint, streams: bool) -> str:
+    """What would let a client of that capacity take part, the smallest change first."""
+
+    def fits(changed: Load) -> bool:
+        resident = LEAST_RESIDENT if streams else None
+        return footprint(shape, changed, resident_blocks=resident).peak <= capacity
+
+    cures = []
+    for name, value, words in (
+        ("batch_size", load.batch_size, "batch size"),
+        ("seq_len", load.seq_len, "sequence length"),
+        ("num_perturbations", load.num_perturbations, "perturbations"),
+    ):
+        smaller = value // 2
+        while smaller >= 1 and not fits(replace(load, **{name: smaller})):
+            smaller //= 2
+        if smaller >= 1:
+            cures.append(f"{words} {smaller}")
+    if DTYPE_BYTES[load.dtype] > 2 and fits(replace(load, dtype="bfloat16")):
+        cures.append("bfloat16 weights")
+    return " or ".join([f"{least.peak / GIB:.3f} GiB", *cures])

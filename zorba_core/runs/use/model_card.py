@@ -1,0 +1,157 @@
+"""The model card of an exported run: what it is, how it was made and how good it was measured to be.
+
+Everything in it is in the run's folder; nothing in it names a machine, a person or a text of the data.
+"""
+
+from __future__ import annotations
+
+import os
+
+from zorba_core.data.encoding import label_token_ids
+from zorba_core.data.tasks import FIELD, Task
+from zorba_core.planning.methods import METHODS
+from zorba_core.runs.folder import Run
+from zorba_core.runs.use.quality import wilson
+from zorba_core.runs.use.tuned_model import TunedModel
+
+_EXAMPLE = "The text to judge"
+
+
+def model_card(tuned: TunedModel, folder_name: str) -> str:
+    """README.md of a folder of this name."""
+    run, task = tuned.run, tuned.task
+    base = _base_of(run)
+    sections = [
+        _front(run),
+        f"# {task.title}: {base}, fine-tuned across {run.config['num_clients']} clients",
+        f"{base} was fine-tuned for one question ({task.about}) by clients that kept their rows. This folder has the "
+        "whole model in Hugging Face format, with its tokenizer.",
+        "## Use",
+        _use(tuned, folder_name),
+        "## Measured",
+        _measured(run, task),
+        "## Data",
+        _data(run),
+        "## Method",
+        _method(run),
+        "## Limits",
+        "The model was trained to tell these label words apart at the end of this prompt, and measured on nothing "
+        "else. Words of its other answers, other prompts and other languages were not looked at.",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def example_prompt(task: Task, text: str = _EXAMPLE) -> str:
+    """The task's prompt around a text that is no row of any data."""
+    return FIELD.sub(lambda match: text, task.prompt)
+
+
+def _front(run: Run) -> str:
+    """What hubs read."""
+    lines = ["library_name: transformers", "pipeline_tag: text-generation"]
+    model = str(run.config["model"])
+    if model.count("/") == 1 and not model.startswith((".", "/", "~")) and not os.path.isdir(model):
+        lines.append(f"base_model: {model}")  # a hub's name
+    lines += ["tags:", "  - federated-learning", "  - zeroth-order-optimization", "  - zorba"]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _use(tuned: TunedModel, folder_name: str) -> str:
+    task, words = tuned.task, tuned.label_words
+    ids = label_token_ids(task, tuned.tokenizer, words).tolist()
+    prompt = example_prompt(task)
+    code = [
+        "from transformers import pipeline",
+        f"answer = pipeline('text-generation', model={folder_name!r})",
+        f"print(answer({prompt!r}, max_new_tokens=1, do_sample=False, return_full_text=False, "
+        f"prefix_allowed_tokens_fn=lambda *_: {ids})[0]['generated_text'])",
+    ]
+    rows = [f"| {name} | `{word}` | {token} |" for name, word, token in zip(task.label_names, words, ids, strict=True)]
+    return "\n".join(
+        [
+            "From the folder that this one lies in:",
+            "",
+            "```python",
+            *code,
+            "```",
+            "",
+            f"The prompt is `{task.prompt}`; texts of more than {tuned.settings.seq_len} tokens, prompt included, were "
+            "cut in training. The answer is one of the label words, of which the last line lets the model choose:",
+            "",
+            "| label | word | token |",
+            "| --- | --- | --- |",
+            *rows,
+        ]
+    )
+
+
+def _measured(run: Run, task: Task) -> str:
+    summary, data = run.summary, run.environment["data"]
+    count = data["evaluation_rows"]
+
+    def shown(accuracy: float) -> str:
+        low, high = wilson(round(accuracy * count), count)
+        return f"{accuracy:.3f} | {low:.3f} to {high:.3f}"
+
+    return "\n".join(
+        [
+            f"Accuracy on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
+            "",
+            "| model | accuracy | 95 % interval |",
+            "| --- | --- | --- |",
+            f"| before | {shown(summary['initial_accuracy'])} |",
+            f"| this model | {shown(summary['final_accuracy'])} |",
+            "",
+            f"Its mean cross-entropy over the label words is {summary['final_loss']:.4f} nats.",
+        ]
+    )
+
+
+def _data(run: Run) -> str:
+    data, config = run.environment["data"], run.config
+    facts = [f"{config['dataset']}{', ' + data['note'] if data.get('note') else ''}."]
+    if "train_rows" in data:
+        held = data["rows_per_client"]
+        facts.append(
+            f"{data['train_rows']:,} training rows, divided among {config['num_clients']} clients "
+            f"({min(held):,} to {max(held):,} rows each)."
+        )
+    else:
+        facts.append(f"Training rows of {config['num_clients']} clients, which stayed with them.")
+    return " ".join(facts)
+
+
+def _method(run: Run) -> str:
+    config, summary, allocation = run.config, run.summary, run.allocation
+    method = METHODS[config["method"]]
+    lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, learning rate {config['lr']:g}."]
+    if config.get("num_perturbations"):
+        lines.append(
+            f"- Forward passes only: {config['num_perturbations']} directions a round ({config['direction']}), "
+            f"difference length {config['mu']:g}, {config['batch_size']} rows a client and round."
+        )
+    least, most = int(allocation.popularity_M.min()), int(allocation.popularity_M.max())
+    lines.append(
+        f"- {allocation.total_blocks} of {allocation.num_blocks * allocation.num_clients} client-blocks activated; a "
+        f"block by {_span(least, most)} of {allocation.num_clients} clients, a client "
+        f"{_span(int(allocation.blocks_held_N.min()), int(allocation.blocks_held_N.max()))} of "
+        f"{allocation.num_blocks} blocks. Λ = {allocation.bias_lambda:.4g}, effective clients "
+        f"{allocation.effective_clients:.1f}."
+    )
+    lines.append("- Trained: the transformer blocks. Embeddings, final norm and head are the base model's.")
+    made = {name: run.environment.get(name) for name in ("zorba_core", "torch", "transformers")}
+    lines.append(
+        f"- Weights SHA-256 {summary['weights_sha256'][:16]}, base {run.environment['base_weights_sha256'][:16]}; "
+        + ", ".join(f"{name} {version}" for name, version in made.items() if version)
+        + f"; seed {config['seed']}."
+    )
+    return "\n".join(lines)
+
+
+def _span(least: int, most: int) -> str:
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _base_of(run: Run) -> str:
+    """The base model's name without the folders it lies in."""
+    return os.path.basename(os.path.normpath(str(run.config["model"])))

@@ -1,0 +1,151 @@
+"""How good predicted labels are: accuracy with its interval, F1, confusion, calibration. NumPy alone.
+
+Shapes: R rows, C labels, K bins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NUM_BINS = 10
+_Z = 1.959963984540054  # of a 95 % interval
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """Predictions of R rows beside their labels."""
+
+    labels: tuple[str, ...]  # names of 0..C-1
+    label_R: np.ndarray  # int64
+    probability_RC: np.ndarray  # float64; rows sum to 1
+
+    @property
+    def rows(self) -> int:
+        return len(self.label_R)
+
+    @property
+    def predicted_R(self) -> np.ndarray:
+        return self.probability_RC.argmax(axis=1)
+
+    @property
+    def right_R(self) -> np.ndarray:
+        return self.predicted_R == self.label_R
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right_R.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the accuracy."""
+        return wilson(int(self.right_R.sum()), self.rows)
+
+    @property
+    def loss(self) -> float:
+        """Mean cross-entropy over the labels, nats."""
+        of_label_R = self.probability_RC[np.arange(self.rows), self.label_R]
+        return float(-np.log(np.maximum(of_label_R, np.finfo(float).tiny)).mean())
+
+    @property
+    def confusion_CC(self) -> np.ndarray:
+        """Rows of label i that were predicted as j."""
+        size = len(self.labels)
+        return np.bincount(self.label_R * size + self.predicted_R, minlength=size * size).reshape(size, size)
+
+    @property
+    def per_label(self) -> dict[str, dict[str, Any]]:
+        """By label: its rows, how often it was predicted, precision, recall and F1. ``accuracy`` is the recall: the
+        share of the label's rows that were predicted right. None where there is nothing to divide by."""
+        confusion_CC = self.confusion_CC
+        result = {}
+        for label, name in enumerate(self.labels):
+            right, rows = int(confusion_CC[label, label]), int(confusion_CC[label].sum())
+            predicted = int(confusion_CC[:, label].sum())
+            recall = right / rows if rows else None
+            result[name] = {
+                "rows": rows,
+                "predicted": predicted,
+                "accuracy": recall,
+                "precision": right / predicted if predicted else None,
+                "recall": recall,
+                "f1": 2 * right / (rows + predicted) if rows + predicted else None,
+            }
+        return result
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 over the labels that occur or were predicted."""
+        return float(np.mean([entry["f1"] for entry in self.per_label.values() if entry["f1"] is not None]))
+
+    def calibration(self, num_bins: int = NUM_BINS) -> dict[str, Any]:
+        """Expected calibration error (Guo et al., 2017, arXiv:1706.04599) and its bins: ECE is the mean over the rows
+        of |accuracy - confidence| of their bin, where confidence is the probability of the predicted label."""
+        confidence_R = self.probability_RC.max(axis=1)
+        bin_R = np.minimum((confidence_R * num_bins).astype(np.int64), num_bins - 1)
+        bins, error = [], 0.0
+        for index in range(num_bins):
+            inside_R = bin_R == index
+            rows = int(inside_R.sum())
+            confidence = float(confidence_R[inside_R].mean()) if rows else None
+            accuracy = float(self.right_R[inside_R].mean()) if rows else None
+            if rows:
+                error += rows / self.rows * abs(accuracy - confidence)
+            edges = {"from": index / num_bins, "to": (index + 1) / num_bins}
+            bins.append({**edges, "rows": rows, "confidence": confidence, "accuracy": accuracy})
+        return {"ece": error, "bins": bins}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "accuracy": self.accuracy,
+            "accuracy_interval": list(self.interval),
+            "loss": self.loss,
+            "macro_f1": self.macro_f1,
+            "per_label": self.per_label,
+            "labels": list(self.labels),
+            "confusion": self.confusion_CC,
+            "calibration": self.calibration(),
+        }
+
+
+def wilson(right: int, rows: int) -> tuple[float, float]:
+    """95 % score interval of a share (Wilson, 1927): it stays within 0 and 1, also for few rows."""
+    if rows == 0:
+        return (0.0, 1.0)
+    share = right / rows
+    centre = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
+    half = _Z / (1 + _Z**2 / rows) * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2))
+    return (max(0.0, centre - half), min(1.0, centre + half))
+
+
+def by_client(client_R: Sequence[Any], after: Quality, before: Quality | None = None) -> tuple[dict[str, Any], ...]:
+    """Accuracy of each client's rows with its interval, the worst served first; ``base_accuracy`` is that of
+    ``before``."""
+    rows_of: dict[Any, list[int]] = {}
+    for row, client in enumerate(client_R):
+        rows_of.setdefault(client, []).append(row)
+    result = []
+    for client, index in rows_of.items():
+        right = int(after.right_R[index].sum())
+        entry = {
+            "client": client,
+            "rows": len(index),
+            "accuracy": right / len(index),
+            "accuracy_interval": list(wilson(right, len(index))),
+        }
+        if before is not None:
+            entry["base_accuracy"] = float(before.right_R[index].mean())
+        result.append(entry)
+    return tuple(sorted(result, key=lambda entry: entry["accuracy"]))
+
+
+def change_p_value(fixed: int, broken: int) -> float:
+    """How likely it is that a change of nothing splits the changed rows at least as unevenly: McNemar's exact test."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0
