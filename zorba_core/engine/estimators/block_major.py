@@ -2,7 +2,7 @@
 
 While block m is there, the base pass and every direction's pass go through it; their hidden states wait for the next
 block. So a round reads each weight once, where the cohort reads it once a direction, and a model may stay in files
-(:mod:`zorba_core.engine.streaming`). The price is Q + 1 hidden states of every row in place of two. Where they do not
+(:mod:`zorba_core.runs.streaming`). The price is Q + 1 hidden states of every row in place of two. Where they do not
 fit into ``network.hidden_bytes``, some directions at a time go through all blocks, each time with the base pass.
 
 The pieces, their order and what they meet are the cohort's, so the scalars have the cohort's bits.

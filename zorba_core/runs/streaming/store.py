@@ -30,8 +30,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from zorba_core.engine.streaming.tensor_files import TensorFiles
 from zorba_core.errors import RunError
+from zorba_core.runs.streaming.tensor_files import TensorFiles
 
 _MAGIC = b"ZORBABLK"
 _HEADER = 64  # bytes: magic, fingerprint (32), checksum (4), numbers (8), and room

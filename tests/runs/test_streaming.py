@@ -17,9 +17,9 @@ from zorba_core.engine.estimators.block_major import estimate_block_major
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.streaming.network import StreamedNetwork, skeleton
-from zorba_core.engine.streaming.tensor_files import INDEX, TensorFiles, paths_in
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.streaming.network import StreamedNetwork, skeleton
+from zorba_core.runs.streaming.tensor_files import INDEX, TensorFiles, paths_in
 
 
 @pytest.fixture

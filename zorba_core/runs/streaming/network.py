@@ -27,9 +27,9 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, attention_of, family_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.streaming.store import BlockStore, Change
-from zorba_core.engine.streaming.tensor_files import SINGLE, TensorFiles, write_tensors
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.streaming.store import BlockStore, Change
+from zorba_core.runs.streaming.tensor_files import SINGLE, TensorFiles, write_tensors
 
 _KEPT_ROWS = 4096  # of the head: those of a task's label words are asked for again and again
 
