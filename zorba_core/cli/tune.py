@@ -40,17 +40,18 @@ def tune(
     """Find a learning rate by successive halving on rows held out from the clients. No run is written."""
     from transformers.utils import logging as transformers_logging
 
+    from zorba_core.data.encoding import with_label_words
     from zorba_core.engine.loop import check_fit
     from zorba_core.runs.session import divide_rows, division_of, open_network, read_spec, use_threads
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)
-    task = task_options.task()
+    words = task_options.words if task_options.data is None else None
+    task = with_label_words(task_options.task(), words)
     clients = num_clients_of(task, task_options.division)
     chosen, _ = choice.with_clients(clients).allocation_for(read_spec(task_options.model), settings)
     transformers_logging.disable_progress_bar()
     with use_threads(settings.threads):
-        words = task_options.words if task_options.data is None else None
         network, tokenizer = open_network(task, task_options.model, words, settings)
         division = division_of(task, task_options.division)
         rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings, division)

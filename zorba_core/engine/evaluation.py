@@ -1,18 +1,21 @@
-"""How good the shared model is: accuracy and mean cross-entropy over the label words.
+"""How good the shared model is: how many examples it gets right, and its mean loss.
 
-Shapes: R rows, C label words.
+Shapes: E examples, R rows, C answers that an example chooses among.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.nn import functional as F
+from torch import Tensor
 
+from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
 
 BATCH_SIZE = 64  # rows evaluated together
@@ -20,30 +23,57 @@ BATCH_SIZE = 64  # rows evaluated together
 
 @dataclass(frozen=True)
 class Evaluation:
-    accuracy: float  # share of rows whose label word has the largest logit
-    loss: float  # mean cross-entropy, nats
+    accuracy: float  # share of examples that are right: ``metric`` says in which sense
+    loss: float  # mean cross-entropy, nats: of the labels or options, or of the answers' tokens
+    metric: str = "accuracy"  # or exact_match: the text written by greedy decoding is the answer, token by token
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss): for text, how many equally likely next tokens that would be."""
+        return float(np.exp(self.loss))
 
 
 def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
-    """Indices of a fixed random subset of ``wanted`` rows, sorted; all rows when ``wanted`` is None or not fewer."""
+    """Indices of a fixed random subset of ``most`` rows, sorted; all rows when ``most`` is None or not fewer."""
     if most is None or most >= num_rows:
         return np.arange(num_rows)
     return np.sort(stream("evaluation-rows", seed).choice(num_rows, size=most, replace=False))
 
 
 @torch.no_grad()
-def evaluate(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE) -> Evaluation:
+def evaluate(network: BlockNetwork, rows: Rows, batch_size: int = BATCH_SIZE) -> Evaluation:
     """Accuracy and loss of the whole network (every block with its weights) on all ``rows``."""
-    # Rows of similar length share a batch, so that little of it is padding.
-    order = torch.argsort(rows.last_R, stable=True)
-    correct, total_loss = 0, 0.0
-    batches = (
-        rows.rows(order[start : start + batch_size]).trimmed(network.device)
-        for start in range(0, len(rows), batch_size)
-    )
+    right, loss, weight = 0, 0.0, 0.0
+    for _, batch, final in _in_batches(network, rows, batch_size):
+        judged = batch.judged(network, final)
+        right, loss, weight = right + judged.right, loss + judged.loss, weight + judged.weight
+    return Evaluation(right / len(rows), loss / weight, rows.metric)
+
+
+@torch.no_grad()
+def label_log_probabilities(
+    network: BlockNetwork, rows: Encoded | ChoiceRows, batch_size: int = BATCH_SIZE
+) -> np.ndarray:
+    """Log-probability of each label or option of each example among those it chooses from, (E, C), float64: the softmax
+    over scores, where a score is the sum of the log-probabilities of the answer's tokens. -inf where an example has
+    fewer than C options. The labels that ``rows`` hold play no part."""
+    most = int(network.label_count if isinstance(rows, Encoded) else rows.answers_E.max())
+    log_p_EC = np.full((len(rows), most), -np.inf)
+    for chosen, batch, final in _in_batches(network, rows, batch_size):
+        part = batch.log_scores(network, final).log_softmax(dim=1).cpu().numpy()
+        log_p_EC[chosen, : part.shape[1]] = part
+    return log_p_EC
+
+
+def _in_batches(network: BlockNetwork, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:
+    """Which examples, those examples, and what their loss reads of the last block; about ``batch_size`` rows at a time.
+    Examples of similar length share a batch, so that little of it is padding."""
+    order_E = torch.argsort(rows.length_E, stable=True)
+    # Rows before each example: a batch ends where a multiple of batch_size does.
+    before_E = rows.sequences_E[order_E].cumsum(0) - rows.sequences_E[order_E]
+    batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
+    chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
+    batches = (rows.rows(chosen).trimmed(network.device) for chosen in chosen_by_batch)
     with network.at_precision("highest"):
-        for batch, final_BH in network.outputs(batches):
-            logits_BC = network.head(final_BH).double()
-            correct += int((logits_BC.argmax(dim=1) == batch.label_R).sum())
-            total_loss += float(F.cross_entropy(logits_BC, batch.label_R, reduction="sum"))
-    return Evaluation(correct / len(rows), total_loss / len(rows))
+        for chosen, (batch, final) in zip(chosen_by_batch, network.outputs(batches), strict=True):
+            yield chosen.numpy(), batch, final

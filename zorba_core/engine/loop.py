@@ -33,7 +33,7 @@ from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.communication import numbers_a_round
@@ -194,7 +194,7 @@ def run(
 
 
 def run_rounds(
-    rounds: Rounds, evaluation: Encoded, callbacks: Sequence[Callback] = (), before: Sequence[RoundRecord] = ()
+    rounds: Rounds, evaluation: Rows, callbacks: Sequence[Callback] = (), before: Sequence[RoundRecord] = ()
 ) -> Outcome:
     """``settings.rounds`` rounds, or until the target or a callback ends it.
 

@@ -1,12 +1,14 @@
-"""A Hugging Face causal language model seen as the paper sees it: embed | M transformer blocks | label head.
+"""A Hugging Face causal language model seen as the paper sees it: embed | M transformer blocks | head.
 
-Only the blocks are fine-tuned. Embeddings, final norm and head keep their weights, and the head is computed for the
-label words at the last prompt position alone: full-vocabulary logits would be by far the largest tensor.
+Only the blocks are fine-tuned. Embeddings, final norm and head keep their weights, and the head is computed only where
+an answer is read: full-vocabulary logits would be by far the largest tensor. Where all answers are single label words,
+it is computed for those words alone.
 
-Prompts are padded on the right and their last position is read. Attention is causal, so what stands behind that
-position cannot reach it and no attention mask is needed.
+Rows are padded on the right. Attention is causal, so what stands behind the positions that are read cannot reach them
+and no attention mask is needed.
 
-Shapes: B rows, L positions, H hidden size, C label words, M blocks, D_m parameters of block m.
+Shapes: B rows, L positions, P positions read of each row, H hidden size, C label words, M blocks, D_m parameters of
+block m, S hidden states, V vocabulary rows.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor, nn
 
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
@@ -64,6 +66,11 @@ class BlockNetwork:
     @property
     def num_blocks(self) -> int:
         return len(self._blocks)
+
+    @property
+    def label_count(self) -> int:
+        """C, the label words that :meth:`head` computes."""
+        return len(self._label_ids)
 
     @property
     def max_positions(self) -> int:
@@ -110,13 +117,15 @@ class BlockNetwork:
         with products_in(self.precision, self.device):
             return self._family.run(self.block_module(block), hidden_BLH)
 
-    def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor:
-        """Hidden states (B, H) after the last block at each row's last prompt position, the only ones the head reads:
-        of other positions nothing but keys and values is computed."""
+    def run_last_block(self, hidden_BLH: Tensor, read_B: Tensor) -> Tensor:
+        """Hidden states (B, H) after the last block at the position of each row that the head reads, or (B, P, H) at
+        its several positions (B, P): of other positions nothing but keys and values is computed."""
         # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
-        at = LabelPositions(last_B, hidden_BLH.shape[1], SAME_BITS_ROWS)
+        read_BP = read_B if read_B.ndim == 2 else read_B[:, None]
+        at = LabelPositions(read_BP, hidden_BLH.shape[1], SAME_BITS_ROWS)
         with products_in(self.precision, self.device):
-            return self._family.run_at(self.block_module(self.num_blocks - 1), hidden_BLH, at)[: len(last_B), 0]
+            hidden_RPH = self._family.run_at(self.block_module(self.num_blocks - 1), hidden_BLH, at)[: len(read_B)]
+        return hidden_RPH if read_B.ndim == 2 else hidden_RPH[:, 0]
 
     def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
         """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.
@@ -140,9 +149,17 @@ class BlockNetwork:
         """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""
         return self._family.logits(hidden_BH, self._label_ids)
 
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.model.get_output_embeddings().weight)
+
+    def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor:
+        """Logits of any tokens, (S, V), float64. (:mod:`zorba_core.engine.vocabulary` goes through all, in pieces.)"""
+        return self._family.logits(hidden_SH, token_ids_V)
+
     @torch.no_grad()
-    def __call__(self, rows: Encoded, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen") -> Tensor:
-        """What the loss and the prediction of ``rows`` read of the last block's output; (B, H) for one-token answers.
+    def __call__(self, rows: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen") -> Tensor:
+        """What the loss and the prediction of ``rows`` read of the last block's output: (B, H), or (B, P, H).
 
         With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights; with ``"frozen"`` (and when
         ``active_M`` is not given) every block runs with its weights.
@@ -157,7 +174,7 @@ class BlockNetwork:
                 hidden_BLH = self.run_block(m, hidden_BLH)
         return rows.read(hidden_BLH)
 
-    def outputs(self, batches: Iterable[Encoded]) -> Iterator[tuple[Encoded, Tensor]]:
+    def outputs(self, batches: Iterable[Rows]) -> Iterator[tuple[Rows, Tensor]]:
         """Each batch with what the network makes of it, in the order that suits where the weights are."""
         for batch in batches:
             yield batch, self(batch)

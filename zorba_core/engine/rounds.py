@@ -17,7 +17,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import MethodState
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 
 
@@ -25,9 +25,9 @@ from zorba_core.engine.settings import TrainSettings
 class FederatedRows:
     """The clients' training rows and the evaluation rows."""
 
-    train: Encoded  # all clients' rows
+    train: Rows  # all clients' rows
     held_N: Sequence[np.ndarray] | Mapping[int, np.ndarray]  # row indices that each client holds
-    evaluation: Encoded
+    evaluation: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class RoundContext:
     directions: Directions
     ranks: Ranks = ALONE
 
-    def batch(self, client: int) -> Encoded:
+    def batch(self, client: int) -> Rows:
         """Client n's mini-batch of this round."""
         return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device)
 
@@ -96,7 +96,7 @@ class RoundResult:
 
 def client_batch(
     rows: FederatedRows, settings: TrainSettings, round_index: int, client: int, device: torch.device | str = "cpu"
-) -> Encoded:
+) -> Rows:
     """Client n's mini-batch of round t, without positions that are padding in all of it."""
     chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
     return rows.train.rows(chosen).trimmed(device)

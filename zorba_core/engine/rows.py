@@ -5,7 +5,9 @@ What the engine asks of rows is where their hidden states are read after the las
     final = rows.after_last_block(network, hidden_RLH)      hidden_RLH: before the last block
     F_n = sum(rows.losses(network, final)) / sum(rows.weights)                       float64
 
-over the examples E of client n. Here an example is one row and weighs 1; another kind of rows may differ in both.
+over the examples E of client n. Here an example is one row and weighs 1. The other kinds of rows are
+:mod:`zorba_core.engine.text_rows`, whose examples weigh as many as their answers have tokens, and
+:mod:`zorba_core.engine.choice_rows`, whose examples are several rows each. Their ``rows`` and ``len`` count examples.
 
 Shapes: R rows, E examples, L token positions (``seq_len``), H hidden size, C classes.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -30,6 +32,29 @@ class Network(Protocol):
 
     def head(self, hidden_BH: Tensor) -> Tensor: ...
 
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    def vocabulary_logits(self, hidden_SH: Tensor, token_ids_V: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Sums over examples."""
+
+    loss: float  # nats
+    weight: float  # what the loss is divided by for a mean
+    right: int
+
+
+def digest_of(*tensors: Tensor) -> str:
+    """The SHA-256 of the tensors' shapes and numbers."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy())
+    return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -42,8 +67,20 @@ class Encoded:
     last_R: torch.Tensor  # int64, index of the last prompt token: the answer is what follows it
     label_R: torch.Tensor  # int64 in 0..C-1
 
+    metric: ClassVar[str] = "accuracy"  # what is counted as right
+
     def __len__(self) -> int:
         return len(self.label_R)
+
+    @property
+    def length_E(self) -> Tensor:
+        """Positions that each example needs."""
+        return self.last_R + 1
+
+    @property
+    def sequences_E(self) -> Tensor:
+        """Rows of each example."""
+        return torch.ones_like(self.last_R)
 
     def rows(self, index_B: np.ndarray | torch.Tensor) -> Encoded:
         """The given rows, in the given order."""
@@ -89,10 +126,16 @@ class Encoded:
         """The first row of each example, (E,)."""
         return np.arange(len(self))
 
+    def log_scores(self, network: Network, final_RH: Tensor) -> Tensor:
+        """Each answer's score, (E, C), float64: its log-probability up to what is common to a row's answers."""
+        return network.head(final_RH).double()
+
+    def judged(self, network: Network, final_RH: Tensor) -> Judged:
+        """A row is right when its label word has the largest logit."""
+        logits_RC = network.head(final_RH).double()
+        loss = float(F.cross_entropy(logits_RC, self.label_R, reduction="sum"))
+        return Judged(loss, float(len(self)), int((logits_RC.argmax(dim=1) == self.label_R).sum()))
+
     def sha256(self) -> str:
         """A fingerprint of the tokens and labels."""
-        digest = hashlib.sha256()
-        for tensor in (self.token_ids_RL, self.last_R, self.label_R):
-            digest.update(f"{tuple(tensor.shape)}".encode())
-            digest.update(tensor.contiguous().numpy())
-        return digest.hexdigest()
+        return digest_of(self.token_ids_RL, self.last_R, self.label_R)

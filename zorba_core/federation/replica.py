@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.encoding import encode
+from zorba_core.data.encoding import encode, with_label_words
 from zorba_core.data.partition import dirichlet_partition
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import get_task
@@ -26,7 +26,7 @@ from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import RunConfig
@@ -40,7 +40,7 @@ class Replica:
     """The model as a client holds it after ``round`` rounds, with the client's own rows and nobody else's."""
 
     def __init__(
-        self, network: BlockNetwork, rows: Encoded, settings: TrainSettings, base_sha256: str, round_index: int = 0
+        self, network: BlockNetwork, rows: Rows, settings: TrainSettings, base_sha256: str, round_index: int = 0
     ) -> None:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
@@ -110,13 +110,13 @@ class Base:
 
 
 def open_replica(
-    config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Encoded | None = None
+    config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Rows | None = None
 ) -> Replica:
     """The replica at round 0.
 
     Args:
         model: the base model's folder or name on this machine; None takes the config's name.
-        rows: a Parquet file with this client's own rows (the task's text columns and ``label``); None takes the
+        rows: a Parquet file with this client's own rows (the task's columns); None takes the
             seat's share of the named dataset, divided as a run within one process divides it.
         encoded: the rows as tokens already, where an earlier process of this client kept them.
 
@@ -138,19 +138,20 @@ def open_base(config: RunConfig, model: str | None = None) -> Base:
         return Base(network, tokenizer, network.weights_sha256())
 
 
-def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None) -> Encoded:
+def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None) -> Rows:
     """A client's rows as tokens, as :func:`open_replica` takes them."""
     if not seat < config.num_clients:
         raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
-    return encode(get_task(config.dataset), _own_rows(config, seat, rows), base.tokenizer, config.settings.seq_len)
+    task = with_label_words(get_task(config.dataset), config.label_words or None)
+    return encode(task, _own_rows(config, seat, rows), base.tokenizer, config.settings.seq_len)
 
 
 def _own_rows(config: RunConfig, seat: int, rows: str | None) -> pd.DataFrame:
     task = get_task(config.dataset)
     if rows is not None:
-        return _read_rows(rows, [*task.text_columns, "label"])
+        return _read_rows(rows, list(task.columns))
     frame = load_split(task.name, "federated")
-    labels = frame["label"].to_numpy()
+    labels = frame["label"].to_numpy() if "label" in frame else np.zeros(len(frame), dtype=np.int64)
     return frame.iloc[dirichlet_partition(labels, config.num_clients, config.alpha, config.settings.seed)[seat]]
 
 

@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
 from zorba_core.federation.replica import Replica
 from zorba_core.files import atomic_path, write_json
 
@@ -40,9 +40,8 @@ class ReplicaStore:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = self.state()
         if state.get("run") != run or state.get("seat") != seat or "rows_sha256" not in state:
-            rows = replica.rows
             with atomic_path(self.folder / _ROWS) as temporary:
-                save_file({"ids": rows.token_ids_RL, "last": rows.last_R, "label": rows.label_R}, temporary)
+                save_file(to_tensors(replica.rows), temporary)
             state = {"rows_sha256": _sha256(self.folder / _ROWS)}
         name = f"weights-{replica.round}.safetensors"
         weights = {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
@@ -70,13 +69,13 @@ class ReplicaStore:
             return {}
         return state if isinstance(state, dict) else {}
 
-    def rows(self, run: str, seat: int) -> Encoded | None:
+    def rows(self, run: str, seat: int) -> Rows | None:
         """The client's rows as kept for this run, or None."""
         state = self.state()
         if state.get("run") != run or state.get("seat") != seat:
             return None
         tensors = _load(self.folder / _ROWS, state.get("rows_sha256"))
-        return None if tensors is None else Encoded(tensors["ids"], tensors["last"], tensors["label"])
+        return None if tensors is None else from_tensors(tensors)
 
     @torch.no_grad()
     def restore(self, replica: Replica, run: str, seat: int) -> bool:

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation
+from zorba_core.data.encoding import with_label_words
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -50,7 +51,7 @@ class ServerParts:
     """What a server computes with, loaded and checked."""
 
     network: BlockNetwork
-    evaluation: Encoded
+    evaluation: Rows
     environment: dict[str, Any]
 
 
@@ -169,7 +170,7 @@ def resume(
 def open_server(config: RunConfig, force: bool) -> ServerParts:
     """Base model and evaluation rows. The server holds no training rows: whether the settings can learn is measured on
     the rows that it evaluates by."""
-    task, settings = get_task(config.dataset), config.settings
+    task, settings = with_label_words(get_task(config.dataset), config.label_words or None), config.settings
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, config.model, config.label_words, settings)
         evaluation, facts = evaluation_rows(task, tokenizer, settings)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.federation import messages
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
@@ -105,7 +105,7 @@ class _SharedFolder:
 class _SharedReplica(Replica):
     """One client's rows and the model that all clients of the process share."""
 
-    def __init__(self, shared: _SharedModel, folder: _SharedFolder, rows: Encoded, config: RunConfig) -> None:
+    def __init__(self, shared: _SharedModel, folder: _SharedFolder, rows: Rows, config: RunConfig) -> None:
         self._shared, self._folder = shared, folder
         super().__init__(shared.base.network, rows, config.settings, shared.base.sha256, shared.round)
 

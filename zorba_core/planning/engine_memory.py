@@ -229,7 +229,6 @@ def _update(shape: ModelShape, load: Load) -> list[Term]:
     block = shape.block_parameters * load.number_bytes
     return [
         Term("update", "one block's step", block, "aggregation: shared_step"),
-        Term("update", "a direction added to it", block, "aggregation: shared_step"),
         _noise(shape, "update"),
     ]
 
@@ -264,7 +263,6 @@ def _streamed(shape: ModelShape, load: Load, resident_blocks: int) -> list[Term]
         ),
         _noise(shape, "estimate"),
         Term("update", "one block's step", block, "aggregation: shared_step, when the block is next visited"),
-        Term("update", "a direction added to it", block, "aggregation: shared_step"),
         _noise(shape, "update"),
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import Rounds, run_rounds
 from zorba_core.engine.records import RoundEntry
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.checkpoint import Checkpoint
@@ -40,7 +40,7 @@ def complete_run(
     path: Path,
     writer: RunWriter | None,
     rounds: Rounds,
-    evaluation: Encoded,
+    evaluation: Rows,
     callbacks: Sequence[Callback],
     *,
     earlier: Earlier | None = None,

@@ -59,7 +59,7 @@ class PeakEstimate:
     parameters: int
     perturbation: int  # while estimating: noise drawn ahead, and weights put aside while they are perturbed
     activations: int  # while estimating: hidden states kept, and the working tensors of one block
-    update: int  # while updating: one block's step and the direction added to it
+    update: int  # while updating: one block's step
     evaluation: int  # while evaluating: hidden states and the working tensors of one block
 
     @property
@@ -151,7 +151,7 @@ class _Shapes:
             parameters=self.parameter_bytes,
             perturbation=largest,
             activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
-            update=2 * largest,
+            update=largest,
             evaluation=self._forward(judged, seq_len, judged, 0, False, "highest"),
         )
 

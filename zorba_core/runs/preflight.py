@@ -42,7 +42,7 @@ from zorba_core.engine.methods.own_directions import own_step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.methods import method_facts
 
@@ -141,7 +141,7 @@ def preflight(
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
 
 
-def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Encoded:
+def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Rows:
     """What the client computes with in round 1."""
     return client_batch(rows, settings, 1, client, network.device)
 
@@ -197,7 +197,7 @@ def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
     )
 
 
-def _of_gradient(network: BlockNetwork, batches_N: list[Encoded], settings: TrainSettings) -> Preflight:
+def _of_gradient(network: BlockNetwork, batches_N: list[Rows], settings: TrainSettings) -> Preflight:
     gradients = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
     gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
     square = (

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.data.encoding import encode, label_token_ids
+from zorba_core.data.encoding import count_cuts, encode, head_tokens, with_label_words
 from zorba_core.data.file_rows import clients_of
 from zorba_core.data.inference import Said
 from zorba_core.data.own_data import Data, task_for
@@ -34,7 +34,7 @@ from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
@@ -88,7 +88,7 @@ def fine_tune(
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
         division: one of :data:`zorba_core.data.partition.DIVISIONS`; default: by the rows' own clients where they name
             them, else ``dirichlet``.
-        label_words: one word for each label, where the task's own do not suit the model's tokenizer.
+        label_words: words for each label, where the task's own do not suit the model.
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
         ranks: the processes that share the work, each of which makes this call; rank 0 writes and its callbacks count.
@@ -108,6 +108,7 @@ def fine_tune(
         task = task_for(data, said, tokenizer=partial(load_tokenizer, model), notice=notice)
     else:
         task = dataset if isinstance(dataset, Task) else get_task(dataset)
+    task = with_label_words(task, label_words)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(settings.threads):
@@ -123,7 +124,7 @@ def fine_tune(
         config = {
             **task_config(task),
             "model": os.fspath(model),
-            "label_words": list(label_words or task.label_words),
+            "label_words": list(task.label_words),
             "num_clients": allocation.num_clients,
             "num_blocks": allocation.num_blocks,
             "alpha": alpha,
@@ -212,8 +213,7 @@ def open_network(
     task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
     tokenizer = load_tokenizer(model)
-    words = None if label_words is None else tuple(label_words)
-    label_ids_C = label_token_ids(task, tokenizer, words)
+    label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
     network = BlockNetwork(
         load_model(model),
         label_ids_C,
@@ -251,6 +251,7 @@ def divide_rows(
         "train_rows": len(train),
         "train_sha256": train.sha256(),
         "rows_per_client": [len(held) for held in held_N],
+        **count_cuts(task, frame, tokenizer, settings.seq_len),
         **({"clients": list(clients)} if clients else {}),
         **({"files": files} if files else {}),
     }
@@ -259,7 +260,7 @@ def divide_rows(
 
 def evaluation_rows(
     task: Task, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings
-) -> tuple[Encoded, dict[str, Any]]:
+) -> tuple[Rows, dict[str, Any]]:
     """The evaluation rows, with facts about them for ``environment.json``."""
     split = task.rows.evaluation_split
     frame = load_split(task, split)

@@ -21,13 +21,13 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import Cohort, Route
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 @torch.no_grad()
 def estimate_block_major(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,

@@ -31,7 +31,7 @@ from torch import Tensor
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
@@ -43,7 +43,7 @@ _PIECE_CPU, _LEAST_POSITIONS_CPU, _LEAST_POSITIONS_BF16, _PIECE_ELSEWHERE = 2**1
 @torch.no_grad()
 def estimate_cohort(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,
@@ -109,7 +109,7 @@ def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int,
 class _Group:
     """Rows of the clients whose batches have one length: no padding beyond what the reference has."""
 
-    batch: Encoded
+    batch: Rows
     client_R: np.ndarray
     piece_rows: int
     hidden_RLH: Tensor
@@ -127,7 +127,7 @@ class Cohort:
     def __init__(
         self,
         network: BlockNetwork,
-        batches_N: Sequence[Encoded],
+        batches_N: Sequence[Rows],
         A_MN: np.ndarray,
         max_rows: int | None,
     ) -> None:
@@ -147,7 +147,7 @@ class Cohort:
             for (_, alone), clients in sorted(clients_by_shape.items())
         ]
 
-    def _group(self, batches: list[Encoded], clients: list[int], alone: int, max_rows: int | None) -> _Group:
+    def _group(self, batches: list[Rows], clients: list[int], alone: int, max_rows: int | None) -> _Group:
         batch = batches[0].joined(batches, self._network.device)
         hidden_RLH = self._network.embed(batch.token_ids_RL)
         piece_rows = alone or rows_at_once(self._network, hidden_RLH.shape[1])

@@ -24,13 +24,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate, batch_loss, mean_loss
 from zorba_core.engine.network import BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 @torch.no_grad()
 def estimate_jvp(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,
@@ -55,7 +55,7 @@ def estimate_jvp(
 
 
 def _derivative(
-    network: BlockNetwork, batch: Encoded, active_M: np.ndarray, direction_M: Sequence[Tensor], inactive: Inactive
+    network: BlockNetwork, batch: Rows, active_M: np.ndarray, direction_M: Sequence[Tensor], inactive: Inactive
 ) -> float:
     """The derivative of F_n along the directions of the active blocks."""
     with forward_ad.dual_level():

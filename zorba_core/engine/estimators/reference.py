@@ -25,7 +25,7 @@ from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork, Inactive
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Estimate:
 
 
 def batch_loss(
-    network: BlockNetwork, batch: Encoded, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
+    network: BlockNetwork, batch: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
 ) -> float:
     """F_n(w; xi): the mean cross-entropy of the batch's answers.
 
@@ -47,7 +47,7 @@ def batch_loss(
     return float(mean_loss(network, batch, network(batch, active_M, inactive)))
 
 
-def mean_loss(network: BlockNetwork, batch: Encoded, final: Tensor) -> Tensor:
+def mean_loss(network: BlockNetwork, batch: Rows, final: Tensor) -> Tensor:
     """F_n from what the batch reads of the last block's output: float64, without a dimension."""
     return batch.losses(network, final).sum() / batch.weights.sum()
 
@@ -68,7 +68,7 @@ def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Itera
 @torch.no_grad()
 def estimate(
     network: BlockNetwork,
-    batches_N: Sequence[Encoded],
+    batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,

@@ -36,9 +36,9 @@ class Gpt2Family:
             both = product(x_BLH)[..., size:]
         key, value = (split_heads(part, attention.head_dim) for part in both.split(size, dim=2))
         cached = CachedKeys(key, value, at)
-        attended = attention(at.pick(x_BLH), past_key_values=cached, attention_mask=at.mask_R11L)[0]
-        hidden_R1H = at.pick(hidden_BLH) + attended
-        return hidden_R1H + block.mlp(block.ln_2(hidden_R1H))
+        attended = attention(at.pick(x_BLH), past_key_values=cached, attention_mask=at.mask_R1PL)[0]
+        hidden_RPH = at.pick(hidden_BLH) + attended
+        return hidden_RPH + block.mlp(block.ln_2(hidden_RPH))
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         return head_rows(self._head, self._body.ln_f(hidden_BH), token_ids_C)

@@ -4,11 +4,12 @@ The head's products are in float64, for a few vocabulary rows at one position: w
 close losses, and a product of few rows in float32 rounds otherwise than one of many, which would set a client's loss
 apart from the same loss in a larger batch.
 
-The last block is computed at one position of each row, the only one that the head reads: keys and values of all
-positions, everything else of that one. To the model's attention module this is a step of generation: one new token
-before a cache of keys and values (:class:`LabelPositions`, :class:`CachedKeys`).
+The last block is computed only at the positions that the head reads, one of each row or several (an answer of several
+tokens): keys and values of all positions, everything else of those. To the model's attention module this is a step of
+generation: new tokens before a cache of keys and values (:class:`LabelPositions`, :class:`CachedKeys`).
 
-Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads of size D, C label words.
+Shapes: B rows (R with repeats up to a least number), L positions, P positions read of each row, H hidden size, K heads
+of size D, C label words.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from torch.nn import functional as F
 
 
 class LabelPositions:
-    """One position of each row, the rows repeated up to ``least_rows``."""
+    """The positions that are read of each row, (B, P), the rows repeated until there are ``least_rows`` positions."""
 
-    def __init__(self, position_B: Tensor, length: int, least_rows: int = 1) -> None:
-        count, device = len(position_B), position_B.device
-        self._row_R = torch.arange(max(count, least_rows), device=device) % count
-        self._repeated = count < least_rows
-        self.position_R = position_B[self._row_R]
+    def __init__(self, position_BP: Tensor, length: int, least_rows: int = 1) -> None:
+        (count, each), device = position_BP.shape, position_BP.device
+        least = -(-least_rows // each)  # a product has a row for each position
+        self._row_R = torch.arange(max(count, least), device=device) % count
+        self._repeated = count < least
+        self.position_RP = position_BP[self._row_R]
         # What a position may attend to: itself and what stands before it.
-        self.mask_R11L = torch.arange(length, device=device) <= self.position_R[:, None, None, None]
+        self.mask_R1PL = torch.arange(length, device=device) <= self.position_RP[:, None, :, None]
 
     def pick(self, x_BLH: Tensor) -> Tensor:
-        """(B, L, H) -> (R, 1, H): sequences of length one."""
-        return x_BLH[self._row_R, self.position_R].unsqueeze(1)
+        """(B, L, H) -> (R, P, H): sequences of the positions that are read."""
+        return x_BLH[self._row_R[:, None], self.position_RP]
 
     def rows(self, x_BKLD: Tensor) -> Tensor:
         """(B, K, L, D) -> (R, K, L, D)."""
@@ -65,7 +67,7 @@ class Family(Protocol):
         """One block, causal, positions 0..L-1, no cache."""
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
-        """``at.pick`` of what :meth:`run` returns, (R, 1, H), computing nothing but keys and values elsewhere."""
+        """``at.pick`` of what :meth:`run` returns, (R, P, H), computing nothing but keys and values elsewhere."""
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         """Final norm and head for the given vocabulary rows only: (B, C), float64."""
@@ -82,8 +84,8 @@ def split_heads(x_BLH: Tensor, size: int) -> Tensor:
 
 
 def rotation_at(rotation: tuple[Tensor, Tensor], at: LabelPositions) -> tuple[Tensor, Tensor]:
-    """Cosines and sines (1, L, D) at each row's position: (R, 1, D)."""
-    cos, sin = (part[0, at.position_R].unsqueeze(1) for part in rotation)
+    """Cosines and sines (1, L, D) at the positions that are read: (R, P, D)."""
+    cos, sin = (part[0, at.position_RP] for part in rotation)
     return cos, sin
 
 

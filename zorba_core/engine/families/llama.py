@@ -51,11 +51,11 @@ class LlamaFamily:
         attended = attention(
             at.pick(x_BLH),
             past_key_values=CachedKeys(key, value.transpose(1, 2), at),
-            attention_mask=at.mask_R11L,
+            attention_mask=at.mask_R1PL,
             position_embeddings=rotation_at(rotation, at),
         )[0]
-        hidden_R1H = at.pick(hidden_BLH) + attended
-        return hidden_R1H + block.mlp(block.post_attention_layernorm(hidden_R1H))
+        hidden_RPH = at.pick(hidden_BLH) + attended
+        return hidden_RPH + block.mlp(block.post_attention_layernorm(hidden_RPH))
 
     def _place(self, hidden_BLH: Tensor) -> dict[str, Any]:
         """What tells a block its positions. The same for every block and row, so kept until another length comes."""
@@ -83,17 +83,17 @@ class GptNeoxFamily(LlamaFamily):
         both = split_heads(attention.query_key_value(x_BLH), 3 * attention.head_size)
         _, key, value = both.chunk(3, dim=-1)
         rotation = self._place(hidden_BLH)["position_embeddings"]
-        attended_R1H = attention(
+        attended_RPH = attention(
             at.pick(x_BLH),
             layer_past=CachedKeys(rotate_part(key, key, *rotation)[1], value, at),
-            attention_mask=at.mask_R11L,
+            attention_mask=at.mask_R1PL,
             position_embeddings=rotation_at(rotation, at),
         )[0]
-        before_R1H = at.pick(hidden_BLH)
+        before_RPH = at.pick(hidden_BLH)
         if block.use_parallel_residual:
-            return block.mlp(block.post_attention_layernorm(before_R1H)) + attended_R1H + before_R1H
-        hidden_R1H = attended_R1H + before_R1H
-        return block.mlp(block.post_attention_layernorm(hidden_R1H)) + hidden_R1H
+            return block.mlp(block.post_attention_layernorm(before_RPH)) + attended_RPH + before_RPH
+        hidden_RPH = attended_RPH + before_RPH
+        return block.mlp(block.post_attention_layernorm(hidden_RPH)) + hidden_RPH
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         return head_rows(self._head, self._body.final_layer_norm(hidden_BH), token_ids_C)

@@ -42,13 +42,13 @@ class OptFamily:
         x_BLH = norm(hidden_BLH) if first else hidden_BLH
         key, value = (split_heads(layer(x_BLH), attention.head_dim) for layer in (attention.k_proj, attention.v_proj))
         cached = CachedKeys(key, value, at)
-        attended = attention(hidden_states=at.pick(x_BLH), past_key_values=cached, attention_mask=at.mask_R11L)[0]
-        hidden_R1H = at.pick(hidden_BLH) + attended
+        attended = attention(hidden_states=at.pick(x_BLH), past_key_values=cached, attention_mask=at.mask_R1PL)[0]
+        hidden_RPH = at.pick(hidden_BLH) + attended
         if not first:
-            hidden_R1H = norm(hidden_R1H)
-        middle_R1F = block.fc1(block.final_layer_norm(hidden_R1H) if first else hidden_R1H)
-        hidden_R1H = hidden_R1H + block.fc2(block.activation_fn(middle_R1F))
-        return hidden_R1H if first else block.final_layer_norm(hidden_R1H)
+            hidden_RPH = norm(hidden_RPH)
+        middle_RPF = block.fc1(block.final_layer_norm(hidden_RPH) if first else hidden_RPH)
+        hidden_RPH = hidden_RPH + block.fc2(block.activation_fn(middle_RPF))
+        return hidden_RPH if first else block.final_layer_norm(hidden_RPH)
 
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         if self._decoder.final_layer_norm is not None:

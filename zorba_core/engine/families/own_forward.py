@@ -5,8 +5,8 @@ standing aside, says what each block is given besides hidden states: masks (plai
 rotations of positions (of local and of global blocks), and what else. A block is then its own module, called with
 these. The embedding is what the own forward pass hands to the first block.
 
-One position of the last block is the block's own step of generation: a first call, stopped as soon as the attention
-module hands its keys and values to a cache, and a second of one token that finds them in it.
+The positions of the last block that are read are the block's own step of generation: a first call, stopped as soon as
+the attention module hands its keys and values to a cache, and a second of those positions that finds them in it.
 
 Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads, C label words.
 """
@@ -200,18 +200,18 @@ def _repeated(alibi: Tensor, rows: int) -> Tensor:
 
 
 def _at(given: dict[str, Any], at: LabelPositions) -> dict[str, Any] | None:
-    """What a block is given for one position of each row; None where something of unknown meaning is given."""
+    """What a block is given for the positions that are read; None where something of unknown meaning is given."""
     picked: dict[str, Any] = {}
     for name, value in given.items():
         if name == "attention_mask":
-            # (1, 1 or K, L, L) -> (R, 1 or K, 1, L)
-            picked[name] = at.mask_R11L if value is None else value[0, :, at.position_R].transpose(0, 1).unsqueeze(2)
+            # (1, 1 or K, L, L) -> (R, 1 or K, P, L)
+            picked[name] = at.mask_R1PL if value is None else value[0, :, at.position_RP].transpose(0, 1)
         elif name == "alibi" and value is not None:
-            picked[name] = _repeated(value, len(at.position_R))
+            picked[name] = _repeated(value, len(at.position_RP))
         elif name == "position_embeddings" and value is not None:
             picked[name] = rotation_at(value, at)
         elif name == "position_ids" and value is not None:
-            picked[name] = at.position_R[:, None]
+            picked[name] = at.position_RP
         elif isinstance(value, (Tensor, tuple, list, dict)):
             return None
         else:
@@ -245,11 +245,11 @@ def check_pieces(model: nn.Module, family: OwnForwardFamily) -> None:
         hidden_BLH = family.embed(token_ids_BL)
         for block in family.blocks()[:-1]:
             hidden_BLH = family.run(block, hidden_BLH)
-        at, last = LabelPositions(last_B, hidden_BLH.shape[1]), family.blocks()[-1]
-        whole_B1H, picked_B1H = at.pick(family.run(last, hidden_BLH)), family.run_at(last, hidden_BLH, at)
+        at, last = LabelPositions(last_B[:, None], hidden_BLH.shape[1]), family.blocks()[-1]
+        whole_BPH, picked_BPH = at.pick(family.run(last, hidden_BLH)), family.run_at(last, hidden_BLH, at)
         every = torch.arange(vocabulary, device=device)
         size = float(own_BV.abs().max())
-        apart = max(float((family.logits(x[:, 0], every) - own_BV).abs().max()) for x in (whole_B1H, picked_B1H))
+        apart = max(float((family.logits(x[:, 0], every) - own_BV).abs().max()) for x in (whole_BPH, picked_BPH))
     tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}.get(hidden_BLH.dtype, 0.1)
     if not apart <= tolerance * max(size, 1e-3):
         raise InvalidInputError(

@@ -24,7 +24,7 @@ from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import RunError
 
 
@@ -80,7 +80,7 @@ class FirstOrder(Method):
         return None, state
 
 
-def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Encoded], *, max_rows: int | None = None) -> Gradient:
+def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Rows], *, max_rows: int | None = None) -> Gradient:
     """All clients in one batch and one backward pass. ``max_rows`` bounds the rows that are kept for it at a time."""
     loss_N, sum_M = _pass(network, batches_N, max_rows)
     passes = len(batches_N)
@@ -91,7 +91,7 @@ def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Encoded], *, max_
     return Gradient(sum_M, loss_N, passes, passes)
 
 
-def gradient_reference(network: BlockNetwork, batches_N: Sequence[Encoded]) -> Gradient:
+def gradient_reference(network: BlockNetwork, batches_N: Sequence[Rows]) -> Gradient:
     """One client after another, written to be read: each its own forward and backward pass."""
     loss_N, total_M = np.zeros(len(batches_N)), _zeros(network)
     for n, batch in enumerate(batches_N):
@@ -103,7 +103,7 @@ def gradient_reference(network: BlockNetwork, batches_N: Sequence[Encoded]) -> G
 
 
 def _pass(
-    network: BlockNetwork, batches: Sequence[Encoded], max_rows: int | None
+    network: BlockNetwork, batches: Sequence[Rows], max_rows: int | None
 ) -> tuple[np.ndarray, tuple[Tensor, ...]]:
     """Each batch's mean loss, and the gradient of their sum."""
     total_M = _zeros(network)
@@ -125,7 +125,7 @@ def _pass(
     return np.bincount(client_E, weights=loss_E * share_E, minlength=len(batches)), total_M
 
 
-def _losses(network: BlockNetwork, batch: Encoded) -> Tensor:
+def _losses(network: BlockNetwork, batch: Rows) -> Tensor:
     hidden_RLH = network.embed(batch.token_ids_RL)
     for m in range(network.num_blocks - 1):
         hidden_RLH = network.run_block(m, hidden_RLH)

@@ -51,7 +51,7 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import MethodFacts
@@ -117,7 +117,7 @@ class ScalarMethod(Method):
         return scalars.rho_bar_MQ, state
 
     def measure(
-        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Encoded], clients: np.ndarray
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
         """The scalars of some clients, whose batches are given."""
         plan = context.plan

@@ -25,7 +25,7 @@ from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
@@ -83,7 +83,7 @@ class OwnDirections(ScalarMethod):
     """FedZO. Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
 
     def measure(
-        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Encoded], clients: np.ndarray
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
         """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
         another."""

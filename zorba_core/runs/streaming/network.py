@@ -26,12 +26,12 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, attention_of, family_of
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.rows import Encoded
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.streaming.store import BlockStore, Change
 from zorba_core.runs.streaming.tensor_files import SINGLE, TensorFiles, write_tensors
 
-_KEPT_ROWS = 4096  # of the head: those of a task's label words are asked for again and again
+_KEPT_ROWS = 64  # of the head: those of a task's label words are asked for again and again
 
 
 def skeleton(config: PretrainedConfig) -> PreTrainedModel:
@@ -151,9 +151,9 @@ class StreamedNetwork(BlockNetwork):
             self._store.give_back(self._weights)
         self._resident = self._weights = None
 
-    def outputs(self, batches: Iterable[Encoded]) -> Iterator[tuple[Encoded, Tensor]]:
+    def outputs(self, batches: Iterable[Rows]) -> Iterator[tuple[Rows, Tensor]]:
         """As many batches as ``hidden_bytes`` allows go through a block before the next block is read."""
-        together: list[Encoded] = []
+        together: list[Rows] = []
         held, width = 0, self._hidden_size * self.dtype.itemsize
         for batch in batches:
             size = batch.token_ids_RL.numel() * width
@@ -165,7 +165,7 @@ class StreamedNetwork(BlockNetwork):
         yield from self._through_blocks(together)
 
     @torch.no_grad()
-    def _through_blocks(self, batches: list[Encoded]) -> Iterator[tuple[Encoded, Tensor]]:
+    def _through_blocks(self, batches: list[Rows]) -> Iterator[tuple[Rows, Tensor]]:
         hidden = [self.embed(batch.token_ids_RL) for batch in batches]
         for m in range(self.num_blocks):
             for place, batch in enumerate(batches):
@@ -244,6 +244,9 @@ class _HeadRows:
         self._files, self._name, self._dtype = files, name, dtype
         self.shape, self.device = torch.Size(files.shape(name)), torch.device("cpu")
         self._kept: tuple[list[int], Tensor] | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __getitem__(self, token_ids_U: Tensor) -> Tensor:
         if self._kept is None or self._kept[0] != token_ids_U.tolist():

@@ -15,6 +15,7 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,11 @@ class TensorFiles:
         entry = self._entries[name]
         width = math.prod(entry.shape[1:])
         rows_UH = torch.empty((len(index_U), width), dtype=dtype)
-        for place, row in enumerate(index_U.tolist()):
-            rows_UH[place] = self._piece(entry, row * width, (row + 1) * width).float()
+        breaks = (index_U.diff() != 1).nonzero().flatten().add_(1).tolist()
+        for first, last in pairwise([0, *breaks, len(index_U)]):  # rows that stand together are read together
+            row = int(index_U[first]) if last > first else 0
+            values = self._piece(entry, row * width, (row + last - first) * width)
+            rows_UH[first:last] = values.float().view(-1, width)
         return rows_UH.view(len(index_U), *entry.shape[1:])
 
     def _piece(self, entry: _Entry, first: int, last: int) -> Tensor:

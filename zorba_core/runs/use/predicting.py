@@ -149,7 +149,7 @@ def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Encoded, np.ndarray
         frame = frame.assign(label=0)
     seq_len = tuned.settings.seq_len
     # With room for one token more, exactly the rows that do not fit use it.
-    cut_R = (encode(tuned.task, frame, tuned.tokenizer, seq_len + 1).last_R >= seq_len).numpy()
+    cut_R = (encode(tuned.task, frame, tuned.tokenizer, seq_len + 1).length_E > seq_len).numpy()
     return encode(tuned.task, frame, tuned.tokenizer, seq_len), cut_R
 
 
@@ -157,12 +157,13 @@ def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Encoded, np.ndarray
 def label_probabilities(network: BlockNetwork, rows: Encoded, batch_size: int = BATCH_SIZE) -> np.ndarray:
     """Probability of each label among the labels, (R, C), float64."""
     # The batches of `evaluate`: rows of similar length together. The same batches give the same bits.
-    order = torch.argsort(rows.last_R, stable=True)
+    order = torch.argsort(rows.length_E, stable=True)
     probability_RC: np.ndarray | None = None
     for start in range(0, len(rows), batch_size):
         index = order[start : start + batch_size]
         with network.at_precision("highest"):
-            logits_BC = network.head(network(rows.rows(index).trimmed(network.device))).double()
+            batch = rows.rows(index).trimmed(network.device)
+            logits_BC = batch.log_scores(network, network(batch))
         part_BC = torch.softmax(logits_BC, dim=1).cpu().numpy()
         if probability_RC is None:
             probability_RC = np.empty((len(rows), part_BC.shape[1]))

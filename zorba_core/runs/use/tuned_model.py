@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.data.encoding import with_label_words
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
@@ -91,7 +92,7 @@ def finished_run(run: str | os.PathLike[str] | Run) -> Run:
 
 def task_of(run: Run) -> Task:
     """The task that the run was trained on."""
-    return get_task(run.config["dataset"])
+    return with_label_words(get_task(run.config["dataset"]), run.config["label_words"] or None)
 
 
 def open_tuned(run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[str] | None = None) -> TunedModel:

@@ -1,0 +1,96 @@
+"""A task's prompts as tokens: its fixed words, and the texts between them, cut to fit.
+
+Shapes: R rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from zorba_core.data.tasks import FIELD, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The tokens of one text column, row by row."""
+
+    token_ids_R: list[list[int]]
+
+
+class Prompts:
+    """The prompts of all rows of a frame, not yet cut."""
+
+    def __init__(self, task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._start, self._segments = _prompt_segments(task, frame, tokenizer)
+        self.num_texts = len(task.text_columns)
+        words = [segment for segment in self._segments if not isinstance(segment, _Texts)]
+        self.fixed = len(self._start) + sum(len(segment) for segment in words)  # tokens of the prompt itself
+
+    def texts(self, row: int) -> list[list[int]]:
+        return [segment.token_ids_R[row] for segment in self._segments if isinstance(segment, _Texts)]
+
+    def tokens(self, row: int, room: int) -> list[int]:
+        """The prompt with at most ``room`` tokens of texts: a longer one loses the ends of its texts, the longest text
+        first, never the prompt's own words."""
+        lengths = iter(_shorten([len(text) for text in self.texts(row)], room))
+        ids = list(self._start)
+        for segment in self._segments:
+            ids += segment.token_ids_R[row][: next(lengths)] if isinstance(segment, _Texts) else segment
+        return ids
+
+
+def answer_space(prompt: str) -> str:
+    """What stands between the prompt and the answer: a space, but nothing at the start of a line."""
+    return "" if prompt[-1:].isspace() and not prompt.endswith(" ") else " "
+
+
+def fill(template: str, frame: pd.DataFrame) -> list[str]:
+    """The text of each row, without space around it: a template's, or a column's where ``template`` has no field."""
+    parts = FIELD.split(template)
+    if len(parts) == 1:
+        return frame[template].astype(str).str.strip().tolist()
+    columns = {field: frame[field].astype(str).str.strip().tolist() for field in parts[1::2]}
+    return [
+        "".join(columns[part][row] if place % 2 else part for place, part in enumerate(parts)).strip()
+        for row in range(len(frame))
+    ]
+
+
+def _prompt_segments(
+    task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[int], list[_Texts | list[int]]]:
+    """Tokens the tokenizer starts every text with (OPT: ``</s>``), then the prompt as fixed words and text columns."""
+    with_start = tokenizer.encode("a")
+    start = with_start[: 1 if with_start and with_start[0] == tokenizer.bos_token_id else 0]
+    segments: list[_Texts | list[int]] = []
+    space = ""  # byte-level BPE writes a space at the front of the word that follows it
+    for position, part in enumerate(FIELD.split(task.prompt)):
+        if position % 2:
+            texts = [space + text.strip() for text in frame[part].astype(str)]
+            segments.append(_Texts(tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]))
+            space = ""
+        elif part:
+            body = space + part.rstrip(" ")
+            space = " " if part.endswith(" ") else ""
+            if body:
+                segments.append(tokenizer.encode(body, add_special_tokens=False))
+    return start, segments
+
+
+def _shorten(lengths: list[int], room: int) -> list[int]:
+    """Lengths that fit ``room``: the longest is cut first, so two texts never differ because one came first."""
+    lengths = list(lengths)
+    excess = sum(lengths) - room
+    while excess > 0:
+        longest = max(range(len(lengths)), key=lengths.__getitem__)
+        others = [length for index, length in enumerate(lengths) if index != longest]
+        cut = min(excess, max(1, lengths[longest] - max(others, default=0)))
+        lengths[longest] -= cut
+        excess -= cut
+    return lengths
