@@ -101,7 +101,7 @@ UNOFFERED = {
     "bench": {"mu"},
     "federation up": {
         "num_seeds", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
-        "dtype", "precision", "device", "threads", "label_words", "save_model",
+        "precision", "device", "threads", "label_words", "save_model",
         "data", "text", "label", "answer", "prompt", "test", "client", "division",
     },
 }  # fmt: skip

@@ -55,7 +55,13 @@ def test_every_replica_ends_with_the_servers_weights(make_config, server_setting
 
 
 @pytest.mark.parametrize(
-    "changes", [{"direction": "low-rank", "rank": 2}], ids=lambda changes: "-".join(map(str, changes.values()))
+    "changes",
+    [
+        {"direction": "low-rank", "rank": 2},
+        {"dtype": "bfloat16"},
+        {"step": "normalised-blocks", "schedule": "cosine", "warmup": 1},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with_them(
     make_config, server_settings, transport, train_settings, tmp_path, changes

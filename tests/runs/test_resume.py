@@ -119,7 +119,7 @@ def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatc
     folder = copy_of(whole, tmp_path / "run")
     update = methods.update_blocks
     monkeypatch.setattr(
-        methods, "update_blocks", lambda *args: update(*args[:-1], args[-1] * (1 + 1e-6))
+        methods, "update_blocks", lambda *args: update(*args[:4], args[4] * (1 + 1e-6), *args[5:])
     )  # fmt: skip  - as another processor's rounding would
     with pytest.raises(InvalidInputError, match="replays to other weights here"):
         resume(folder)

@@ -33,12 +33,17 @@ _TRAINED_WITH = (
     "seq_len",
     "mu",
     "lr",
+    "schedule",
+    "warmup",
+    "step",
     "direction",
     "rank",
     "estimator",
     "participation",
     "eval_every",
     "eval_rows",
+    "dtype",
+    "rounding",
 )
 _NODES = "nodes.json"
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first

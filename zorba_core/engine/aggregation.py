@@ -17,6 +17,7 @@ from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounding import Rounding, subtract
 
 
 def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray | None = None) -> np.ndarray:
@@ -46,25 +47,35 @@ class SharedStep:
     seeds_Q: Sequence[int]
     directions: Directions
     lr: float
+    rounding: Rounding | None = None
 
     @torch.no_grad()
     def __call__(self, weights: Tensor) -> None:
-        weights.sub_(shared_step(weights, self.block, self.rho_bar_Q, self.seeds_Q, self.directions), alpha=self.lr)
+        step = shared_step(weights, self.block, self.rho_bar_Q, self.seeds_Q, self.directions)
+        subtract(weights, step, self.lr, self.block, self.rounding)
 
     @property
     def identity(self) -> bytes:
         """Equal for two steps exactly when they do the same."""
         numbers = np.asarray(self.rho_bar_Q, np.float64).tobytes() + np.asarray(self.seeds_Q, np.uint64).tobytes()
-        return f"{self.directions.identity} {self.lr!r} ".encode() + numbers
+        return f"{self.directions.identity} {self.lr!r} {self.rounding} ".encode() + numbers
 
 
 def update_blocks(
-    network: BlockNetwork, rho_bar_MQ: np.ndarray, seeds_Q: Sequence[int], directions: Directions, lr: float
+    network: BlockNetwork,
+    rho_bar_MQ: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    lr: float,
+    rounding: Rounding | None = None,
 ) -> None:
-    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average."""
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average.
+
+    ``rounding``: how weights of 16 bits are rounded in this round (:func:`zorba_core.engine.rounding.rounding_of`).
+    """
     for m in range(network.num_blocks):
         if np.any(rho_bar_MQ[m]):
-            network.change_block(m, SharedStep(m, rho_bar_MQ[m], seeds_Q, directions, lr))
+            network.change_block(m, SharedStep(m, rho_bar_MQ[m], seeds_Q, directions, lr, rounding))
 
 
 @torch.no_grad()
@@ -73,7 +84,7 @@ def shared_step(
 ) -> Tensor:
     """sum_q rho_bar[q] v_q,m for the block of these weights, (D_m,). Summed before it meets the weights: one rounding
     against w_m a round instead of Q."""
-    step = torch.zeros_like(weights)
+    step = torch.zeros_like(weights, dtype=directions.dtype)
     for q, seed in enumerate(seeds_Q):
         directions.sum_into(step, int(seed), block, float(rho_bar_Q[q]))
     return step

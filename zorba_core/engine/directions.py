@@ -73,13 +73,13 @@ class Directions:
     def block(self, seed: int, block: int) -> Tensor:
         """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
         values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
-        for start, stop, piece in self._drawn(seed, block):
+        for start, stop, piece in self.drawn(seed, block):
             values[start:stop] = piece
         return values
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
-        for start, stop, values in self._drawn(seed, block):
+        for start, stop, values in self.drawn(seed, block):
             if self.kind.signs:  # the product with a sign is exact, so fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
@@ -87,7 +87,7 @@ class Directions:
 
     def sum_into(self, step: Tensor, seed: int, block: int, weight: float) -> None:
         """step += weight * v_m, in place, as a term of a sum over directions, without holding all of v_m."""
-        for start, stop, values in self._drawn(seed, block):
+        for start, stop, values in self.drawn(seed, block):
             step[start:stop].add_(values, alpha=weight)
 
     def factors(self, seed: int, block: int) -> list[Factors | Tensor]:
@@ -105,7 +105,7 @@ class Directions:
             u_mr = u_mr.div(math.sqrt(self.rank))
         return Factors(u_mr.view(rows, self.rank), z_nr.view(columns, self.rank))
 
-    def _drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
+    def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
         """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
         if not self.kind.low_rank:
             for start, stop in self._pieces(block):

@@ -27,11 +27,13 @@ from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -133,7 +135,8 @@ def repeat_round(
 ) -> TrainState:
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
-        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, settings.lr)
+        lr, rounding = lr_of_round(settings, done.round), rounding_of(settings, done.round)
+        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, lr, rounding)
         return replace(state, rounds_done=done.round, method_state=done.method_state)
     plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
     context = RoundContext(plan, network, allocation.A_MN, None, settings, state.directions)
@@ -267,7 +270,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
         status_N=result.status_N,
         loss_N=result.loss_N,
         allocation=allocation_sha256(rounds.allocation)[:16],
-        lr=settings.lr,
+        lr=lr_of_round(settings, result.round),
         mu=settings.mu,
         seconds=before.seconds + seconds,
         forward_passes=before.forward_passes + result.forward_passes,

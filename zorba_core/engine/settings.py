@@ -14,8 +14,18 @@ from zorba_core.planning.methods import METHODS, method_facts
 if TYPE_CHECKING:
     import torch
 
-DTYPES = ("float32", "float64")
+DTYPES = {
+    "float32": "weights and arithmetic in 32 bits",
+    "float64": "in 64, for comparisons",
+    "bfloat16": "weights in 16 bits, half the memory, arithmetic in 32",
+}
+ROUNDINGS = {
+    "stochastic": "keeps a small update in the mean",
+    "nearest": "loses most of it",
+}
 INACTIVE = ("frozen", "dropped")
+SCHEDULES = ("constant", "cosine", "linear")
+STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
@@ -35,6 +45,9 @@ class TrainSettings:
     method: str = setting("zorba", "{choices}.", choices=METHODS.meanings)
     rounds: int = setting(150, "rounds.", symbol="T", at_least=1, at_most=10**8)
     lr: float = setting(1e-2, "Learning rate.", above=0)
+    schedule: str = setting("constant", "Of the learning rate over the rounds: {choices}.", choices=lambda: SCHEDULES)
+    warmup: int = setting(0, "Rounds over which the learning rate rises to --lr.", at_least=0, at_most=10**8)
+    step: str = setting("plain", "plain; normalised or normalised-blocks: lr is a length.", choices=lambda: STEPS)
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
     num_perturbations: int | None = setting(
         None,
@@ -78,6 +91,7 @@ class TrainSettings:
     target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)
     stop_at_target: bool = setting(False, "End at the first evaluation that reaches it.")
     dtype: str = setting("float32", "{choices}.", choices=lambda: DTYPES)
+    rounding: str = setting("stochastic", "Of bfloat16 weights after an update. {choices}.", choices=lambda: ROUNDINGS)
     precision: str = setting(
         "highest", "Of matrix products: highest, bf16, or tf32 (cuda).", choices=lambda: PRECISIONS
     )
@@ -110,6 +124,11 @@ class TrainSettings:
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
                 "direction low-rank"
             )
+        if self.step != "plain" and facts.exchanges != "scalars":
+            raise InvalidInputError(
+                f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
+                f"{facts.exchanges}; use plain"
+            )
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -121,7 +140,11 @@ class TrainSettings:
             raise InvalidInputError(
                 f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
             )
-        if self.precision != "highest" and self.dtype != "float32":
+        if self.rounding != "stochastic" and self.dtype != "bfloat16":
+            raise InvalidInputError(
+                f"rounding is {self.rounding} and dtype is {self.dtype}: it is of bfloat16 weights; leave it out"
+            )
+        if self.precision != "highest" and self.dtype == "float64":
             raise InvalidInputError(
                 f"precision is {self.precision!r}, which rounds float32 products, and dtype is {self.dtype!r}; "
                 "leave one of them out"

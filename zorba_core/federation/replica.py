@@ -25,6 +25,7 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -63,7 +64,8 @@ class Replica:
                     f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
                 )
             with use_threads(self.settings.threads):
-                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._directions, average.lr)
+                rounding = rounding_of(self.settings, average.round)
+                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._directions, average.lr, rounding)
             self.round = average.round
 
     def report(self, task: RoundTask, seat: int) -> RoundAnswer:

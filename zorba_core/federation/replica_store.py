@@ -91,7 +91,7 @@ class ReplicaStore:
         if tensors is None or any(
             f"{m}" not in tensors
             or tensors[f"{m}"].shape != network.block_weights(m).shape
-            or tensors[f"{m}"].dtype != network.dtype
+            or tensors[f"{m}"].dtype != network.block_weights(m).dtype
             for m in range(network.num_blocks)
         ):
             return False

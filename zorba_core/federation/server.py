@@ -20,8 +20,10 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.loop import init, plan_round
 from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -107,9 +109,10 @@ class Server(Membership):
             rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
         scalars = Scalars(rho_bar_MQ, None if private else rho_NQ, A_MN, reported_N)
         rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
-        update_blocks(self.network, rho_bar_MQ, plan.seeds_Q, self._state.directions, settings.lr)
+        lr, rounding = lr_of_round(settings, plan.round), rounding_of(settings, plan.round)
+        update_blocks(self.network, rho_bar_MQ, plan.seeds_Q, self._state.directions, lr, rounding)
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
-        self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, settings.lr))
+        self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, lr))
         return RoundResult(
             plan.round,
             plan.seeds_Q,

@@ -60,7 +60,7 @@ class PeakEstimate:
     perturbation: int  # while estimating: noise drawn ahead, and weights put aside while they are perturbed
     activations: int  # while estimating: hidden states kept, and the working tensors of one block
     update: int  # while updating: one block's step
-    evaluation: int  # while evaluating: hidden states and the working tensors of one block
+    evaluation: int  # while evaluating: hidden states, the working tensors of one block, and its copy in 32 bits
 
     @property
     def total(self) -> int:
@@ -123,16 +123,20 @@ class _Shapes:
 
     def __init__(self, config: PretrainedConfig, dtype: torch.dtype) -> None:
         self._fake = FakeTensorMode()
+        # Weights kept in 16 bits are computed with in 32 (zorba_core.engine.wide_copies): a block's copy in 32 bits
+        # takes the place of its weights put aside.
+        narrow = dtype == torch.bfloat16
         with self._fake, torch.no_grad():
-            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32 if narrow else dtype)
             model.set_attn_implementation(attention_of(model))
             self._model = model.eval()
             self._family: Family = family_of(self._model)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
-        self.parameter_bytes = sum(_rounded(size) for size in storages.values())
+        self.parameter_bytes = sum(_rounded(size // 2 if narrow else size) for size in storages.values())
         self.block_bytes = [
             sum(p.numel() * p.element_size() for p in block.parameters()) for block in self._family.blocks()
         ]
+        self._evaluated_block = max(self.block_bytes) if narrow else 0
 
     def peak(
         self,
@@ -152,7 +156,7 @@ class _Shapes:
             perturbation=largest,
             activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
             update=largest,
-            evaluation=self._forward(judged, seq_len, judged, 0, False, "highest"),
+            evaluation=self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest"),
         )
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which _shapes bounds

@@ -61,8 +61,8 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     return name
 
 
-def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
-    """The causal language model, float32, in evaluation mode.
+def load_model(name_or_path: str | os.PathLike[str], dtype: str = "float32") -> PreTrainedModel:
+    """The causal language model in evaluation mode, its weights in ``dtype``.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be had or read.
@@ -73,7 +73,7 @@ def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
         name_or_path,
         "weights",
         lambda source, **options: AutoModelForCausalLM.from_pretrained(
-            source, use_safetensors=True, dtype="float32", **options
+            source, use_safetensors=True, dtype=dtype, **options
         ),
     )
     return model.eval()

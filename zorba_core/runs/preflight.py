@@ -9,7 +9,8 @@ Measured on the first round's batches of a few clients and a few directions, in 
   dominates; if it is too large, curvature does. At an error of 1 the scalars are only error, or zero.
 - ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
   scalars.
-- ``update``: the part of a round's step that the weights lose to rounding.
+- ``update``: the part of a round's step that the weights lose to rounding. With stochastic rounding that is what does
+  not arrive in the mean: the part of the step missing along the step itself.
 - ``stride``: the length of a round's step relative to the weights it moves.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
   thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
@@ -39,8 +40,10 @@ from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.own_directions import own_step
+from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.rounding import rounding_of, subtract
 from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -48,6 +51,7 @@ from zorba_core.planning.methods import method_facts
 
 _CLIENTS, _DIRECTIONS = 2, 4
 MOST_LOST = 0.5  # of a perturbation or update, to rounding
+MOST_LOST_TO_NEAREST = 0.01  # what is lost is lost for good, and the other way to round loses nothing in the mean
 MOST_SCALAR_ERROR = 0.9
 MOST_STRIDE = 0.5
 LEAST_PROGRESS_NATS = 0.01
@@ -82,7 +86,9 @@ class Preflight:
         """Why the setting is refused and what would help, one line."""
         findings = "; ".join(check.finding for check in self.failed)
         cures = "; ".join(dict.fromkeys(check.cure for check in self.failed))
-        return f"these settings cannot learn: {findings}. Try: {cures}. To continue anyway: --force"
+        only_nearest = all(check.limit == MOST_LOST_TO_NEAREST and check.measured <= MOST_LOST for check in self.failed)
+        verdict = "throw away part of every update" if only_nearest else "cannot learn"
+        return f"these settings {verdict}: {findings}. Try: {cures}. To continue anyway: --force"
 
     def describe(self) -> dict[str, Any]:
         return {"rho_rms": self.rho_rms, "checks": [asdict(check) for check in self.checks]}
@@ -137,7 +143,11 @@ def preflight(
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
-    checks.extend(_step_checks(network, np.flatnonzero(A_MN.any(axis=1)), step_of, averaged, rho_square, settings))
+    unit = 1.0  # of the learning rate
+    if settings.step != "plain":
+        unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MQ, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
+    blocks = np.flatnonzero(A_MN.any(axis=1))
+    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings, unit))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
 
 
@@ -154,7 +164,8 @@ def _relative_error(estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
 def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float) -> float:
     lost = intended = 0.0
     for m in np.flatnonzero(A_MN.any(axis=1)):
-        weights, shift = network.block_weights(int(m)), directions.block(seed, int(m)).mul_(mu)
+        shift = directions.block(seed, int(m)).mul_(mu)
+        weights = network.block_weights(int(m)).to(network.dtype)  # what is moved: see wide_copies
         moved = (weights + shift).double() - weights.double()
         lost += float((moved - shift.double()).square().sum())
         intended += float(shift.double().square().sum())
@@ -214,31 +225,51 @@ def _step_checks(
     averaged: float,
     rho_square: float,
     settings: TrainSettings,
+    unit: float = 1.0,
 ) -> list[Check]:
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
-    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
-    lr = settings.lr
-    lost = step_square = length = 0.0
+    ``rho_square`` is what a round at that rate lowers the loss by, to first order. The settings' learning rate is in
+    ``unit``."""
+    lr, nearest = settings.lr * unit, settings.rounding == "nearest"
+    rate = lr * averaged if nearest else lr  # a shorter step loses more: the probe's own would flatter it
+    lost = arrived = step_square = length = 0.0
+    still = moving = 0
+    rounding = rounding_of(settings, 1)
     for m in map(int, blocks):
         weights, step = network.block_weights(m), step_of(m)
-        moved = weights.double() - weights.sub(step, alpha=lr).double()
-        intended = step.double().mul_(lr)
+        after = weights.clone()
+        subtract(after, step, rate, m, rounding)
+        moved = weights.double() - after.double()
+        intended = step.double().mul_(rate)
+        still += int(((after == weights) & (step != 0)).sum())
+        moving += int((step != 0).sum())
         lost += float((moved - intended).square().sum())
+        arrived += float((moved * intended).sum())
         step_square += float(intended.square().sum())
         length += float(weights.double().square().sum())
-    stride = (step_square / length) ** 0.5 * averaged
-    share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0
+    stride = (step_square / length) ** 0.5 * averaged * (lr / rate)
+    share_lost = 1.0
+    if 0 < step_square < np.inf:
+        in_the_mean = settings.dtype == "bfloat16" and settings.rounding == "stochastic"
+        share_lost = abs(1 - arrived / step_square) if in_the_mean else (lost / step_square) ** 0.5
     horizon = max(settings.rounds, _HORIZON)
     progress = horizon * lr * rho_square
     faster = _longer(settings, "a larger lr (zorba tune finds one)")
+    most_lost = MOST_LOST_TO_NEAREST if nearest else MOST_LOST
+    swallowed = f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step"
+    if nearest:
+        swallowed = (
+            f"rounded to the nearest {settings.dtype}, {still / max(moving, 1):.0%} of the weights do not move at all "
+            f"and {share_lost:.0%} of a round's step is lost, in every round again"
+        )
     return [
         Check(
             "update",
             share_lost,
-            MOST_LOST,
-            share_lost <= MOST_LOST,
-            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step",
-            faster,
+            most_lost,
+            share_lost <= most_lost,
+            swallowed,
+            "rounding stochastic, which loses none of it in the mean" if nearest else faster,
         ),
         Check(
             "stride",
@@ -246,7 +277,7 @@ def _step_checks(
             MOST_STRIDE,
             stride <= MOST_STRIDE,
             f"a round moves the weights by {stride:.3g} times their own length",
-            f"an lr below {0.1 * lr / stride:.1g} (zorba tune finds one)" if stride else "",
+            f"an lr below {0.1 * settings.lr / stride:.1g} (zorba tune finds one)" if stride else "",
         ),
         Check(
             "progress",

@@ -215,7 +215,8 @@ def open_network(
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
     network = BlockNetwork(
-        load_model(model),
+        # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
+        load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32"),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.cohort import Cohort, Route
+from zorba_core.engine.estimators.cohort import Cohort, Route, moved
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
@@ -65,7 +65,6 @@ def _through_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """F_n at the base point, (N,), and along each direction, (N, Q)."""
     route, copies = Route.of(cohort, A_MN), range(len(seeds))
-    unmoved = torch.empty(max(network.sizes_M), dtype=network.dtype, device=network.device)
     for m in range(network.num_blocks):
         for q in copies:
             cohort.keep(q, route.starting_M[m])
@@ -75,19 +74,10 @@ def _through_blocks(
         for q in copies:
             with cohort.in_copy(q):
                 route.passive_pass(cohort, m, inactive)
-        if not route.active_M[m]:
-            continue
-        weights = network.block_weights(m)
-        original = unmoved[: len(weights)].copy_(weights)
-        try:
+        if route.active_M[m]:
             for q, seed in enumerate(seeds):
-                if q:
-                    weights.copy_(original)
-                directions.add_to(weights, seed, m, mu)
-                with cohort.in_copy(q):
+                with moved(network, m, directions, seed, mu), cohort.in_copy(q):
                     cohort.through(m, route.active_M[m])
-        finally:
-            weights.copy_(original)
     loss_N = cohort.losses()
     loss_NQ = np.zeros((len(loss_N), len(seeds)))
     for q in copies:

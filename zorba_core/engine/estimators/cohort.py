@@ -78,7 +78,7 @@ def estimate_cohort(
         for m in range(num_blocks):
             route.passive_pass(cohort, m, inactive)
             if route.active_M[m]:
-                with _moved(network, m, directions, int(seed), mu):
+                with moved(network, m, directions, int(seed), mu):
                     cohort.through(m, route.active_M[m])
         rho_NQ[:, q] = (cohort.losses() - loss_N) / mu
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
@@ -94,15 +94,11 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
 
 
 @contextlib.contextmanager
-def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
+def moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
-    weights = network.block_weights(block)
-    original = weights.clone()
-    try:
-        directions.add_to(weights, seed, block, mu)
+    with network.moving([block]) as weights_by_block:
+        directions.add_to(weights_by_block[block], seed, block, mu)
         yield
-    finally:
-        weights.copy_(original)
 
 
 @dataclass(eq=False)

@@ -55,14 +55,10 @@ def mean_loss(network: BlockNetwork, batch: Rows, final: Tensor) -> Tensor:
 @contextlib.contextmanager
 def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
     """Within the context, w_m + shift for the given blocks; afterwards exactly the bits of before."""
-    original = {m: network.block_weights(m).clone() for m in shift_by_block}
-    try:
+    with network.moving(shift_by_block) as weights_by_block:
         for m, shift in shift_by_block.items():
-            network.block_weights(m).add_(shift)
+            weights_by_block[m].add_(shift)
         yield
-    finally:
-        for m, weights in original.items():
-            network.block_weights(m).copy_(weights)
 
 
 @torch.no_grad()

@@ -57,7 +57,7 @@ class OwnForwardFamily:
         self._softcap: float | None = getattr(model.config, "final_logit_softcapping", None)
         self._signature = inspect.signature(self._blocks[0].forward)
         self._cache_name = next((name for name in _CACHES if name in self._signature.parameters), None)
-        self._given: dict[int, list[dict[str, Any]]] = {}  # by length, for each block
+        self._given: dict[tuple[int, torch.dtype], list[dict[str, Any]]] = {}  # by length and dtype, for each block
         for index, block in enumerate(self._blocks):
             setattr(block, _INDEX, index)  # a copy of a block is called as the block is
             for module in block.modules():
@@ -79,11 +79,11 @@ class OwnForwardFamily:
         raise RuntimeError("the model's forward pass did not come to its first block")
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
-        given = self._given_to(block, hidden_BLH.shape[1])
+        given = self._given_to(block, hidden_BLH)
         return _hidden(block(hidden_BLH, **_for_rows(given, len(hidden_BLH))))
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
-        given = self._given_to(block, hidden_BLH.shape[1])
+        given = self._given_to(block, hidden_BLH)
         given_at = _at(given, at)
         if given_at is None or self._cache_name is None:
             return at.pick(self.run(block, hidden_BLH))
@@ -108,17 +108,18 @@ class OwnForwardFamily:
             for name, p in block.named_parameters()
         }
         with torch.no_grad():
-            passed = functional_call(block, zeros, (hidden_1LH,), self._given_to(block, 2))
+            passed = functional_call(block, zeros, (hidden_1LH,), self._given_to(block, hidden_1LH))
         return torch.equal(_hidden(passed), hidden_1LH)
 
-    def _given_to(self, block: nn.Module, length: int) -> dict[str, Any]:
+    def _given_to(self, block: nn.Module, hidden_BLH: Tensor) -> dict[str, Any]:
         """What the own forward pass gives to the block besides hidden states, for one row of that length."""
-        if length not in self._given:
-            given = self._record(length)
+        key = (hidden_BLH.shape[1], hidden_BLH.dtype)
+        if key not in self._given:
+            given = self._record(hidden_BLH.shape[1])
             if sum(_numbers(block_given) for kept in self._given.values() for block_given in kept) > _KEPT_NUMBERS:
                 self._given.clear()
-            self._given[length] = given
-        return self._given[length][getattr(block, _INDEX)]
+            self._given[key] = given
+        return self._given[key][getattr(block, _INDEX)]
 
     @torch.no_grad()
     def _record(self, length: int) -> list[dict[str, Any]]:

@@ -21,8 +21,10 @@ from torch import Tensor
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounding import rounding_of, subtract
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import RunError
@@ -75,8 +77,10 @@ class FirstOrder(Method):
     ) -> tuple[None, MethodState]:
         if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
             raise RunError("the gradient is not finite")
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
         for m, gradient in enumerate(reports.gradient_M):
-            context.network.block_weights(m).sub_(gradient, alpha=context.settings.lr)
+            subtract(context.network.block_weights(m), gradient, lr, m, rounding)
         return None, state
 
 
@@ -133,18 +137,19 @@ def _losses(network: BlockNetwork, batch: Rows) -> Tensor:
 
 
 def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:
-    return tuple(torch.zeros_like(network.block_weights(m)) for m in range(network.num_blocks))
+    return tuple(torch.zeros_like(network.block_weights(m), dtype=network.dtype) for m in range(network.num_blocks))
 
 
 @contextlib.contextmanager
 def _differentiable(network: BlockNetwork) -> Iterator[None]:
     """Within the context the blocks' parameters, and they alone, are differentiated by."""
     modules = [network.block_module(m) for m in range(network.num_blocks)]
-    try:
-        for module in modules:
-            module.requires_grad_(True)
-        with torch.enable_grad():
-            yield
-    finally:
-        for module in modules:
-            module.requires_grad_(False)
+    with network.computing(range(network.num_blocks)):
+        try:
+            for module in modules:
+                module.requires_grad_(True)
+            with torch.enable_grad():
+                yield
+        finally:
+            for module in modules:
+                module.requires_grad_(False)

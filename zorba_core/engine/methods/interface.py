@@ -49,7 +49,9 @@ import numpy as np
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.methods.steps import MEAN_SQUARE, lr_of_round, normalised
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -89,7 +91,7 @@ class Method(MethodFacts):
         Raises:
             InvalidInputError: there is one, and the method's facts say that it keeps none.
         """
-        if state and not self.keeps_state:
+        if state.keys() - {MEAN_SQUARE} and not self.keeps_state:
             raise InvalidInputError(f"method {self.name} has a server state: register it with keeps_state=True")
         return {name: np.asarray(value, np.float64) for name, value in state.items()}
 
@@ -140,22 +142,27 @@ class ScalarMethod(Method):
         rho_bar_MQ = average_per_block(reports.rho_NQ, context.A_MN, reported_N)
         scalars = Scalars(rho_bar_MQ, reports.rho_NQ, context.A_MN, reported_N)
         coefficients_MQ, state = self.checked_coefficients(state, scalars, context.settings)
-        lr = context.settings.lr
-        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr)
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
+        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr, rounding)
         return coefficients_MQ, state
 
     def checked_coefficients(
         self, state: MethodState, scalars: Scalars, settings: TrainSettings
     ) -> tuple[np.ndarray, MethodState]:
-        """:meth:`coefficients`, as the log and the wire can carry them.
+        """:meth:`coefficients`, normalised where the settings ask for it, as the log and the wire can carry them.
 
         Raises:
             RunError: they have another shape than the averages, or are not finite.
         """
-        coefficients_MQ, state = self.coefficients(state, scalars, settings)
+        own = {name: value for name, value in state.items() if name != MEAN_SQUARE}
+        coefficients_MQ, own = self.coefficients(own, scalars, settings)
         if np.shape(coefficients_MQ) != scalars.rho_bar_MQ.shape or not np.isfinite(coefficients_MQ).all():
             raise RunError(
                 f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "
                 f"{scalars.rho_bar_MQ.shape} are needed"
             )
-        return np.asarray(coefficients_MQ, np.float64), self.checked_state(state)
+        if settings.step != "plain":
+            scale_M1, after = normalised(scalars.rho_bar_MQ, state.get(MEAN_SQUARE), settings.step)
+            coefficients_MQ, own = coefficients_MQ * scale_M1, {**own, MEAN_SQUARE: after}
+        return np.asarray(coefficients_MQ, np.float64), self.checked_state(own)

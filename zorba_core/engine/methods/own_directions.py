@@ -22,8 +22,10 @@ from torch import Tensor
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounding import Rounding, rounding_of, subtract
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 
@@ -49,7 +51,7 @@ def own_step(
 ) -> Tensor:
     """The mean over ``clients`` of their estimates (1/Q) sum_q rho[n, q] v_nq of the block of these weights: (D_m,).
     ``rho_NQ`` has the clients' rows."""
-    step = torch.zeros_like(weights)
+    step = torch.zeros_like(weights, dtype=directions.dtype)
     for row, client in enumerate(clients):
         for q, seed in enumerate(client_seeds(seeds_Q, int(client))):
             directions.sum_into(step, seed, block, float(rho_NQ[row, q]) / rho_NQ.size)
@@ -66,17 +68,20 @@ class OwnStep:
     seeds_Q: Sequence[int]
     directions: Directions
     lr: float
+    rounding: Rounding
 
     @torch.no_grad()
     def __call__(self, weights: Tensor) -> None:
         step = own_step(weights, self.block, self.rho_NQ, self.clients, self.seeds_Q, self.directions)
-        weights.sub_(step, alpha=self.lr)
+        subtract(weights, step, self.lr, self.block, self.rounding)
 
     @property
     def identity(self) -> bytes:
         """Equal for two steps exactly when they do the same."""
         numbers = [np.asarray(self.rho_NQ, np.float64), np.asarray([*self.clients, -1, *self.seeds_Q], np.int64)]
-        return f"own {self.directions.identity} {self.lr!r} ".encode() + b"".join(part.tobytes() for part in numbers)
+        return f"own {self.directions.identity} {self.lr!r} {self.rounding} ".encode() + b"".join(
+            part.tobytes() for part in numbers
+        )
 
 
 class OwnDirections(ScalarMethod):
@@ -105,6 +110,8 @@ class OwnDirections(ScalarMethod):
         """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported."""
         network, clients = context.network, np.flatnonzero(reported_N)
         rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
+        settings, t = context.settings, context.plan.round
+        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
         for m in range(network.num_blocks):
-            network.change_block(m, OwnStep(m, rho_NQ, clients, seeds_Q, context.directions, context.settings.lr))
+            network.change_block(m, OwnStep(m, rho_NQ, clients, seeds_Q, context.directions, lr, rounding))
         return None, state

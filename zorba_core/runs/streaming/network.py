@@ -12,6 +12,7 @@ Shapes: B rows, L positions, H hidden size, M blocks, D_m parameters of block m,
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import math
@@ -81,7 +82,9 @@ class StreamedNetwork(BlockNetwork):
                 f"{', '.join([*ADAPTERS, *OWN_FORWARD])}; leave the memory limit out"
             )
         model.set_attn_implementation(attention_of(model))
-        self.model, self.dtype, self.device, self.precision = model, dtype, torch.device("cpu"), precision
+        self.model, self.device, self.precision = model, torch.device("cpu"), precision
+        self.dtype = self.kept_dtype = dtype
+        self._copies = None
         self.hidden_bytes, self._files = hidden_bytes, files
         self._label_ids, self._without_weights = torch.as_tensor(label_ids, dtype=torch.long), None
         self._shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}  # a tied head has no own name
@@ -115,6 +118,8 @@ class StreamedNetwork(BlockNetwork):
         )
         self._resident: int | None = None
         self._weights: Tensor | None = None
+        self._aside: Tensor | None = None  # memory for a block's weights while they are moved
+        self._put_aside = False  # are the resident block's weights there?
 
     @property
     def sizes_M(self) -> tuple[int, ...]:
@@ -137,6 +142,26 @@ class StreamedNetwork(BlockNetwork):
         self._bring(block)
         return self._blocks[block]
 
+    @contextlib.contextmanager
+    def moving(self, blocks: Iterable[int]) -> Iterator[dict[int, Tensor]]:
+        blocks = list(blocks)
+        if len(blocks) > 1:
+            raise InvalidInputError("a model that stays in its files has one block in memory at a time")
+        if not blocks:
+            yield {}
+            return
+        weights = self.block_weights(blocks[0])
+        if self._aside is None:
+            self._aside = torch.empty(max(self.sizes_M), dtype=self.dtype)
+        if not self._put_aside:  # once for all directions of a visit
+            self._aside[: len(weights)].copy_(weights)
+            self._put_aside = True
+        try:
+            yield {blocks[0]: weights}
+        finally:
+            if self._resident == blocks[0]:
+                weights.copy_(self._aside[: len(weights)])
+
     def change_block(self, block: int, change: Change) -> None:
         """``change`` moves w_m in place when the block is read next."""
         if self._resident == block:
@@ -150,6 +175,7 @@ class StreamedNetwork(BlockNetwork):
                 parameter.data = _nothing(parameter.shape, self.dtype, math.nan)
             self._store.give_back(self._weights)
         self._resident = self._weights = None
+        self._put_aside = False
 
     def outputs(self, batches: Iterable[Rows]) -> Iterator[tuple[Rows, Tensor]]:
         """As many batches as ``hidden_bytes`` allows go through a block before the next block is read."""
