@@ -93,7 +93,7 @@ def test_export_names_the_card(zorba, whole, tmp_path):
         (["predict", "{run}"], "give --text, or --file with --out"),
         (["predict", "{run}", "--text", "a", "--file", "b.csv"], "one of them"),
         (["predict", "{run}", "--file", "b.csv"], "belong together"),
-        (["predict", "{run}", "--text", " "], "text is empty"),
+        (["predict", "{run}", "--text", " "], "no text in text"),
         (["predict", "{run}", "--file", "no.csv", "--out", "{tmp}/o.csv"], "no.csv"),
         (["predict", "{run}", "--file", "no.csv", "--out", "{tmp}/no/o.csv"], "there is no folder"),
         (["predict", "{run}", "--text", "a", "--model", "no-such"], "unknown model 'no-such'"),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zorba_core.data.table_files import check_output, read_table
+from zorba_core.data.table_files import TableFile, check_output
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 ADDED = {"prediction": ["yes", "no"], "probability": [0.25, 0.75]}
@@ -30,14 +30,14 @@ ADDED = {"prediction": ["yes", "no"], "probability": [0.25, 0.75]}
 def test_cells_of_text_files_stay_as_they_are(tmp_path, name, content, expected):
     (tmp_path / name).write_text(content, encoding="utf-8")
     out = tmp_path / f"out{name[1:]}"
-    read_table(tmp_path / name).write(out, ADDED)
+    TableFile.read(tmp_path / name).write(out, ADDED)
     assert out.read_text(encoding="utf-8") == expected
 
 
 def test_json_lines_keep_their_objects(tmp_path):
-    rows = [{"text": "a", "tags": ["x", 1], "n": 1.5}, {"text": "ü", "tags": [], "n": None}]
+    rows = [{"text": "a", "tags": ["x", 1], "n": 1.5}, {"text": "ü", "tags": [], "more": None}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    read_table(tmp_path / "a.jsonl").write(tmp_path / "out.jsonl", ADDED)
+    TableFile.read(tmp_path / "a.jsonl").write(tmp_path / "out.jsonl", ADDED)
     written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert written == [
         {**row, "prediction": prediction, "probability": probability}
@@ -48,7 +48,7 @@ def test_json_lines_keep_their_objects(tmp_path):
 def test_parquet_keeps_its_types(tmp_path):
     table = pa.table({"id": pa.array([1, None], pa.int16()), "text": ["a", "b"], "at": pa.array([0, 1], pa.date32())})
     pq.write_table(table, tmp_path / "a.parquet")
-    read_table(tmp_path / "a.parquet").write(tmp_path / "out.parquet", ADDED)
+    TableFile.read(tmp_path / "a.parquet").write(tmp_path / "out.parquet", ADDED)
     written = pq.read_table(tmp_path / "out.parquet")
     assert written.select(["id", "text", "at"]).equals(table)
     assert written.column("prediction").to_pylist() == ADDED["prediction"]
@@ -58,9 +58,9 @@ def test_parquet_keeps_its_types(tmp_path):
 @pytest.mark.parametrize("after", ["csv", "tsv", "jsonl", "parquet"])
 def test_the_ending_of_the_new_file_says_its_format(tmp_path, before, after):
     (tmp_path / "seed.csv").write_text("id,text\n1,a\n2,b\n")
-    read_table(tmp_path / "seed.csv").write(tmp_path / f"a.{before}", {"more": ["p", "q"]})
-    read_table(tmp_path / f"a.{before}").write(tmp_path / f"b.{after}", ADDED)
-    frame = read_table(tmp_path / f"b.{after}").frame
+    TableFile.read(tmp_path / "seed.csv").write(tmp_path / f"a.{before}", {"more": ["p", "q"]})
+    TableFile.read(tmp_path / f"a.{before}").write(tmp_path / f"b.{after}", ADDED)
+    frame = TableFile.read(tmp_path / f"b.{after}").frame
     assert list(frame) == ["id", "text", "more", "prediction", "probability"]
     assert frame["text"].tolist() == ["a", "b"]
     assert [float(value) for value in frame["probability"]] == [0.25, 0.75]
@@ -69,7 +69,7 @@ def test_the_ending_of_the_new_file_says_its_format(tmp_path, before, after):
 def test_a_column_that_is_there_already_is_not_overwritten(tmp_path):
     (tmp_path / "a.csv").write_text("text,prediction\na,b\n")
     with pytest.raises(InvalidInputError, match="has a column 'prediction' already"):
-        read_table(tmp_path / "a.csv").write(tmp_path / "b.csv", ADDED)
+        TableFile.read(tmp_path / "a.csv").write(tmp_path / "b.csv", ADDED)
     assert not (tmp_path / "b.csv").exists()
 
 
@@ -83,4 +83,4 @@ def test_an_output_is_refused_before_anything_is_computed(tmp_path):
         with pytest.raises(InvalidInputError, match=says):
             check_output(tmp_path / target)
     with pytest.raises(MissingDataError):
-        read_table(tmp_path / "none.csv")
+        TableFile.read(tmp_path / "none.csv")

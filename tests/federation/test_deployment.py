@@ -8,7 +8,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from zorba_core.federation.config import ServerSettings
+from tests.runs.test_own_data import reviews
+from zorba_core.data.file_rows import FileRows
+from zorba_core.data.tasks import Task
+from zorba_core.federation.config import ServerSettings, shared_task
 from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.loopback import federate_on_loopback
 from zorba_core.federation.flower.reaper import processes_under
@@ -33,10 +36,21 @@ class PowerCut:
 
 
 @pytest.mark.slow
-def test_two_supernodes_train_through_a_power_cut_and_end_with_equal_weights(make_config, train_settings, tmp_path):
+def test_two_supernodes_with_their_own_files_train_through_a_power_cut_and_end_with_equal_weights(
+    make_config, train_settings, tmp_path
+):
+    reviews().iloc[:40].to_csv(tmp_path / "first.csv")
+    reviews().iloc[40:].to_json(tmp_path / "second.jsonl", orient="records", lines=True)
+    rows = FileRows(str(tmp_path / "first.csv"), label="verdict")
+    task = Task(name="reviews", prompt="{remark} It was", rows=rows)
     config = make_config(replace(train_settings, rounds=3), num_clients=2)
-    settings = ServerSettings(min_clients=2, start_timeout=300.0, deadline=13.0, patience=4)
-    nodes = [{"blocks": 2, "model": config.model}, {"blocks": 3, "model": config.model}]
+    config = replace(config, dataset="reviews", task=shared_task(task))
+    own_test = str(tmp_path / "second.jsonl")
+    settings = ServerSettings(min_clients=2, start_timeout=300.0, deadline=13.0, patience=4, evaluate_on=own_test)
+    nodes = [
+        {"blocks": 2, "model": config.model, "rows": str(tmp_path / "first.csv")},
+        {"blocks": 3, "model": config.model, "rows": str(tmp_path / "second.jsonl")},
+    ]
     power_cut = PowerCut(tmp_path / "runs", 1, 1, nodes[1])
     lines: list[str] = []
     run = federate_on_loopback(

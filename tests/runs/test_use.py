@@ -126,8 +126,8 @@ def test_a_text_gets_the_same_answer_alone_in_a_list_and_in_a_table(whole, texts
 
 def test_a_text_longer_than_training_allowed_is_cut_and_said(whole, texts):
     predictions = predict(whole, [texts[0], "very " * 200 + "good"])
-    assert predictions.cut_R.tolist() == [False, True]
-    assert "1 of 2 texts are longer than the run's seq_len of 48 tokens" in predictions.note
+    assert predictions.cut_rows == 1
+    assert "1 of 2 texts is longer than the run's seq_len of 48 tokens" in predictions.note
     assert predict(whole, texts[0]).note == ""
 
 
@@ -163,20 +163,30 @@ def test_the_same_rows_in_a_table_are_judged_the_same(whole):
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
-        ({"label": [0]}, {}, "column(s) text missing"),
-        ({"text": ["fine"]}, {}, "there is no column 'label'"),
-        ({"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]}, {}, "row 2 has the label 'fine'"),
-        ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2 has an empty label"),
-        ({"text": ["a", " "], "label": [0, 1]}, {}, "text is empty or no text in row 2 of 2"),
-        ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "text is empty or no text in row 2 of 2"),
-        ({"text": ["a"], "label": [2]}, {}, "row 1 has the label '2'"),
-        ({"text": ["a"], "label": [1]}, {"client": "who"}, "no column 'who' with the clients"),
+        ({"label": [0]}, {}, "has no column 'text'"),
+        ({"text": ["fine"]}, {}, "no column 'label' with the labels"),
+        (
+            {"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]},
+            {},
+            "row 2: the label 'fine' is not among those trained on (2 such rows: row 3)",
+        ),
+        ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2: no label"),
+        ({"text": ["a", " "], "label": [0, 1]}, {}, "row 2: no text in text"),
+        ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "row 2: no text in text"),
+        ({"text": ["a"], "label": [2]}, {}, "row 1: the label '2' is not among"),
+        ({"text": ["a"], "label": [1]}, {"client": "who"}, "has no column 'who'"),
         ({"text": [], "label": []}, {}, "no rows"),
     ],
 )
 def test_rows_that_cannot_be_judged_are_named(whole, table, options, says):
     with pytest.raises(InvalidInputError, match=re.escape(says)):
         evaluate_run(whole, pd.DataFrame(table), **options)
+
+
+def test_a_files_row_is_named_by_its_line(whole, tmp_path):
+    (tmp_path / "rows.csv").write_text('text,label\n"a fine\nfilm",positive\na dull film,fine\n')
+    with pytest.raises(InvalidInputError, match=r"rows.csv, line 4: the label 'fine' is not among those trained on"):
+        whole.evaluate(tmp_path / "rows.csv")
 
 
 def test_an_unfinished_run_says_how_far_it_is(copied):
@@ -215,6 +225,33 @@ def test_the_cards_lines_run_and_answer_as_the_run_does(whole, exported, monkeyp
     prediction = whole.predict("The text to judge")["prediction"][0]
     word = dict(zip(("negative", "positive"), whole.config["label_words"], strict=True))[prediction]
     assert capsys.readouterr().out.strip() == word
+
+
+def test_label_words_of_several_tokens_are_used_as_they_were_trained(tiny_opt_folder, tmp_path, monkeypatch, capsys):
+    words = ["not good at all", "very good"]
+    run = fine_tune(
+        ALLOCATION,
+        model=tiny_opt_folder,
+        settings=SETTINGS,
+        label_words=words,
+        runs_folder=tmp_path,
+        force=True,
+    )
+    report = run.evaluate()
+    assert report.accuracy == run.summary["final_accuracy"]
+    assert report.after.loss == pytest.approx(run.summary["final_loss"], abs=1e-9)
+    run.export(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    pipeline, scoring = re.findall(r"```python\n(.*?)```", (tmp_path / "model" / "README.md").read_text(), re.S)
+    assert len(pipeline.splitlines()) == 3
+    names: dict = {}
+    exec(pipeline + scoring, names)
+    chosen, label = capsys.readouterr().out.strip().splitlines()
+    assert chosen.strip() in words
+    answer = run.predict("The text to judge")
+    assert label == answer["prediction"][0]
+    scores = torch.tensor(list(names["scores"].values()))
+    assert float(torch.softmax(scores, 0).max()) == pytest.approx(answer["probability"][0], abs=1e-5)
 
 
 def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_folder):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,11 +16,11 @@ _SHOWN = 12
 
 def evaluate(
     run: str = RUN,
-    data: Path | None = typer.Option(
-        None, help="Labelled rows: CSV, TSV, JSON Lines or Parquet; default: the run's own evaluation rows."
+    data: str | None = typer.Option(
+        None, help="Labelled rows: CSV, TSV, JSON lines or Parquet; default: the run's own evaluation rows."
     ),
-    label: str | None = typer.Option(None, help="The column of labels in --data; default: label."),
-    client: str | None = typer.Option(None, help="The column of --data that says whose row it is."),
+    label: str | None = typer.Option(None, help="Column of labels in --data; default: that of the run's own rows."),
+    client: str | None = typer.Option(None, help="Column of --data that says whose row it is; default: as above."),
     client_rows: int = typer.Option(
         100, help="Without --data: of each client's own rows at most so many; 0 leaves clients out."
     ),
@@ -32,7 +31,6 @@ def evaluate(
     """Evaluate the fine-tuned model of the run RUN: accuracy with its interval, F1, confusion, calibration, clients."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.data.table_files import read_table
     from zorba_core.runs.use import evaluate_run, finished_run
 
     if data is None and (label is not None or client is not None):
@@ -41,16 +39,14 @@ def evaluate(
         raise InvalidInputError(f"--client-rows is {client_rows}; it must be at least 0")
     transformers_logging.disable_progress_bar()
     opened = finished_run(run)
-    table = None if data is None else read_table(data)
     report = evaluate_run(
         opened,
-        None if table is None else table.frame,
+        data,
         label=label,
         client=client,
         base=base,
         client_rows=client_rows,
         model=model,
-        where=str(data),
     )
     result = {"run": str(opened.path), **report.describe()}
     for note in report.notes:

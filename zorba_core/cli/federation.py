@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
-from zorba_core.data.tasks import get_task
+from zorba_core.data.partition import DIRICHLET
+from zorba_core.data.task_files import is_own
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -22,6 +24,9 @@ from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder, write_json
 from zorba_core.runs import Run
+
+if TYPE_CHECKING:
+    from zorba_core.data.tasks import Task
 
 # What the server's clients take of a run's settings.
 _TRAINED_WITH = (
@@ -46,16 +51,20 @@ _TRAINED_WITH = (
     "rounding",
 )
 _NODES = "nodes.json"
+DEFAULT_SEATS = 4
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
 
 
 def up(
-    seats: dict[str, Any] = options_of(RunConfig, "num_clients", make=dict, defaults={"num_clients": 4}),
-    task: TaskOptions = options_of(
+    seats: dict[str, Any] = options_of(
+        RunConfig,
+        "num_clients",
+        make=dict,
+        defaults={"num_clients": None},
+        help={"num_clients": "seats, one SuperNode each; default: the clients that the rows name, else 4."},
+    ),
+    task_options: TaskOptions = options_of(
         TaskOptions,
-        "dataset",
-        "model",
-        "alpha",
         defaults={"dataset": None},
         help={
             "dataset": "{choices}; default sst2 where its data is.",
@@ -94,20 +103,27 @@ def up(
     from zorba_core.federation.flower.app_folder import write_app, write_request
     from zorba_core.federation.flower.loopback import federate_on_loopback
     from zorba_core.federation.flower.simulation import simulate
-    from zorba_core.federation.request import configs_of, request_config
+    from zorba_core.federation.local_files import share_out
+    from zorba_core.federation.request import check_config, configs_of, request_config
     from zorba_core.runs import read_request
 
+    for written in (output["runs_folder"], *([] if folder is None else [folder])):
+        check_folder(written)
+    if app_only and folder is None:
+        raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
+    task = None
     if resume is not None:
         request = read_request(resume)
         config, server = configs_of(request.path, request.config)
     else:
         parts = {"aggregation": aggregation, "privacy": privacy}
-        config, server = _configs(task, settings, seats, {**serving, **parts})
-    for written in (output["runs_folder"], *([] if folder is None else [folder])):
-        check_folder(written)
+        config, server, task = _configs(task_options, settings, seats, {**serving, **parts})
+    own = task if task is not None and is_own(task) else None
+    if app_only and own is not None:  # every client is somewhere else and has its own rows
+        server = replace(server, evaluate_on=getattr(own.rows, "test", None) or "")
+    if app_only or own is None:
+        check_config(config, server)
     if app_only:
-        if folder is None:
-            raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
         path = write_app(write_request(folder, request_config(config, server), resume=resume, **output))
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
@@ -115,6 +131,12 @@ def up(
     if nodes is None or len(nodes) != config.num_clients:
         nodes = [{**node, "model": config.model} for node in _nodes(config.num_clients, blocks, vram_gib)]
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
+    if own is not None:
+        division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
+        files = share_out(own, place, config.num_clients, **division)
+        server = replace(server, evaluate_on=files.evaluate_on)
+        check_config(config, server)
+        nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
     write_json(place / _NODES, {"nodes": nodes})
     start = partial(simulate, workers=workers) if simulated else federate_on_loopback
     try:
@@ -159,22 +181,35 @@ def wire(
 
 
 def _configs(
-    task_options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
-) -> tuple[RunConfig, ServerSettings]:
-    """Both configs, checked before any process is started."""
-    from zorba_core.federation.request import check_config
+    options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
+) -> tuple[RunConfig, ServerSettings, Task]:
+    """Both configs and the task, before any process is started."""
+    from zorba_core.federation.config import shared_task
+    from zorba_core.federation.local_files import clients_of_data
     from zorba_core.runs.model_source import resolve_model
 
-    task, model = get_task(task_options.dataset or _default_dataset()), task_options.model
+    model = options.model
     resolve_model(model)
     if os.path.isdir(model):
         model = str(Path(model).resolve())
-    config = RunConfig(task.name, model, task.label_words, alpha=task_options.alpha, settings=settings, **seats)
+    if options.data is None:
+        options = replace(options, dataset=options.dataset or _default_dataset())
+    task, clients = options.task(), seats["num_clients"]
+    if clients is None:
+        clients = clients_of_data(task, options.division) or DEFAULT_SEATS
+    config = RunConfig(
+        task.name,
+        model,
+        tuple(options.words or task.label_words),
+        clients,
+        alpha=options.alpha,
+        settings=settings,
+        division=options.division or DIRICHLET,
+        task=shared_task(task) if is_own(task) else "",
+    )
     if serving["min_clients"] is None:
-        serving = {**serving, "min_clients": config.num_clients}
-    server = ServerSettings(**serving)
-    check_config(config, server)
-    return config, server
+        serving = {**serving, "min_clients": clients}
+    return config, ServerSettings(**serving), task
 
 
 def _default_dataset() -> str:

@@ -25,7 +25,7 @@ def predict(
     text: list[str] = typer.Option(
         [], help="A text; several are several rows. Of a task with several text columns: COLUMN=TEXT for each, or JSON."
     ),
-    file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON Lines or Parquet."),
+    file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON lines or Parquet."),
     out: Path | None = typer.Option(None, help="The new file: the table with the columns prediction and probability."),
     base: bool = typer.Option(False, "--base", help="With --file: also base_prediction and base_probability."),
     model: str | None = BASE_MODEL,
@@ -47,12 +47,12 @@ def predict(
 
 
 def _predict_texts(run: str, text: list[str], model: str | None, as_json: bool) -> None:
+    from zorba_core.runs.run_task import task_of
     from zorba_core.runs.use import finished_run, predict
-    from zorba_core.runs.use.tuned_model import task_of
 
     opened = finished_run(run)
     rows = rows_of(text, task_of(opened).text_columns)
-    predictions = predict(opened, rows, base=True, model=model, where="--text")
+    predictions = predict(opened, rows, base=True, model=model)
     answers = [_answer(predictions, row) for row in range(len(predictions.frame))]
     result: dict[str, Any] = {"run": str(opened.path), "predictions": answers}
     if len(answers) == 1:
@@ -98,15 +98,16 @@ def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]
 
 
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
-    from zorba_core.data.table_files import check_output, read_table
+    from zorba_core.data.file_rows import FileRows
+    from zorba_core.data.table_files import TableFile, check_output
     from zorba_core.runs.use import finished_run, predict
 
     check_output(out)
     opened = finished_run(run)
-    table = read_table(file)
+    table = TableFile.read(file)
     prefixes = ("", "base_") if base else ("",)
     table.check_columns([f"{prefix}{name}" for prefix in prefixes for name in ("prediction", "probability")])
-    predictions = predict(opened, table.frame, base=base, model=model, where=str(file))
+    predictions = predict(opened, FileRows(str(file)), base=base, model=model)
     columns = predictions.columns
     table.write(out, columns)
     counts = {label: columns["prediction"].count(label) for label in predictions.labels}
@@ -117,7 +118,7 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
         "rows": len(predictions.frame),
         "columns": list(columns),
         "predictions": counts,
-        "cut_rows": int(predictions.cut_R.sum()),
+        "cut_rows": predictions.cut_rows,
     }
     if predictions.note:
         typer.echo(f"note: {predictions.note}", err=True)

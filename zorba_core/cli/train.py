@@ -82,7 +82,7 @@ class TaskOptions:
             if given:
                 raise InvalidInputError(f"--{given[0]} is for rows of your own; give them with --data FILE")
             return get_task(self.dataset)
-        if self.dataset != declared(TaskOptions)["dataset"].default:
+        if self.dataset not in (None, declared(TaskOptions)["dataset"].default):
             raise InvalidInputError("give --dataset or --data, not both")
         return task_for(
             self.data,

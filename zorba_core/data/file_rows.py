@@ -316,16 +316,21 @@ def rows_from(table: Mapping[str, Any], folder: Path) -> FileRows:
     Raises:
         InvalidInputError: an unknown key, or a value of another kind.
     """
-    known = {name: kind for name, kind in FileRows.__annotations__.items() if not name.startswith("_")}
-    values = dict(table)
-    for name in values:
+    check_rows_table(table)
+    paths = {name: str(folder / os.path.expanduser(table[name])) for name in ("train", "test") if name in table}
+    return FileRows(**{**table, **paths})
+
+
+def check_rows_table(table: Mapping[str, Any]) -> None:
+    """Refuse a key that rows do not have, or a value of another kind.
+
+    Raises:
+        InvalidInputError: by key.
+    """
+    known = FileRows.__annotations__
+    for name, value in table.items():
         if name not in known:
             raise InvalidInputError(f"[rows] has an unknown key {in_short(name)}; it has {', '.join(known)}")
-    for name in ("train", "test"):
-        if isinstance(values.get(name), str):
-            values[name] = str(folder / os.path.expanduser(values[name]))
-    for name, value in values.items():
         accepted = (int, float) if name == "test_fraction" else list if name == "label_values" else str
         if isinstance(value, bool) or not isinstance(value, accepted):
             raise InvalidInputError(f"[rows] {name} is {in_short(value)}, of the wrong kind")
-    return FileRows(**values)

@@ -141,7 +141,7 @@ def _read_csv(path: Path, encoding: str) -> pd.DataFrame:
     start = 1  # line of the record at hand
     try:
         with path.open(encoding=encoding, newline="") as stream:
-            reader = csv.reader(stream, delimiter=_separator(path, encoding), strict=True, skipinitialspace=True)
+            reader = csv.reader(stream, delimiter=separator_of(path, encoding), strict=True, skipinitialspace=True)
             header: list[str] = []
             columns: list[list[str]] = []
             lines: list[int] = []
@@ -178,7 +178,7 @@ def _count(cells: Sequence[str]) -> str:
     return "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
 
 
-def _separator(path: Path, encoding: str) -> str:
+def separator_of(path: Path, encoding: str = "utf-8-sig") -> str:
     """A tab for .tsv; else whichever of comma, semicolon, tab and bar makes most columns of the first record."""
     if path.suffix.lower() == ".tsv":
         return "\t"

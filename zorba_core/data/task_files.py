@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zorba_core.data.file_rows import FileRows, FrameRows, rows_from
+from zorba_core.data.file_rows import FileRows, FrameRows, check_rows_table, rows_from
 from zorba_core.data.tasks import Task
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 
@@ -80,10 +80,10 @@ def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".") ->
 
 
 def _frame(rows: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(FrameRows)} - {"train", "test", "_cache"}
-    unknown = [name for name in rows if name not in names]
-    if unknown:
+    """Rows without a place: those of a table in memory, or what a server tells of the form of its clients' rows."""
+    if "test" in rows or "encoding" in rows:
         raise InvalidInputError("[rows] has no train: the file with the rows")
+    check_rows_table(rows)
     return {"train": None, **rows}
 
 

@@ -19,7 +19,7 @@ class ClientSettings:
     blocks: int = 0  # most blocks it will activate; 0: by vram_bytes
     vram_bytes: int = 0  # that it can spare; 0 and no blocks: the GPU's free memory is measured
     model: str | None = None  # the base model's folder here; None: only a model that comes with this package
-    rows: str | None = None  # a Parquet file with this client's rows; None: its share of the run's dataset
+    rows: str | None = None  # the file with this client's rows; None: its share of a built-in dataset
     device: str = "cpu"
     threads: int = 1
 

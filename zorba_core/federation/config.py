@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zorba_core.allocation import SOLVERS
-from zorba_core.data.tasks import get_task
+from zorba_core.data.partition import DIRICHLET
+from zorba_core.data.task_files import table_of, task_from
+from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.messages import MAX_SEATS, MessageError
@@ -38,12 +40,31 @@ class RunConfig:
     )
     alpha: float = setting(..., "Of the Dirichlet division of rows; smaller is more uneven.", above=0)
     settings: TrainSettings
+    division: str = DIRICHLET  # of a built-in task's rows among clients that have no rows of their own
+    task: str = ""  # JSON of a task of the user's own, without where anybody's rows lie; empty for a built-in one
     # Drawn for each run, so that two runs of one config do not share replicas.
     token: str = setting("", "Names the run.")
 
     def __post_init__(self) -> None:
         check(self)
-        get_task(self.dataset)
+        self.described_task()
+
+    def described_task(self) -> Task:
+        """The task, whose rows each side has in its own place.
+
+        Raises:
+            InvalidInputError: no such task, or a description that cannot be, or that says where rows lie.
+        """
+        if not self.task:
+            return get_task(self.dataset)
+        table = json.loads(self.task)
+        placed = {"train", "test"} & set(table["rows"]) if isinstance(table.get("rows"), dict) else ()
+        if placed:  # what a server says must never decide which file is read here
+            raise InvalidInputError(f"a shared task cannot say where rows lie ({', '.join(sorted(placed))})")
+        task = task_from(table)
+        if task.name != self.dataset:
+            raise InvalidInputError(f"the task is called {task.name!r} and the run is on {self.dataset!r}")
+        return task
 
     @property
     def run(self) -> str:
@@ -53,6 +74,13 @@ class RunConfig:
     def to_json(self) -> str:
         shared = {**asdict(self), "label_words": list(self.label_words), "settings": asdict(self.settings)}
         return to_json(shared)
+
+
+def shared_task(task: Task) -> str:
+    """The task for :attr:`RunConfig.task`: the form of its rows, and nothing of where they lie or whose they are."""
+    table = table_of(task)
+    local = ("train", "test", "test_fraction", "encoding", "client", "id")
+    return to_json({**table, "rows": {name: value for name, value in table["rows"].items() if name not in local}})
 
 
 def read_config(text: str) -> RunConfig:
@@ -92,6 +120,7 @@ class ServerSettings:
     patience: int = setting(2, "Silent rounds in a row after which a client counts as gone.", at_least=1)
     aggregation: AggregationSettings = field(default_factory=AggregationSettings)
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    evaluate_on: str = ""  # the server's own file of rows, for a task of the user's own
 
     def __post_init__(self) -> None:
         check(self)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,9 +17,9 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.encoding import encode, with_label_words
-from zorba_core.data.partition import dirichlet_partition
+from zorba_core.data.partition import divide
 from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import get_task
+from zorba_core.data.tasks import Task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
@@ -29,12 +28,11 @@ from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import RunConfig
+from zorba_core.federation.local_files import local_rows
 from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
 from zorba_core.runs.session import open_network, use_threads
-
-_MAX_ROWS_BYTES = 2**31
 
 
 class Replica:
@@ -118,8 +116,8 @@ def open_replica(
 
     Args:
         model: the base model's folder or name on this machine; None takes the config's name.
-        rows: a Parquet file with this client's own rows (the task's columns); None takes the
-            seat's share of the named dataset, divided as a run within one process divides it.
+        rows: a file with this client's own rows, of the columns that the task reads; None takes the seat's share of a
+            built-in dataset, divided as a run within one process divides it.
         encoded: the rows as tokens already, where an earlier process of this client kept them.
 
     Raises:
@@ -135,7 +133,7 @@ def open_base(config: RunConfig, model: str | None = None) -> Base:
     """The base model, as :func:`open_replica` takes it."""
     with use_threads(config.settings.threads):
         network, tokenizer = open_network(
-            get_task(config.dataset), model or config.model, config.label_words, config.settings
+            config.described_task(), model or config.model, config.label_words, config.settings
         )
         return Base(network, tokenizer, network.weights_sha256())
 
@@ -144,26 +142,14 @@ def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None)
     """A client's rows as tokens, as :func:`open_replica` takes them."""
     if not seat < config.num_clients:
         raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
-    task = with_label_words(get_task(config.dataset), config.label_words or None)
-    return encode(task, _own_rows(config, seat, rows), base.tokenizer, config.settings.seq_len)
+    task = with_label_words(config.described_task(), config.label_words or None)
+    return encode(task, _own_rows(config, task, seat, rows), base.tokenizer, config.settings.seq_len)
 
 
-def _own_rows(config: RunConfig, seat: int, rows: str | None) -> pd.DataFrame:
-    task = get_task(config.dataset)
+def _own_rows(config: RunConfig, task: Task, seat: int, rows: str | None) -> pd.DataFrame:
     if rows is not None:
-        return _read_rows(rows, list(task.columns))
-    frame = load_split(task.name, "federated")
-    labels = frame["label"].to_numpy() if "label" in frame else np.zeros(len(frame), dtype=np.int64)
-    return frame.iloc[dirichlet_partition(labels, config.num_clients, config.alpha, config.settings.seed)[seat]]
-
-
-def _read_rows(path: str, columns: list[str]) -> pd.DataFrame:
-    file = Path(path)
-    if not file.is_file():
-        raise MissingDataError(f"rows file {path} does not exist")
-    if file.stat().st_size > _MAX_ROWS_BYTES:
-        raise InvalidInputError(f"rows file {path} is larger than {_MAX_ROWS_BYTES} bytes")
-    try:
-        return pd.read_parquet(file, columns=columns)
-    except (ValueError, OSError, KeyError) as error:
-        raise InvalidInputError(f"rows file {path} cannot be read: {str(error).splitlines()[0]}") from None
+        return local_rows(task, rows)
+    if config.task:
+        raise InvalidInputError("this client's operator has not named the file with its rows (rows)")
+    frame = load_split(task, "federated")
+    return frame.iloc[divide(frame, config.num_clients, config.alpha, config.settings.seed, config.division)[seat]]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.data.partition import DIRICHLET
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.robust import AggregationSettings
+from zorba_core.files import to_json
 from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import folder as runs
 from zorba_core.runs.resume import settings_of
@@ -30,6 +33,10 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
         )
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
+    if config.task and not settings.evaluate_on:
+        raise InvalidInputError(
+            f"the server has no rows of task {config.dataset} to evaluate on; give a file of its own with --test"
+        )
     if settings.privacy.on:
         privacy.epsilon(settings.privacy, 1)  # raises if the accountant is not installed
 
@@ -42,6 +49,8 @@ def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any
         "label_words": list(config.label_words),
         "num_clients": config.num_clients,
         "alpha": config.alpha,
+        **({} if config.division == DIRICHLET else {"division": config.division}),
+        **({"task": json.loads(config.task)} if config.task else {}),
         **asdict(config.settings),
         "save_model": False,
         "federation": settings.describe(),
@@ -81,6 +90,8 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
             value["num_clients"],
             value["alpha"],
             settings_of(request),
+            value.get("division", DIRICHLET),
+            to_json(value["task"]) if "task" in value else "",
         )
         return config, ServerSettings(**server)
     except (TypeError, KeyError) as error:

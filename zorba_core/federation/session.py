@@ -16,7 +16,6 @@ from typing import Any
 
 from zorba_core.allocation import Allocation
 from zorba_core.data.encoding import with_label_words
-from zorba_core.data.tasks import get_task
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
@@ -37,6 +36,7 @@ from zorba_core.runs.environment import describe
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, reopen
+from zorba_core.runs.run_task import with_data
 from zorba_core.runs.session import evaluation_rows, open_network, use_threads
 from zorba_core.runs.trajectory import TrajectoryLog
 from zorba_core.runs.writer import RunWriter, check_name
@@ -104,7 +104,7 @@ def serve(
         name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"federated-{config.dataset}-{Path(config.model).name}")[:100]
     )
     config = replace(config, token=secrets.token_hex(16))
-    parts = open_server(config, force)
+    parts = open_server(config, force, settings.evaluate_on)
     notes = NoteBook(tell)
     server = Server(config, settings, parts.network, notes)
     gather(server, transport)
@@ -142,7 +142,7 @@ def resume(
     log = TrajectoryLog(request.path / runs.TRAJECTORY)
     try:
         trajectory = log.trajectory
-        parts = open_server(config, force=True)
+        parts = open_server(config, force=True, evaluate_on=settings.evaluate_on)
         check_log(request, trajectory)
         check_base(request, parts.network, config.model)
         check_rows(request, parts.environment["data"], "evaluation")
@@ -167,10 +167,12 @@ def resume(
         log.close()
 
 
-def open_server(config: RunConfig, force: bool) -> ServerParts:
-    """Base model and evaluation rows. The server holds no training rows: whether the settings can learn is measured on
-    the rows that it evaluates by."""
-    task, settings = with_label_words(get_task(config.dataset), config.label_words or None), config.settings
+def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> ServerParts:
+    """Base model and evaluation rows, which for a task of the user's own lie in ``evaluate_on``. The server holds no
+    training rows: whether the settings can learn is measured on the rows that it evaluates by."""
+    task, settings = with_label_words(config.described_task(), config.label_words or None), config.settings
+    if evaluate_on:
+        task = with_data(task, evaluate_on, evaluate_on)
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, config.model, config.label_words, settings)
         evaluation, facts = evaluation_rows(task, tokenizer, settings)

@@ -6,6 +6,7 @@ from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front
 from zorba_core.plots.live import progress_figure
 from zorba_core.plots.outcomes import outcomes_figure
 from zorba_core.plots.overview import matrix_picture, parallel_figure
+from zorba_core.plots.quality import answer_figure, clients_figure, confusion_figure
 from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
 from zorba_core.plots.tradeoff import Axis, Mark, Points, tradeoff_figure
@@ -22,8 +23,11 @@ __all__ = [
     "Points",
     "affordable_figure",
     "allocation_figure",
+    "answer_figure",
     "client_order",
+    "clients_figure",
     "compare_fronts_figure",
+    "confusion_figure",
     "curves_figure",
     "front_figure",
     "front_order",

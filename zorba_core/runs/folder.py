@@ -32,7 +32,7 @@ from zorba_core.runs.fields import CONFIG_FIELDS, ENVIRONMENT_FIELDS, MOST, SUMM
 
 if TYPE_CHECKING:
     from zorba_core.runs.use.evaluating import EvaluationReport
-    from zorba_core.runs.use.predicting import Texts
+    from zorba_core.runs.use.rows import Table, Texts
 
 CONFIG, ENVIRONMENT, ALLOCATION = "config.json", "environment.json", "allocation.npz"
 METRICS, SUMMARY, TRAJECTORY = "metrics.parquet", "summary.json", "trajectory.log"
@@ -134,12 +134,13 @@ class Run:
         return predict(self, texts, base=base).table()
 
     def evaluate(
-        self, data: pd.DataFrame | None = None, *, label: str | None = None, client: str | None = None
+        self, data: Table | None = None, *, label: str | None = None, client: str | None = None
     ) -> EvaluationReport:
         """How good the fine-tuned model is on labelled rows, beside the base model; by default on the run's own.
 
         Args:
-            label, client: columns of ``data``: the labels (default ``label``), and whose row it is.
+            data: a file or a table with the columns of the run's own rows.
+            label, client: its columns of labels and of whose row it is, where they have other names.
 
         Raises:
             InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.evaluate_run`.

@@ -6,7 +6,8 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
     blocks=4          most blocks to activate, or vram-gib=8.0; with device="cuda" neither: free memory is measured
     replica="..."     the folder that keeps this client's replica between messages
     model="..."       the base model's folder here (needed unless the run's is one that comes with this package)
-    rows="..."        a Parquet file with this client's own rows (default: its share of the run's dataset)
+    rows="..."        the file with this client's own rows: CSV, TSV, JSON lines, Parquet, with the columns that the
+                      run's task reads (default, for built-in datasets alone: its share, which is a rehearsal)
     device="cpu"  threads=1
     resident=true     keep the model in a process of its own between messages (zorba_core.federation.flower.resident)
 """

@@ -14,17 +14,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from zorba_core.data.file_rows import CLIENT
+from zorba_core.data.partition import DIRICHLET
 from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import Task
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.randomness import stream
-from zorba_core.errors import InvalidInputError, MissingDataError, name_some, one_line
+from zorba_core.engine.rows import Encoded
+from zorba_core.errors import InvalidInputError, MissingDataError, one_line
 from zorba_core.runs.folder import Run, read_request
 from zorba_core.runs.resume import check_rows
+from zorba_core.runs.run_task import check_files, task_of
 from zorba_core.runs.session import divide_rows, evaluation_rows
-from zorba_core.runs.use.predicting import encoded, frame_of, label_probabilities
+from zorba_core.runs.use.predicting import encoded, label_probabilities
 from zorba_core.runs.use.quality import Quality, by_client, change_p_value
-from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned, task_of
+from zorba_core.runs.use.rows import Table, labelled_rows, named
+from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned
 
 CLIENT_ROWS = 100  # of each client's own rows, at most
 _NAMED_CHANGES = 50
@@ -89,43 +93,43 @@ class EvaluationReport:
 
 def evaluate_run(
     run: str | os.PathLike[str] | Run | TunedModel,
-    data: pd.DataFrame | None = None,
+    data: Table | None = None,
     *,
     label: str | None = None,
     client: str | None = None,
     base: bool = True,
     client_rows: int = CLIENT_ROWS,
     model: str | None = None,
-    where: str = "the table",
 ) -> EvaluationReport:
     """Evaluate a run's model.
 
     Args:
-        data: labelled rows; None: the run's own evaluation rows.
-        label: the column of labels in ``data``; default ``label``.
-        client: a column of ``data`` that says which client a row belongs to.
+        data: labelled rows, a file or a table; None: the run's own evaluation rows.
+        label: the column of labels in ``data``; default: that of the run's own rows, else ``label``.
+        client: a column of ``data`` that says whose row it is; default: that of the run's own rows.
         base: evaluate the base model too.
-        client_rows: of each client's own rows at most so many, chosen by the run's seed; 0 for none. They are rows that
-            the client trained with. Only where ``data`` is None.
+        client_rows: where the evaluation rows name no client, at most so many of each client's own rows, chosen by the
+            run's seed; 0 for none. They are rows that the client trained with. Only where ``data`` is None.
         model: where the base model lies now, if it is not where the run's config says.
-        where: what messages call ``data``.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.runs.use.open_tuned`; rows that lack a column, or have
             a label that the run was not trained on; the run's own rows are not here.
     """
+    if not isinstance(run, TunedModel):
+        run = finished_run(run)
     if data is not None:  # before anything slow
-        task = run.task if isinstance(run, TunedModel) else task_of(run := finished_run(run))
-        label_R, texts = labels_of(task, data, label, where), frame_of(task, data, where)
-        if client is not None:
-            check_client(data, client, where)
+        frame, where = (
+            labelled_rows(run.task if isinstance(run, TunedModel) else task_of(run), data, label, client),
+            named(data),
+        )
     tuned = run if isinstance(run, TunedModel) else open_tuned(run, model=model)
     task, notes = tuned.task, []
     if data is None:
         frame, where = _own_rows(tuned)
-        label_R, texts = frame["label"].to_numpy(np.int64), frame_of(task, frame, where)
+    label_R, texts = frame["label"].to_numpy(np.int64), frame[[*task.text_columns]]
     with tuned.in_use():
-        rows, cut_R = encoded(tuned, texts.assign(label=label_R))
+        rows, cut_rows = encoded(tuned, frame)
         after = Quality(task.label_names, label_R, label_probabilities(tuned.network, rows))
         before = None
         if base:
@@ -133,10 +137,12 @@ def evaluate_run(
                 before = Quality(task.label_names, label_R, label_probabilities(tuned.base(), rows))
             except MissingDataError as error:  # a saved model needs no base
                 notes.append(f"no comparison with the base model: {one_line(error)}")
-    if data is None:
-        per_client, per_client_of = _by_division(tuned, base and before is not None, client_rows)
+    if CLIENT in frame:
+        per_client, per_client_of = by_client(frame[CLIENT].tolist(), after, before), f"each client's rows of {where}"
+    elif data is None:
+        per_client, per_client_of = _by_division(tuned, before is not None, client_rows)
     else:
-        per_client, per_client_of = _by_column(data, client, where, after, before)
+        per_client, per_client_of = None, "no column says whose row it is; name one with --client"
     return EvaluationReport(
         run=tuned.run,
         data=where,
@@ -145,73 +151,21 @@ def evaluate_run(
         before=before,
         per_client=per_client,
         per_client_of=per_client_of,
-        cut_rows=int(cut_R.sum()),
+        cut_rows=cut_rows,
         notes=tuple(notes),
     )
-
-
-def labels_of(task: Task, frame: pd.DataFrame, column: str | None, where: str) -> np.ndarray:
-    """0..C-1 of each row, from the names of the labels, or from the numbers 0..C-1, (R,) int64.
-
-    Raises:
-        InvalidInputError: no such column; an empty label; one that the run was not trained on, with its rows.
-    """
-    column = column or "label"
-    if column not in frame.columns:
-        there = name_some(list(frame.columns), 12)
-        raise InvalidInputError(
-            f"{where}: there is no column {column!r} with the labels; the columns are {there}; name it with --label"
-        )
-    values = frame[column].tolist()
-    index = {**{str(number): number for number in range(task.num_classes)}}
-    index |= {name: number for number, name in enumerate(task.label_names)}  # a name "1" is the name
-    keys = [_key(value) for value in values]
-    unseen = [row for row, key in enumerate(keys, start=1) if key not in index]
-    if unseen:
-        first = keys[unseen[0] - 1]
-        what = "has an empty label" if not first else f"has the label {first!r}"
-        raise InvalidInputError(
-            f"{where}: row {unseen[0]} {what}, which the run was not trained on ({len(unseen)} such row"
-            f"{'s' if len(unseen) > 1 else ''}: {name_some(unseen)}); its labels are {name_some(task.label_names, 20)}"
-        )
-    return np.array([index[key] for key in keys], dtype=np.int64)
-
-
-def _key(value: Any) -> str:
-    if value is None or value != value:  # NaN
-        return ""
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
 
 
 def _own_rows(tuned: TunedModel) -> tuple[pd.DataFrame, str]:
     """The rows that the run was evaluated on, proven by their fingerprint."""
     task, split = tuned.task, tuned.task.rows.evaluation_split
+    request = read_request(tuned.run.path)
+    check_files(request.environment["data"].get("files", {}), task, tuned.run.path)
     _, facts = evaluation_rows(task, tuned.tokenizer, tuned.settings)
-    check_rows(read_request(tuned.run.path), facts, "evaluation")
-    frame = load_split(task.name, split)
+    check_rows(request, facts, "evaluation")
+    frame = load_split(task, split)
     frame = frame.iloc[choose_rows(len(frame), tuned.settings.eval_rows, tuned.settings.seed)].reset_index(drop=True)
-    return frame, f"{task.name} {split}"
-
-
-def check_client(data: pd.DataFrame, client: str, where: str) -> None:
-    """Refuse a table without the column of clients."""
-    if client not in data.columns:
-        raise InvalidInputError(
-            f"{where}: there is no column {client!r} with the clients; the columns are "
-            f"{name_some(list(data.columns), 12)}"
-        )
-
-
-def _by_column(
-    data: pd.DataFrame, client: str | None, where: str, after: Quality, before: Quality | None
-) -> tuple[tuple[dict[str, Any], ...] | None, str]:
-    if client is None:
-        return None, "no column says which client a row belongs to; name one with --client"
-    return by_client(data[client].tolist(), after, before), f"the rows of each {client} in {where}"
+    return frame, f"{task.title}, {split}"
 
 
 def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple[dict[str, Any], ...] | None, str]:
@@ -223,7 +177,12 @@ def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple
         return None, "the clients' rows were their own and are not here"
     alpha = run.config["alpha"]
     rows, facts = divide_rows(
-        tuned.task, tuned.tokenizer, run.allocation.num_clients, math.inf if alpha is None else alpha, settings
+        tuned.task,
+        tuned.tokenizer,
+        run.allocation.num_clients,
+        math.inf if alpha is None else alpha,
+        settings,
+        run.config.get("division", DIRICHLET),
     )
     try:
         check_rows(read_request(run.path), facts, "train")
@@ -235,13 +194,14 @@ def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple
         else np.asarray(held)
         for client, held in enumerate(rows.held_N)
     ]
-    client_R = np.repeat(np.arange(len(chosen_N)), [len(chosen) for chosen in chosen_N])
+    names = facts.get("clients") or range(len(chosen_N))
+    client_R = [name for name, chosen in zip(names, chosen_N, strict=True) for _ in chosen]
     some = rows.train.rows(np.concatenate(chosen_N))
+    label_R = (some.label_R if isinstance(some, Encoded) else some.label_E).numpy()
     with tuned.in_use():
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
         after, *before = (
-            Quality(tuned.task.label_names, some.label_R.numpy(), label_probabilities(network, some))
-            for network in networks
+            Quality(tuned.task.label_names, label_R, label_probabilities(network, some)) for network in networks
         )
-    result = by_client(client_R.tolist(), after, before[0] if before else None)
+    result = by_client(client_R, after, before[0] if before else None)
     return result, f"at most {client_rows} rows of each client, which it trained with"

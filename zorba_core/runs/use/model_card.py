@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 
-from zorba_core.data.encoding import label_token_ids
+from zorba_core.data.encoding import label_tokens
+from zorba_core.data.prompts import answer_space
 from zorba_core.data.tasks import FIELD, Task
 from zorba_core.planning.methods import METHODS
 from zorba_core.runs.folder import Run
@@ -15,6 +16,7 @@ from zorba_core.runs.use.quality import wilson
 from zorba_core.runs.use.tuned_model import TunedModel
 
 _EXAMPLE = "The text to judge"
+_NEW_TOKENS = 32
 
 
 def model_card(tuned: TunedModel, folder_name: str) -> str:
@@ -57,32 +59,66 @@ def _front(run: Run) -> str:
 
 
 def _use(tuned: TunedModel, folder_name: str) -> str:
-    task, words = tuned.task, tuned.label_words
-    ids = label_token_ids(task, tuned.tokenizer, words).tolist()
+    task = tuned.task
     prompt = example_prompt(task)
-    code = [
+    lines = [
+        "From the folder that this one lies in:",
+        "",
+        "```python",
         "from transformers import pipeline",
         f"answer = pipeline('text-generation', model={folder_name!r})",
-        f"print(answer({prompt!r}, max_new_tokens=1, do_sample=False, return_full_text=False, "
-        f"prefix_allowed_tokens_fn=lambda *_: {ids})[0]['generated_text'])",
+        f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {_choosing(tuned)})[0]['generated_text'])",
+        "```",
+        "",
+        f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
+        "longer texts lost their end.",
     ]
-    rows = [f"| {name} | `{word}` | {token} |" for name, word, token in zip(task.label_names, words, ids, strict=True)]
-    return "\n".join(
-        [
-            "From the folder that this one lies in:",
-            "",
-            "```python",
-            *code,
-            "```",
-            "",
-            f"The prompt is `{task.prompt}`; texts of more than {tuned.settings.seq_len} tokens, prompt included, were "
-            "cut in training. The answer is one of the label words, of which the last line lets the model choose:",
-            "",
-            "| label | word | token |",
-            "| --- | --- | --- |",
-            *rows,
-        ]
-    )
+    if task.kind == "labels":
+        tokens = label_tokens(task, tuned.tokenizer)
+        lines[-1] += " The last line lets the model choose among the label words, token by token:"
+        lines += ["", "| label | word | tokens |", "| --- | --- | --- |"]
+        rows = zip(task.label_names, task.label_words, tokens, strict=True)
+        lines += [f"| {name} | `{word}` | {' '.join(map(str, pieces))} |" for name, word, pieces in rows]
+        if any(len(pieces) > 1 for pieces in tokens):
+            lines += ["", *_scoring(task, prompt)]
+    return "\n".join(lines)
+
+
+def _choosing(tuned: TunedModel) -> str:
+    """Arguments of the pipeline that let it write an answer of the task and nothing else."""
+    if tuned.task.kind != "labels":
+        return f"max_new_tokens={_NEW_TOKENS}"
+    tokens = label_tokens(tuned.task, tuned.tokenizer)
+    firsts = list(dict.fromkeys(pieces[0] for pieces in tokens))
+    if all(len(pieces) == 1 for pieces in tokens):
+        return f"max_new_tokens=1, prefix_allowed_tokens_fn=lambda *_: {firsts}"
+    end = tuned.tokenizer.eos_token_id
+    after: dict[int, list[int]] = {}
+    for pieces in tokens:
+        for token, following in zip(pieces, [*pieces[1:], end], strict=True):
+            if following is not None and following not in after.setdefault(token, []):
+                after[token].append(following)
+    longest = max(map(len, tokens)) + 1
+    return f"max_new_tokens={longest}, prefix_allowed_tokens_fn=lambda _, ids: {after}.get(int(ids[-1]), {firsts})"
+
+
+def _scoring(task: Task, prompt: str) -> list[str]:
+    """Whole words scored as in training and in what was measured: by the sum of their tokens' log-probabilities."""
+    words = dict(zip(task.label_names, task.label_words, strict=True))
+    return [
+        "Words of several tokens are compared as wholes in what was measured, by the sum of their log-probabilities:",
+        "",
+        "```python",
+        "import torch",
+        f"prompt, scores = {prompt!r}, {{}}",
+        f"for label, word in {words!r}.items():",
+        "    start = answer.tokenizer(prompt).input_ids",
+        f"    end = answer.tokenizer({answer_space(task.prompt)!r} + word, add_special_tokens=False).input_ids",
+        "    logits = answer.model(torch.tensor([start + end])).logits[0, len(start) - 1 : -1]",
+        "    scores[label] = float(logits.log_softmax(-1)[range(len(end)), end].sum())",
+        "print(max(scores, key=scores.get))",
+        "```",
+    ]
 
 
 def _measured(run: Run, task: Task) -> str:

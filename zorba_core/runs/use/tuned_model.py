@@ -21,8 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.encoding import with_label_words
-from zorba_core.data.tasks import Task, get_task
+from zorba_core.data.tasks import Task
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -30,6 +29,7 @@ from zorba_core.files import atomic_path
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, read_request, read_run
 from zorba_core.runs.resume import replay, settings_of
+from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import open_network, use_threads
 
 SAVED, REPLAYED = "model", "replayed.safetensors"
@@ -88,11 +88,6 @@ def finished_run(run: str | os.PathLike[str] | Run) -> Run:
             f"complete it with: zorba resume {run.path}"
         )
     return run
-
-
-def task_of(run: Run) -> Task:
-    """The task that the run was trained on."""
-    return with_label_words(get_task(run.config["dataset"]), run.config["label_words"] or None)
 
 
 def open_tuned(run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[str] | None = None) -> TunedModel:

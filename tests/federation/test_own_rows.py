@@ -1,0 +1,185 @@
+"""Clients with files of their own: each reads its own, the task comes from the server, and nothing of a row travels."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import zorba_core as zorba
+from tests.runs.test_own_data import reviews
+from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.federation import messages
+from zorba_core.federation.client import Client
+from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.config import RunConfig, ServerSettings, read_config, shared_task
+from zorba_core.federation.in_process import InProcess
+from zorba_core.federation.local_files import share_out
+from zorba_core.federation.messages import Hello, MessageError
+from zorba_core.federation.session import resume, serve
+from zorba_core.runs.run_task import task_of
+
+BLOCKS = (3, 2, 2)
+
+
+@pytest.fixture
+def clients_folder(tmp_path):
+    """A file for each branch, of three formats that its operator chose."""
+    frame = reviews().drop(columns="of")
+    (tmp_path / "clients").mkdir()
+    for branch, rows in frame.groupby("branch"):
+        rows[["remark", "verdict"]].to_csv(tmp_path / "clients" / f"{branch}.csv", index=False)
+    return tmp_path / "clients"
+
+
+@pytest.fixture
+def test_file(tmp_path):
+    frame = reviews().head(20)
+    frame["remark"] += " today"
+    frame[["remark", "verdict"]].to_csv(tmp_path / "test.csv", index=False)
+    return tmp_path / "test.csv"
+
+
+@pytest.fixture
+def task(clients_folder, test_file):
+    rows = zorba.FileRows(str(clients_folder / "*.csv"), test=str(test_file), label="verdict")
+    return zorba.Task(name="reviews", prompt="{remark} It was", rows=rows)
+
+
+@pytest.fixture
+def federate(tiny_opt_folder, train_settings, tmp_path):
+    def make(task, rows_N, evaluate_on, **changes):
+        config = RunConfig(
+            task.name,
+            str(tiny_opt_folder),
+            task.label_words,
+            len(rows_N),
+            1.0,
+            train_settings,
+            task=shared_task(task),
+            **changes,
+        )
+        own = {
+            100 + seat: Client(ClientSettings(seat=seat, blocks=blocks, model=str(tiny_opt_folder), rows=rows))
+            for seat, (blocks, rows) in enumerate(zip(BLOCKS, rows_N, strict=False))
+        }
+        settings = ServerSettings(min_clients=len(rows_N), start_timeout=0.01, deadline=1.0, evaluate_on=evaluate_on)
+        lines = []
+        run = lambda: serve(  # noqa: E731
+            config, settings, InProcess(own), runs_folder=tmp_path / "many", force=True, tell=lines.append
+        )
+        return run, own, lines
+
+    return make
+
+
+def test_clients_with_their_own_files_train_as_a_run_on_all_files_does(
+    task, federate, tiny_opt_folder, train_settings, tmp_path, clients_folder, test_file
+):
+    files = share_out(task, tmp_path / "place", 3, division=None, alpha=1.0, seed=0)
+    assert files.rows == tuple(str(clients_folder / f"branch-{n}.csv") for n in range(3))
+    assert files.evaluate_on == str(test_file)
+    assert not (tmp_path / "place").exists()  # nothing was copied
+    run, own, _ = federate(task, files.rows, files.evaluate_on)
+    many = run()
+    one = zorba.fine_tune(
+        solve(AllocationProblem(BLOCKS, 3)).allocation,
+        data=task,
+        model=tiny_opt_folder,
+        settings=train_settings,
+        force=True,
+        runs_folder=tmp_path / "one",
+    )
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert many.summary["final_loss"] == one.summary["final_loss"]
+    assert task_of(many).label_names == ("bad", "good")
+    assert [len(client._replica.rows) for client in own.values()] == one.environment["data"]["rows_per_client"]
+
+
+def test_what_a_client_is_told_names_no_file_and_what_it_answers_quotes_no_row(
+    task, federate, test_file, clients_folder, tmp_path, caplog
+):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("remark,verdict\nthe secret was lovely,dreadful\n")
+    run, _, lines = federate(task, (str(bad), *sorted(map(str, clients_folder.glob("*.csv")))[1:]), str(test_file))
+    with caplog.at_level(logging.WARNING, "zorba"), pytest.raises(RunError):
+        run()
+    assert "bad.csv, line 2: the label 'dreadful' is none of the task's" in caplog.text
+    told = next(line for line in lines if line.startswith("turned away"))
+    assert "do not fit the task reviews" in told
+    assert not any(word in told for word in ("secret", "dreadful", "bad.csv"))
+    shared = json.loads(shared_task(task))
+    assert shared["rows"] == {"label": "verdict"}
+    assert str(clients_folder) not in json.dumps(shared)
+
+
+def test_a_client_without_a_file_of_its_own_is_turned_away(task, federate, clients_folder, test_file):
+    run, _, lines = federate(task, (None, *sorted(map(str, clients_folder.glob("*.csv")))[1:]), str(test_file))
+    with pytest.raises(RunError):
+        run()
+    assert any("operator has not named the file with its rows" in line for line in lines)
+
+
+def test_one_file_is_shared_out_as_a_run_in_one_process_divides_it(tiny_opt_folder, train_settings, federate, tmp_path):
+    reviews().to_csv(tmp_path / "reviews.csv", index=False)
+    rows = zorba.FileRows(str(tmp_path / "reviews.csv"), label="verdict")
+    task = zorba.Task(name="reviews", prompt="{remark} It was", rows=rows)
+    files = share_out(task, tmp_path / "place", 3, division="dirichlet", alpha=0.5, seed=train_settings.seed)
+    texts = [set(pd.read_parquet(file)["remark"]) for file in files.rows]
+    assert not set.intersection(*texts)
+    assert not set.union(*texts) & set(pd.read_parquet(files.evaluate_on)["remark"])
+    many = federate(task, files.rows, files.evaluate_on)[0]()
+    one = zorba.fine_tune(
+        solve(AllocationProblem(BLOCKS, 3)).allocation,
+        data=task,
+        alpha=0.5,
+        model=tiny_opt_folder,
+        settings=train_settings,
+        force=True,
+        runs_folder=tmp_path / "one",
+    )
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda table: table["rows"].update(train="/etc/passwd"), "cannot say where rows lie"),
+        (lambda table: table.update(name="other"), "the task is called 'other'"),
+        (lambda table: table.update(made="os:system"), "unknown key 'made'"),
+        (lambda table: table.pop("prompt"), "the key prompt is missing"),
+        (lambda table: table.pop("rows"), r"the table \[rows\] is missing"),
+    ],
+)
+def test_a_server_decides_the_form_of_rows_and_never_which_file_is_read(task, make_config, change, says):
+    config = replace(make_config(), dataset="reviews", task=shared_task(task))
+    value = json.loads(config.to_json())
+    table = json.loads(value["task"])
+    change(table)
+    value["task"] = json.dumps(table)
+    with pytest.raises(MessageError, match=says):
+        read_config(json.dumps(value))
+
+
+def test_a_federated_run_on_own_files_resumes(task, federate, tmp_path, clients_folder, test_file):
+    files = share_out(task, tmp_path / "place", 3, division=None, alpha=1.0, seed=0)
+    run, own, _ = federate(task, files.rows, files.evaluate_on)
+    done = run()
+    (done.path / "summary.json").unlink()
+    again = resume(done.path, InProcess(own))
+    assert again.summary["weights_sha256"] == done.summary["weights_sha256"]
+
+
+def test_the_server_needs_rows_of_its_own_to_evaluate_on(task, federate):
+    with pytest.raises(InvalidInputError, match="no rows of task reviews to evaluate on; give a file of its own"):
+        federate(task, ("a.csv",), "")[0]()
+
+
+def test_a_hello_with_a_task_has_room_for_many_labels(task):
+    names = tuple(f"a label of a few words {number}" for number in range(300))
+    text = shared_task(replace(task, label_names=names, label_words=names))
+    assert messages.decode(messages.encode(Hello("0" * 64, text)), Hello).config == text

@@ -1,0 +1,169 @@
+"""How a fine-tuned model answers: one text before and after, the confusion of labels, the accuracy of each client.
+
+Shapes: C labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike
+
+from zorba_core.plots.theme import LIGHT, Palette, as_text, styled
+
+MOST_ANSWERS, MOST_CLIENTS = 8, 60
+_MOST_CELLS_WITH_TEXT = 20  # labels
+_LONGEST = 28  # characters of a label beside an axis
+
+
+def answer_figure(
+    before: Mapping[str, float] | None, after: Mapping[str, float], *, palette: Palette = LIGHT
+) -> go.Figure:
+    """Probabilities of the likeliest labels for one text, by the base model and by the fine-tuned one."""
+    order = sorted(after, key=after.__getitem__, reverse=True)[:MOST_ANSWERS]
+    if before is not None and (first := max(before, key=before.__getitem__)) not in order:
+        order = [*order[:-1], first]
+    names = [_short(name) for name in order]
+    traces = []
+    for title, values, color in (("after", after, palette.front), ("before", before, palette.quiet)):
+        if values is not None:
+            traces.append(
+                go.Bar(
+                    x=[values[name] for name in order],
+                    y=names,
+                    orientation="h",
+                    name=f"{title} fine-tuning",
+                    marker={"color": color},
+                    text=[f"{values[name]:.0%}" for name in order],
+                    textposition="outside",
+                    cliponaxis=False,
+                    hovertemplate="%{y}: %{x:.1%}<extra>" + title + "</extra>",
+                )
+            )
+    layout: dict[str, Any] = {
+        "barmode": "group",
+        "bargap": 0.25,
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "reversed"},
+        "xaxis": {"range": [0, 1.08], "tickformat": ".0%", "title": {"text": "probability among the labels"}},
+        "yaxis": {"autorange": "reversed", "showgrid": False},
+        "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
+    }
+    return styled(traces, palette, height=110 + 46 * len(order), layout=layout)
+
+
+def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette: Palette = LIGHT) -> go.Figure:
+    """Rows of each label by what was predicted. A cell's shade is its share of the row's label."""
+    confusion_CC = np.asarray(confusion_CC)
+    rows_C = confusion_CC.sum(axis=1, keepdims=True)
+    share_CC = np.divide(confusion_CC, rows_C, out=np.zeros(confusion_CC.shape), where=rows_C > 0)
+    names = [_short(name) for name in labels]
+    few = len(labels) <= _MOST_CELLS_WITH_TEXT
+    heatmap = go.Heatmap(
+        z=share_CC,
+        x=names,
+        y=names,
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, palette.faint], [1, palette.front]],
+        showscale=False,
+        xgap=1,
+        ygap=1,
+        customdata=np.dstack([confusion_CC, np.broadcast_to(rows_C, confusion_CC.shape)]),
+        hovertemplate="%{y}, predicted as %{x}<br>%{customdata[0]} of %{customdata[1]} rows (%{z:.0%})<extra></extra>",
+    )
+    layout: dict[str, Any] = {
+        "xaxis": {"title": {"text": "predicted label"}, "showgrid": False, "type": "category"},
+        "yaxis": {
+            "title": {"text": "label of the row"},
+            "showgrid": False,
+            "autorange": "reversed",
+            "type": "category",
+        },
+    }
+    if few:
+        layout["annotations"] = [
+            {
+                "x": column,
+                "y": row,
+                "text": str(confusion_CC[row, column]),
+                "showarrow": False,
+                "font": {"color": palette.paper if share_CC[row, column] > 0.5 else palette.text},
+            }
+            for row in range(len(labels))
+            for column in range(len(labels))
+        ]
+    else:
+        layout["xaxis"]["showticklabels"] = layout["yaxis"]["showticklabels"] = len(labels) <= 2 * _MOST_CELLS_WITH_TEXT
+    return styled([heatmap], palette, height=min(720, 150 + max(42 * len(labels), 120)), layout=layout)
+
+
+def clients_figure(
+    per_client: Sequence[Mapping[str, Any]], overall: float | None = None, *, palette: Palette = LIGHT
+) -> go.Figure:
+    """Accuracy of each client's rows with its 95 % interval, the worst served on the left; the base model's beside it.
+
+    Args:
+        per_client: entries of an evaluation's ``per_client``; at most the worst 60 are drawn.
+        overall: accuracy on all rows, as a line.
+    """
+    shown = per_client[:MOST_CLIENTS]
+    names = [str(entry["client"]) for entry in shown]
+    accuracy = [entry["accuracy"] for entry in shown]
+    low, high = np.array([entry["accuracy_interval"] for entry in shown]).T
+    traces = [
+        go.Scatter(
+            x=names,
+            y=accuracy,
+            mode="markers",
+            name="after fine-tuning",
+            marker={"color": palette.front, "size": 9},
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": high - accuracy,
+                "arrayminus": accuracy - low,
+                "color": palette.front,
+                "thickness": 1.2,
+                "width": 0,
+            },
+            customdata=[entry["rows"] for entry in shown],
+            hovertemplate="client %{x}: %{y:.1%} of %{customdata} rows<extra>after</extra>",
+        )
+    ]
+    if all("base_accuracy" in entry for entry in shown):
+        traces.append(
+            go.Scatter(
+                x=names,
+                y=[entry["base_accuracy"] for entry in shown],
+                mode="markers",
+                name="before",
+                marker={"color": palette.muted, "size": 8, "symbol": "diamond-open"},
+                hovertemplate="client %{x}: %{y:.1%}<extra>before</extra>",
+            )
+        )
+    layout: dict[str, Any] = {
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        "xaxis": {"title": {"text": "client, the worst served first"}, "type": "category", "showgrid": False},
+        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%", "range": [-0.03, 1.03]},
+        "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
+    }
+    if overall is not None:
+        layout["shapes"] = [
+            {
+                "type": "line",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": overall,
+                "y1": overall,
+                "line": {"color": palette.selected, "width": 1.5, "dash": "dash"},
+            }
+        ]
+    return styled(traces, palette, height=340, layout=layout)
+
+
+def _short(name: str) -> str:
+    return as_text(name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…")
