@@ -59,7 +59,7 @@ class PeakEstimate:
     parameters: int
     perturbation: int  # while estimating: noise drawn ahead, and weights put aside while they are perturbed
     activations: int  # while estimating: hidden states kept, and the working tensors of one block
-    update: int  # while updating: one block's step
+    update: int  # while updating: one block's step and, at most, the direction added to it
     evaluation: int  # while evaluating: hidden states, the working tensors of one block, and its copy in 32 bits
 
     @property
@@ -155,7 +155,7 @@ class _Shapes:
             parameters=self.parameter_bytes,
             perturbation=largest,
             activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
-            update=largest,
+            update=2 * largest,
             evaluation=self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest"),
         )
 
