@@ -36,6 +36,7 @@ _HOME = {
     "estimate_jvp": "estimators.jvp",
     "evaluate": "evaluation",
     "init": "loop",
+    "label_log_probabilities": "evaluation",
     "run": "loop",
     "step": "loop",
     "update_blocks": "aggregation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from torch import Tensor
 
@@ -15,8 +16,7 @@ Rows = Encoded | ChoiceRows | TextRows
 # By kind, the name in a file of each field.
 _NAMES = {
     Encoded: {"token_ids_RL": "ids", "last_R": "last", "label_R": "label"},
-    ChoiceRows: {name: name for name in ChoiceRows.__dataclass_fields__},
-    TextRows: {name: name for name in TextRows.__dataclass_fields__},
+    **{kind: {field.name: field.name for field in fields(kind)} for kind in (ChoiceRows, TextRows)},
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from app.screens.runs import use
 from app.screens.train.processes import being_written, train_command
 from app.screens.train.words import duration, size
 from app.shared import components
@@ -40,6 +41,7 @@ def draw(chosen: Sequence[Record]) -> None:
             _provenance(record)
     _warnings(record)
     components.numbers(_headline(record))
+    use.draw(record)
     if record.allocation is not None:
         st.markdown("##### Who trained what")
         allocation = record.allocation

@@ -16,7 +16,7 @@ from zorba_core.errors import ZorbaError
 from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
-OWN_FOLDER = "folder"
+OWN_FOLDER, OWN_ROWS = "folder", "own"
 _LINKED_FOLDER = 300  # characters of a path in an address
 _UNHELD = "~"  # stands there for a longer one
 _LONG_FOLDER = "folder_too_long_for_a_link"
@@ -76,16 +76,18 @@ def _folder() -> str:
     return path
 
 
-def dataset() -> Task:
-    """One of the datasets that are here; the others with how to get them."""
+def dataset() -> Task | None:
+    """One of the datasets that are here, the others with how to get them; None for rows of the reader's own."""
     tasks = {task.name: task for task in choices.datasets()}
     missing = {name: task.rows.missing() for name, task in tasks.items()}
     here = [name for name in tasks if not missing[name]]
     name = linked(
         st.selectbox,
         "Dataset",
-        here,
-        format_func=lambda name: f"{tasks[name].title} · {tasks[name].about}",
+        [*here, OWN_ROWS],
+        format_func=lambda name: (
+            "Rows of my own …" if name == OWN_ROWS else f"{tasks[name].title} · {tasks[name].about}"
+        ),
         key="train_dataset",
         help="Rows are divided among the clients by a Dirichlet draw, so that each sees labels in its own proportions.",
     )
@@ -96,7 +98,7 @@ def dataset() -> Task:
                 st.markdown(
                     f"**{task.title}**: {components.plain(missing[task.name])}. Then start the dashboard again."
                 )
-    return tasks[name]
+    return tasks.get(name)
 
 
 def method() -> MethodFacts:

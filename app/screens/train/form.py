@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app.screens.train import choices, fields
+from app.screens.train import choices, fields, own_data
 from app.screens.train.processes import room_for_one_more, start_training
 from app.screens.train.take_along import TrainRequest, take_along
 from app.screens.train.words import ERROR
@@ -45,20 +45,39 @@ def draw(runs_folder: Path) -> None:
     left, right = st.columns([0.42, 0.58], gap="large")
     with right:
         st.markdown("##### On what, and how")
-        model, dataset, method = fields.model(), fields.dataset(), fields.method()
-        options = fields.settings(dataset, method)
+        model, dataset = fields.model(), fields.dataset()
+        own = None if dataset is not None else own_data.ask(runs_folder, None if model is None else model.source)
+        method = fields.method()
+        task = own.task if own is not None else dataset
+        options = None if task is None else fields.settings(task, method)
     if model is not None and not method.allocates:
         allocation = Allocation(np.ones((model.spec.num_blocks, allocation.num_clients), dtype=bool))
         origin = f"{method.title} has every client train every block; only the number of clients is the plan's"
     with left:
         _allocation(allocation, origin)
-    if model is None:
+    if model is None or task is None:
         return
+    if own is not None and own.num_clients not in (None, allocation.num_clients):
+        with right:
+            components.problem(
+                f"The rows are those of {own.num_clients} clients; the plan is for {allocation.num_clients}",
+                "Plan for as many clients, or let no column say whose row it is: rows are then divided by label.",
+            )
+        return
+    if own is not None:
+        with left:
+            own_data.who_holds_what(own, allocation.num_clients, options["seed"])
     counted = {} if method.allocates else {"clients": allocation.num_clients}
     request = TrainRequest(
         allocation if method.allocates else None,
-        {"method": method.name, "model": model.source, "dataset": dataset.name, **counted, **options},
-        f"{dataset.title} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
+        {
+            "method": method.name,
+            "model": model.source,
+            **({"dataset": task.name} if own is None else own.options),
+            **counted,
+            **options,
+        },
+        f"{task.title} · {method.title} · {Path(model.source).name} · {allocation.num_clients} clients",
     )
     with right:
         if not _fits(allocation, model):

@@ -66,11 +66,22 @@ def as_python(request: TrainRequest) -> str:
     return (
         "import zorba_core as zorba\n"
         + ("from zorba_core.allocation import allocation_from_file\n" if request.allocation is not None else "")
+        + ("from zorba_core.data.inference import Said\n" if "data" in request.options else "")
         + f"\nallocation = {allocation}\n"
         f"settings = zorba.TrainSettings(\n{given}\n)\n"
         "run = zorba.fine_tune(\n"
-        f"    {who}, model={request.options['model']!r}, dataset={request.options['dataset']!r}, "
-        f"settings=settings{forced}\n"
+        f"    {who}, model={request.options['model']!r}, {_rows(request.options)}, settings=settings{forced}\n"
         ")\n"
         'print(run.summary["initial_accuracy"], "->", run.summary["final_accuracy"], run.path)\n'
     )
+
+
+def _rows(options: dict[str, Any]) -> str:
+    """The argument of ``fine_tune`` that says which rows."""
+    if "data" not in options:
+        return f"dataset={options['dataset']!r}"
+    said = {name: options[name] for name in ("label", "answer", "prompt", "client") if options.get(name)}
+    if options.get("label_words"):
+        said["label_words"] = tuple(options["label_words"].split(","))
+    given = ", ".join(f"{name}={value!r}" for name, value in said.items())
+    return f"data={options['data']!r}, said=Said({given})"

@@ -72,6 +72,12 @@ class EvaluationReport:
         }
         return pd.concat([frame, pd.DataFrame(details)], axis=1)
 
+    @property
+    def changes(self) -> dict[str, int]:
+        """How many errors of the base model are ``fixed``, and how many of its right answers are ``broken``."""
+        counts = self.changed["change"].value_counts()
+        return {change: int(counts.get(change, 0)) for change in ("fixed", "broken")}
+
     def describe(self) -> dict[str, Any]:
         """The report for JSON."""
         result = {"data": self.data, **self.after.describe(), "cut_rows": self.cut_rows}
@@ -80,11 +86,9 @@ class EvaluationReport:
         result["base"] = result["changed"] = None
         if self.before is not None:
             result["base"] = self.before.describe()
-            fixed, broken = ((self.changed["change"] == change).sum() for change in ("fixed", "broken"))
             result["changed"] = {
-                "fixed": int(fixed),
-                "broken": int(broken),
-                "p_value": change_p_value(int(fixed), int(broken)),
+                **self.changes,
+                "p_value": change_p_value(*self.changes.values()),
                 "rows": self.changed.head(_NAMED_CHANGES).to_dict("records"),
             }
         result["notes"] = list(self.notes)

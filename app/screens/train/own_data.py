@@ -1,0 +1,332 @@
+"""Rows of the reader's own: point to a file or upload one, say what its columns are, and see what a model will read.
+
+What is not chosen is inferred as ``zorba train --data`` infers it. Nothing is sent anywhere: an uploaded file is kept
+in the runs folder, where git ignores it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.shared import components
+from app.shared.links import choose, draw, keep, linked, linked_many, linked_text, remembered
+from zorba_core.cli.train import TaskOptions
+from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
+from zorba_core.data.inference import Said, default_prompt, infer_task
+from zorba_core.data.own_data import task_name
+from zorba_core.data.partition import DIRICHLET, NATURAL, divide
+from zorba_core.data.sources import CLIENTS_SPLIT
+from zorba_core.data.tables import is_empty
+from zorba_core.data.tasks import FIELD, Task
+from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.fields import declared
+from zorba_core.files import write_bytes, write_text
+from zorba_core.plots import labels_figure, labels_per_client
+
+UPLOADS = ".uploads"  # in the runs folder; a hidden entry is no run
+HERE, UPLOAD = "here", "upload"
+LABEL, TEXT = "label", "text"
+_NOBODY = ""  # no column names the clients
+_LONGEST_PROMPT = 500
+_FILE, _UPLOADED = "train_data_shown", "train_data_uploaded"
+_MAPPING = ("train_kind", "train_label", "train_columns", "train_prompt", "train_words", "train_client")
+_COUNTED_ROWS = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """A task on the reader's rows, and the options by which ``zorba train`` makes the same one."""
+
+    task: Task
+    options: dict[str, Any]
+    num_clients: int | None  # that the rows name
+
+
+def ask(runs_folder: Path, model: str | None) -> OwnRows | None:
+    """The controls, and what came of them; None until there is a task."""
+    path = _file(runs_folder)
+    if not path:
+        return None
+    if st.session_state.get(_FILE) not in (None, path):
+        for key in _MAPPING:  # another file has other columns
+            choose(key, None)
+            keep(key, None)
+    st.session_state[_FILE] = path
+    try:
+        rows = FileRows(path)
+        if rows.missing():
+            raise InvalidInputError(f"{path!r} is no file on this machine")
+        frame = rows.frame()
+        tokenizer = None if model is None else _tokenizer(model)
+        own = _mapped(rows, frame, tokenizer)
+    except (ZorbaError, OSError) as error:
+        components.problem("These rows cannot be used yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        return None
+    return own
+
+
+def _file(runs_folder: Path) -> str:
+    """The path of the rows; empty until one is given."""
+    where = linked(
+        st.segmented_control,
+        "Where the rows are",
+        [HERE, UPLOAD],
+        required=True,
+        format_func={HERE: "On this machine", UPLOAD: "Upload"}.get,
+        key="train_rows",
+    )
+    if where == HERE:
+        path = linked_text(
+            "File",
+            key="train_data",
+            longest=300,
+            placeholder="/data/tickets.csv, or /data/clients/*.csv",
+            help="CSV, TSV, JSON lines or Parquet; a pattern makes each file one client.",
+        ).strip()
+        if not path:
+            st.caption("A file with a row for each example: a column of text, and a column of labels or of answers.")
+        return path
+    file = st.file_uploader(
+        "Rows",
+        type=["csv", "tsv", "jsonl", "parquet"],
+        key="train_upload",
+        help="Kept on this machine, beside the runs. CSV, TSV, JSON lines or Parquet.",
+    )
+    if file is not None:
+        content = file.getvalue()
+        name = f"{hashlib.sha256(content).hexdigest()[:12]}-{re.sub(r'[^A-Za-z0-9._-]+', '-', file.name)[-60:]}"
+        target = runs_folder / UPLOADS / name
+        if not target.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_text(target.parent / ".gitignore", "*\n")
+            write_bytes(target, content)
+        st.session_state[_UPLOADED] = str(target)
+    kept = st.session_state.get(_UPLOADED, "")
+    if kept:
+        st.caption(f":material/link_off: A link cannot hold an uploaded file. It is kept as `{Path(kept).name}`.")
+    return kept
+
+
+def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
+    """The labels of each client's rows, as the run will divide them."""
+    frame = own.task.rows.read(own.task, CLIENTS_SPLIT)
+    if own.task.kind != "labels":
+        return
+    division = NATURAL if own.num_clients is not None else DIRICHLET
+    try:
+        held_N = divide(frame, num_clients, declared(TaskOptions)["alpha"].default, seed, division)
+    except ZorbaError as error:
+        components.problem(
+            "These rows cannot be divided among the clients", f"{str(error)[:1].upper()}{str(error)[1:]}."
+        )
+        return
+    rows_CN = labels_per_client(frame["label"].to_numpy(), held_N, own.task.num_classes)
+    st.markdown("##### Who holds which labels")
+    total_N = rows_CN.sum(axis=0)
+    components.figure(
+        labels_figure(
+            rows_CN,
+            own.task.label_names,
+            clients=clients_of(frame) if own.num_clients is not None else (),
+            palette=components.palette(),
+        ),
+        key="train_labels",
+        name="zorba-labels",
+        alt=f"{len(frame)} training rows of {own.task.num_classes} labels among {num_clients} clients, who hold "
+        f"{total_N.min()} to {total_N.max()} rows each.",
+    )
+    st.caption(
+        f"{len(frame):,} rows to train on, {total_N.min():,} to {total_N.max():,} a client; the others are held out to "
+        "evaluate on."
+    )
+
+
+@st.cache_resource(max_entries=3, show_spinner="Reading the model's tokenizer")
+def _tokenizer(model: str) -> Any:
+    from zorba_core.runs.model_source import load_tokenizer
+
+    return load_tokenizer(model)
+
+
+def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
+    columns = [str(column) for column in frame.columns if column not in (PLACE, CLIENT)]
+    st.dataframe(frame[columns].head(5), hide_index=True, width="stretch", height=213)
+    name = task_name(rows.train)
+    try:
+        inferred = infer_task(rows, Said(), name, tokenizer).task
+    except InvalidInputError:  # the reader says what cannot be inferred
+        inferred = None
+    usual_kind = TEXT if inferred is not None and inferred.kind == "text" else LABEL
+    kind = linked(
+        st.segmented_control,
+        "The model is to",
+        [LABEL, TEXT],
+        usual_kind,
+        required=True,
+        format_func={LABEL: "choose a label", TEXT: "write a text"}.get,
+        key="train_kind",
+    )
+    left, right = st.columns(2)
+    with left:
+        asked = _column("Label" if kind == LABEL else "Answer", columns, _usual_asked(inferred, kind, columns))
+    usual_texts = [column for column in (columns if inferred is None else inferred.text_columns) if column != asked]
+    with right:
+        client = linked(
+            st.selectbox,
+            "Whose row it is",
+            [_NOBODY, *(column for column in columns if column != asked)],
+            format_func=lambda column: column or "no column says so",
+            key="train_client",
+            help="Each value of this column is one client of the plan. Without one, rows are divided by label.",
+        )
+    texts = linked_many(
+        st.multiselect,
+        "Columns that the model reads",
+        [column for column in columns if column not in (asked, client)],
+        usual_texts if inferred is not None else usual_texts[:1],
+        key="train_columns",
+    )
+    if not texts:
+        raise InvalidInputError("choose the columns that the model reads")
+    prompt = _prompt(texts, asked)
+    said = Said(
+        tuple(FIELD.findall(prompt)),
+        label=asked if kind == LABEL else None,
+        answer=asked if kind == TEXT else None,
+        prompt=prompt,
+        client=client or None,
+    )
+    task = infer_task(rows, said, name, tokenizer).task
+    words = _words(task) if kind == LABEL else ()
+    if words != task.label_words:
+        task = infer_task(rows, Said(**{**vars(said), "label_words": words}), name, tokenizer).task
+    _example(task, frame, tokenizer)
+    _balance(task, frame)
+    options = {
+        "data": rows.train,
+        "label": said.label,
+        "answer": said.answer,
+        "prompt": prompt,
+        "client": said.client,
+        "label_words": ",".join(words) if kind == LABEL else None,
+    }
+    named = len(clients_of(task.rows.read(task, CLIENTS_SPLIT))) if task.rows.by_client else None
+    return OwnRows(task, options, named)
+
+
+def _usual_asked(inferred: Task | None, kind: str, columns: Sequence[str]) -> str:
+    column = None
+    if inferred is not None:
+        column = inferred.rows.label if kind == LABEL else inferred.answer
+    return column if column in columns else columns[-1]
+
+
+def _column(label: str, columns: Sequence[str], usual: str) -> str:
+    return linked(st.selectbox, f"{label} column", columns, usual, key="train_label")
+
+
+def _prompt(texts: Sequence[str], asked: str) -> str:
+    """The template, edited beside the columns: one that names other columns than those chosen starts again."""
+    usual = default_prompt(texts, asked)
+    value = remembered("train_prompt", usual, lambda text: text[:_LONGEST_PROMPT]) or usual
+    if sorted(FIELD.findall(value)) != sorted(texts):
+        value = usual
+    draw(
+        st.text_area,
+        "train_prompt",
+        value,
+        (),
+        "What the model reads",
+        height=80,
+        max_chars=_LONGEST_PROMPT,
+        help="Column names in braces stand for their texts. The answer follows the last word.",
+    )
+    keep("train_prompt", None if value == usual else value)
+    return value
+
+
+def _words(task: Task) -> tuple[str, ...]:
+    """The answer for each label; a list that does not fit the labels starts again."""
+    usual = ", ".join(task.label_words)
+    value = remembered("train_words", usual, lambda text: text[:2_000]) or usual
+    if len(value.split(",")) != task.num_classes:
+        value = usual
+    draw(
+        st.text_input,
+        "train_words",
+        value,
+        (),
+        f"Words to answer with, for {', '.join(task.label_names[:12])}{' …' if task.num_classes > 12 else ''}",
+        max_chars=2_000,
+        help="One for each label, with commas between. Words of one token are the fastest.",
+    )
+    keep("train_words", None if value == usual else value)
+    return tuple(word.strip() for word in value.split(","))
+
+
+def _example(task: Task, frame: pd.DataFrame, tokenizer: Any) -> None:
+    """A row as the model reads it, with its count of tokens, and what the tokenizer makes of the label words."""
+    number = int(
+        st.number_input("Example row", 1, len(frame), 1, key="train_example", help="Of the file, without its header.")
+    )
+    row = frame.iloc[[number - 1]]
+    read = FIELD.sub(lambda field: _cell(row, field[1]), task.prompt)
+    if task.kind == "text":
+        answer = _cell(row, task.answer)
+    else:
+        label = _cell(row, task.rows.label)
+        answer = dict(zip(task.label_names, task.label_words, strict=True)).get(label, label)
+    st.code(f"{read} {answer}", language=None, wrap_lines=True)
+    if tokenizer is None:
+        return
+    count = len(tokenizer.encode(read))
+    lengths = [
+        len(tokens)
+        for tokens in tokenizer(
+            [FIELD.sub(lambda field, i=i: _cell(frame.iloc[[i]], field[1]), task.prompt) for i in _sampled(frame)],
+            verbose=False,
+        )["input_ids"]
+    ]
+    st.caption(
+        f"{count} tokens and the answer. Of {len(lengths):,} rows looked at, half have at most "
+        f"{sorted(lengths)[len(lengths) // 2]} tokens and the longest {max(lengths)}; what exceeds the length L below "
+        "is cut off the texts."
+    )
+    if task.kind == "labels":
+        split = [word for word in task.label_words if len(tokenizer.encode(f" {word}", add_special_tokens=False)) > 1]
+        if split:
+            st.caption(
+                f":material/info: This tokenizer splits {components.plain(', '.join(split[:8]))}"
+                f"{' …' if len(split) > 8 else ''}. Answers of several tokens work, and take longer."
+            )
+
+
+def _sampled(frame: pd.DataFrame) -> range:
+    return range(0, len(frame), max(1, len(frame) // 200))
+
+
+def _cell(row: pd.DataFrame, column: str) -> str:
+    value = row[column].iloc[0]
+    return "" if is_empty(value) else str(value).strip()
+
+
+def _balance(task: Task, frame: pd.DataFrame) -> None:
+    if task.kind != "labels":
+        return
+    counts = Counter(str(value) for value in frame[task.rows.label] if not is_empty(value))
+    most, least = counts.most_common(1)[0], min(counts.items(), key=lambda item: item[1])
+    st.caption(
+        components.plain(
+            f"{len(frame):,} rows, {task.num_classes} labels: most rows have {most[0]} ({most[1]:,}), fewest "
+            f"{least[0]} ({least[1]:,}). Guessing the commonest is right in {most[1] / sum(counts.values()):.0%}."
+        )
+    )

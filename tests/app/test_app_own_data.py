@@ -1,0 +1,128 @@
+"""Rows of one's own on the Train page: from the file to the command, without starting a training."""
+
+from __future__ import annotations
+
+import csv
+import random
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.screens.train.take_along import TrainRequest, as_python
+from zorba_core.plots import labels_figure, labels_per_client
+
+WORDS = {"Refund": "money back", "Parcel": "where is my box", "Login": "the password fails"}
+
+
+@pytest.fixture
+def tickets(tmp_path):
+    rng, path = random.Random(1), tmp_path / "tickets.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "message", "topic", "branch"])
+        for number in range(240):
+            topic = rng.choice(list(WORDS))
+            rows.writerow([number, f"{WORDS[topic]}, please, order {number}", topic, rng.choice("ab")])
+    return path
+
+
+@pytest.fixture
+def app(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=120)
+    app.query_params["clients"] = "8"
+    return app
+
+
+def asked(app, path, **address):
+    for key, value in {"train_dataset": "own", "train_data": str(path), **address}.items():
+        app.query_params[key] = value
+    app.switch_page("screens/train/train.py").run()
+    assert not app.exception
+    return app
+
+
+def shown(app) -> str:
+    return "\n".join(part.value for part in [*app.markdown, *app.caption, *app.error, *app.warning])
+
+
+def test_a_file_becomes_a_task_with_its_prompt_words_example_and_clients(app, tickets):
+    asked(app, tickets)
+    assert app.selectbox(key="train_label").value == "topic"
+    assert app.multiselect(key="train_columns").value == ["message"]
+    assert app.text_area(key="train_prompt").value == "{message} Topic:"
+    read = app.code[0].value
+    assert read.startswith(("money back", "where is", "the password"))
+    assert " Topic: " in read
+    assert "240 rows, 3 labels" in shown(app)
+    assert "Who holds which labels" in shown(app)
+    command = app.code[1].value
+    assert "--data " in command
+    assert "--label topic --prompt '{message} Topic:'" in command
+    assert "--dataset" not in command
+
+
+def test_the_prompt_follows_the_columns_until_it_is_edited(app, tickets):
+    asked(app, tickets)
+    app.multiselect(key="train_columns").set_value(["message", "branch"]).run()
+    prompt = next(area for area in app.text_area if area.label == "What the model reads")
+    assert prompt.value == "Message: {message} Branch: {branch} Topic:"
+    prompt.set_value("{branch} says {message} This is about").run()
+    assert app.code[0].value.split(" says ")[0] in ("a", "b")
+    assert app.query_params["train_prompt"] == "{branch} says {message} This is about"
+    assert "--prompt '{branch} says {message} This is about'" in app.code[1].value
+
+
+def test_a_column_of_clients_must_name_as_many_as_the_plan_has(app, tickets):
+    asked(app, tickets, train_client="branch")
+    assert "The rows are those of 2 clients; the plan is for 8" in shown(app)
+    assert not [button for button in app.button if button.label == "Start"]
+
+
+def test_an_answer_column_makes_it_a_text_to_write(app, tickets):
+    asked(app, tickets, train_kind="text", train_label="topic")
+    assert "--answer topic" in app.code[1].value
+    assert "--label" not in app.code[1].value
+    assert "Who holds which labels" not in shown(app)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "is no file on this machine"),
+        ("text,label\nonly one,yes\nanother one,yes\n", "label"),
+        ("", "empty"),
+        ('{"a": 1}\n{"a": ', "line 2"),
+    ],
+    ids=["missing", "one-label", "empty", "ragged"],
+)
+def test_rows_that_cannot_be_used_get_one_sentence(app, tmp_path, content, says):
+    path = tmp_path / ("rows.jsonl" if content and content.startswith("{") else "rows.csv")
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    asked(app, path)
+    assert "These rows cannot be used yet" in shown(app)
+    assert says in shown(app)
+    assert not [button for button in app.button if button.label == "Start"]
+
+
+def test_the_copied_program_makes_the_same_task():
+    options = {
+        "method": "decomfl", "model": "opt-mini", "data": "/rows.csv", "label": "topic", "prompt": "{message} Topic:",
+        "answer": None, "client": None, "label_words": "a,b", "clients": 4, "rounds": 3,
+    }  # fmt: skip
+    program = as_python(TrainRequest(None, options, "title"))
+    compile(program, "program", "exec")
+    assert "data='/rows.csv', said=Said(label='topic', prompt='{message} Topic:', label_words=('a', 'b'))" in program
+
+
+def test_the_picture_counts_each_clients_labels():
+    label_R = np.array([0, 1, 1, 2, 0, 2])
+    rows_CN = labels_per_client(label_R, [np.array([0, 1, 2]), np.array([3, 4, 5])], 3)
+    assert rows_CN.tolist() == [[1, 1], [2, 0], [0, 2]]
+    figure = labels_figure(rows_CN, ["x", "y", "z"], clients=["a", "b"])
+    assert figure.data[0].z.tolist() == rows_CN.tolist()
+    assert list(figure.layout.xaxis.ticktext) == ["a", "b"]

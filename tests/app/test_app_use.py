@@ -1,0 +1,104 @@
+"""The Runs page with a finished run: trying its model, and how good it is for whom."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.screens.runs import work
+from tests.app.written_runs import see, texts, write_run
+from zorba_core.plots import answer_figure, clients_figure, confusion_figure
+
+pytestmark = pytest.mark.usefixtures("rows_divided_once")
+
+
+@pytest.fixture
+def app(root, whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(whole.path.parent))
+    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
+    work.forget()
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+
+
+def once_done(app, future):
+    """The page as it is when it looks again after the computation."""
+    future.exception(60)
+    time.sleep(0.05)
+    return app.run()
+
+
+def try_text(app, whole, text):
+    app.text_input(key=f"try_text_{whole.name}").set_value(text)
+    next(button for button in app.button if button.label == "Predict").click().run()
+    return once_done(app, work.answer(whole.path, {"text": text}))
+
+
+def test_a_typed_text_is_answered_before_and_after(app, whole):
+    see(app)
+    try_text(app, whole, "the acting was fine")
+    assert not app.exception
+    answer = whole.predict("the acting was fine", base=True)
+    (said,) = [part.value for part in app.markdown if "fine-tuning." in part.value or "before and after" in part.value]
+    assert f"**{answer['prediction'][0]}**" in said
+    if answer["prediction"][0] != answer["base_prediction"][0]:
+        assert f"**{answer['base_prediction'][0]}** before" in said
+
+
+def test_without_a_text_the_page_asks_for_one(app, whole):
+    see(app)
+    app.text_input(key=f"try_text_{whole.name}").set_value("  ")
+    next(button for button in app.button if button.label == "Predict").click().run()
+    assert "Type a text first" in texts(app)
+
+
+def test_the_evaluation_shows_the_commands_numbers_and_the_changed_rows(app, whole):
+    see(app)
+    app.button(key=f"evaluate_{whole.name}").click().run()
+    once_done(app, work.evaluation(whole.path))
+    assert not app.exception
+    report = whole.evaluate()
+    shown = {metric.label: metric.value for metric in app.metric}
+    assert shown["Accuracy"] == f"{whole.summary['final_accuracy']:.1%}"
+    assert shown["Before fine-tuning"] == f"{whole.summary['initial_accuracy']:.1%}"
+    assert shown["Errors fixed"] == str(report.changes["fixed"])
+    assert "which it trained with" in texts(app)
+
+
+def test_what_fails_is_one_sentence_and_can_be_tried_again(app, whole, monkeypatch, tmp_path):
+    see(app)
+    gone = whole.path / "trajectory.log"
+    gone.rename(tmp_path / "trajectory.log")
+    try:
+        try_text(app, whole, "another text")
+        assert not app.exception
+        assert "There is no answer from the model" in texts(app)
+    finally:
+        (tmp_path / "trajectory.log").rename(gone)
+    next(button for button in app.button if button.label == "Try again").click().run()
+    once_done(app, work.answer(whole.path, {"text": "another text"}))
+    assert "There is no answer" not in texts(app)
+
+
+def test_a_run_without_what_a_model_is_made_of_offers_nothing(app, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+    write_run(tmp_path / "runs", [0.5, 0.6])
+    see(app)
+    assert not app.exception
+    assert "Try it" not in texts(app)
+
+
+def test_the_figures_say_what_the_numbers_say(whole):
+    report = whole.evaluate()
+    heatmap = confusion_figure(report.after.confusion_CC, report.after.labels).data[0]
+    for label, entry in enumerate(report.after.per_label.values()):
+        if entry["rows"]:
+            assert heatmap.z[label][label] == pytest.approx(entry["recall"])
+    clients = clients_figure(report.per_client, report.accuracy)
+    assert list(clients.data[0].x) == [str(entry["client"]) for entry in report.per_client]
+    many = {f"label {number}": 1 / 77 for number in range(77)}
+    bars = answer_figure({**many, "label 70": 0.5}, many).data[0]
+    assert len(bars.x) <= 8
+    assert "label 70" in bars.y  # what the base model would have said
