@@ -26,9 +26,9 @@ from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.files import write_json
 from zorba_core.planning.engine_memory import Load
-from zorba_core.planning.fleet_plan import simulated
 from zorba_core.planning.shapes import shape_from_config
 from zorba_core.runs.calibration import calibrate
+from zorba_core.runs.fleet_plan import simulated
 from zorba_core.study.bench.common import LABEL_IDS, client_batches
 from zorba_core.study.bench.settings import BenchSettings
 

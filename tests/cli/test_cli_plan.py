@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from tests.cli.test_cli_vram import zorba
 from zorba_core.cli import build_app
 from zorba_core.planning.engine_memory import Load, footprint
-from zorba_core.planning.engine_seconds import read_calibration
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.shapes import model_shape
 from zorba_core.runs import calibration as measuring
+from zorba_core.runs.round_seconds import read_calibration
 
 RATES = {
     "version": 1,

@@ -2,6 +2,7 @@
 
 from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
+from zorba_core.allocation.forward_work import LeastWork, deal_for_least_work
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
 from zorba_core.allocation.gain import BlockFacts, gain, gain_bound
 from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
@@ -37,6 +38,7 @@ __all__ = [
     "Front",
     "GammaCertificate",
     "GreedyStep",
+    "LeastWork",
     "Measure",
     "Objective",
     "PaperScenario",
@@ -53,6 +55,7 @@ __all__ = [
     "balanced_metrics",
     "cauchy_bound",
     "coupled_noise",
+    "deal_for_least_work",
     "direction_coupling",
     "find_measure",
     "gain",

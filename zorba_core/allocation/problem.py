@@ -180,6 +180,7 @@ class Solution:
     seconds: float
     problem: AllocationProblem
     facts: BlockFacts | None = None  # of the blocks, where the gain was asked for
+    forward_work_bound: int | None = None  # where the blocks were dealt out for the least forward work
 
     @property
     def optimal(self) -> bool:
@@ -223,6 +224,7 @@ class Solution:
             "status": self.status.value,
             "seconds": self.seconds,
             **self._gain(),
+            **({} if self.forward_work_bound is None else {"forward_work_bound": self.forward_work_bound}),
         }
 
     def _gain(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zorba_core.allocation import (
+    BLOCK_ORDERS,
     SOLVERS,
     Allocation,
     AllocationMetrics,
@@ -48,6 +49,9 @@ class AllocationChoice:
         None, f"{{choices}}; default {DEFAULT_SOLVER}.", choices=SOLVERS.meanings, said="unknown solver {value}"
     )
     total: int | None = setting(None, "Most activated blocks over all clients.")
+    block_order: str | None = setting(
+        None, "As of zorba allocate: which clients start late; default as-solved.", choices=lambda: BLOCK_ORDERS
+    )
     blocks_per_client: int | None = setting(None, "Give every client this many blocks instead of a fleet.")
     budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3, instead of a fleet.")
     fleet: Path | None = setting(None, "CSV with columns client,vram_gib; default: drawn as in the paper.")
@@ -80,8 +84,10 @@ class AllocationChoice:
             return _from_file(self.allocation, spec, self.clients), {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings)
         problem = AllocationProblem(budget_N, spec.num_blocks, self.total)
-        solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
-        return solution.allocation, {"solver": solution.solver, "total": self.total, **origin}
+        order = self.block_order or "as-solved"
+        solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed, block_order=order)
+        ordered = {} if self.block_order is None else {"block_order": order}
+        return solution.allocation, {"solver": solution.solver, "total": self.total, **ordered, **origin}
 
     def _given(self, *names: str) -> list[str]:
         """The options among these that were given."""

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import typer
 
-from zorba_core.allocation import SOLVERS, Allocation, AllocationMetrics, AllocationProblem, allocation_from_file, solve
+from zorba_core.allocation import (
+    BLOCK_ORDERS,
+    SOLVERS,
+    Allocation,
+    AllocationMetrics,
+    AllocationProblem,
+    allocation_from_file,
+    solve,
+)
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.fleet_tables import read_fleet_csv
@@ -19,8 +27,11 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
 from zorba_core.files import check_target, write_json
 from zorba_core.planning.engine_memory import Load
-from zorba_core.planning.engine_seconds import Calibration, read_calibration
-from zorba_core.planning.fleet_plan import (
+from zorba_core.planning.memory import GIB, Workload, affordable_blocks
+from zorba_core.planning.methods import method_facts
+from zorba_core.planning.models import PRESETS, model_spec
+from zorba_core.planning.shapes import ModelShape, model_shape
+from zorba_core.runs.fleet_plan import (
     ASSUMED,
     MEASURED,
     ClientPlan,
@@ -29,10 +40,7 @@ from zorba_core.planning.fleet_plan import (
     simulated,
     with_seconds,
 )
-from zorba_core.planning.memory import GIB, Workload, affordable_blocks
-from zorba_core.planning.methods import method_facts
-from zorba_core.planning.models import PRESETS, model_spec
-from zorba_core.planning.shapes import ModelShape, model_shape
+from zorba_core.runs.round_seconds import Calibration, read_calibration
 
 _MOST_ROWS = 60
 _MODELS = f"opt-mini, {', '.join(PRESETS)}, or a Hugging Face folder or config.json."
@@ -51,6 +59,9 @@ class PlanOptions:
     )
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
     total: int | None = setting(None, "Most activated blocks over all clients.", at_least=1)
+    block_order: str = setting(
+        "as-solved", "As of zorba allocate: which clients start late.", choices=lambda: BLOCK_ORDERS
+    )
     allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
     calibration: Path | None = setting(None, "Rates of this machine: read from this file, or measured and kept there.")
 
@@ -156,7 +167,7 @@ def _allocation(
     if budget_N.sum() < shape.num_blocks:  # too few for a block each: the smallest fleet that works activates all
         budget_N = np.full(len(able), shape.num_blocks)
     problem = AllocationProblem(budget_N, shape.num_blocks, options.total)
-    return solve(problem, options.solver, seed=settings.seed).allocation
+    return solve(problem, options.solver, seed=settings.seed, block_order=options.block_order).allocation
 
 
 def _calibration(path: Path | None, threads: int) -> Calibration:

@@ -8,12 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
+from zorba_core.data.cache import fingerprint, kept
 from zorba_core.data.tasks import FIELD, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_WORTH_KEEPING = 2_000  # texts; fewer are tokenised as fast as they are read
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def _prompt_segments(
     for position, part in enumerate(FIELD.split(task.prompt)):
         if position % 2:
             texts = [space + text.strip() for text in frame[part].astype(str)]
-            segments.append(_Texts(tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]))
+            segments.append(_Texts(_token_ids(tokenizer, texts)))
             space = ""
         elif part:
             body = space + part.rstrip(" ")
@@ -81,6 +86,27 @@ def _prompt_segments(
             if body:
                 segments.append(tokenizer.encode(body, add_special_tokens=False))
     return start, segments
+
+
+def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """Tokens of each text, none added. Those of many texts are kept for the next run."""
+
+    def ids() -> list[list[int]]:
+        return tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if len(texts) < _WORTH_KEEPING or backend is None:
+        return ids()
+
+    def make() -> dict[str, np.ndarray]:
+        ids_R = ids()
+        stop_R = np.cumsum([len(row) for row in ids_R], dtype=np.int64)
+        return {"ids": np.array([token for row in ids_R for token in row], dtype=np.int32), "stop": stop_R}
+
+    # The backend's text form is the whole tokenizer; the class may do more with it.
+    arrays = kept("tokens", fingerprint([type(tokenizer).__name__, backend.to_str(), *texts]), make)
+    flat, stop_R = arrays["ids"].tolist(), arrays["stop"].tolist()
+    return [flat[start:stop] for start, stop in zip([0, *stop_R[:-1]], stop_R, strict=True)]
 
 
 def _shorten(lengths: list[int], room: int) -> list[int]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, Workload, psi_block_bytes, psi_model_bytes
@@ -98,6 +97,8 @@ def truncated_normal_fleet(
         raise InvalidInputError(f"spread is {spread}; it must be a finite number above 0")
     low, high = _paper_range_bytes(model, workload)
     bounds = (0.0 - mean_fraction) / spread, (1.0 - mean_fraction) / spread
+    from scipy import stats  # most commands need none of it, and it takes long to load
+
     fraction = stats.truncnorm.rvs(
         *bounds, loc=mean_fraction, scale=spread, size=num_clients, random_state=client_rng(num_clients, seed)
     )
@@ -122,6 +123,8 @@ def lognormal_fleet(
     low, high = _paper_range_bytes(model, workload)
     centre = np.log(low + median_fraction * (high - low))
     bounds = (np.log(low) - centre) / sigma, (np.log(high) - centre) / sigma
+    from scipy import stats
+
     logarithm = stats.truncnorm.rvs(
         *bounds, loc=centre, scale=sigma, size=num_clients, random_state=client_rng(num_clients, seed)
     )

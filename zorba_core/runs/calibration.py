@@ -25,9 +25,9 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.planning.engine_seconds import BlockRate, Calibration
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import resident_bytes
+from zorba_core.runs.round_seconds import BlockRate, Calibration
 
 WIDTHS = (64, 128, 256, 512, 1024)
 _HEAD_SIZE, _LENGTH, _FEW_ROWS = 64, 32, 2
@@ -82,7 +82,7 @@ def _block_rate(width: int, clock: Callable[[], float]) -> BlockRate:
         network = BlockNetwork(OPTForCausalLM(config), [1, 2])
         states_BLH = torch.randn(rows_at_once(network, _LENGTH), _LENGTH, width)
     size = network.sizes_M[0]
-    work = size + _LENGTH * width  # multiply-adds a position, as engine_seconds counts them
+    work = size + _LENGTH * width  # multiply-adds a position, as round_seconds counts them
     few, many = (
         _seconds(lambda rows=rows: network.run_block(0, states_BLH[:rows]), clock)
         for rows in (_FEW_ROWS, len(states_BLH))

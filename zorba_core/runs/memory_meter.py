@@ -35,6 +35,10 @@ class MemoryMeter:
             return
         self._before = _status("VmRSS")
 
+    def peak_bytes(self) -> int | None:
+        """The most that the process's resident set reached since :meth:`begin`; None where it cannot be measured."""
+        return None if self._before is None else _status("VmHWM")
+
     def describe(self) -> dict[str, Any]:
         """``{"bytes": ..., "what": ...}``; bytes is None where it cannot be measured."""
         if self._device == "cuda":

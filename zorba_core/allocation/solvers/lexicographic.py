@@ -15,15 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
-from networkx.algorithms.flow import dinitz
 from numpy.typing import NDArray
 
 from zorba_core.allocation.measures import least_popularity, popularity
 from zorba_core.allocation.problem import Allocation, AllocationProblem
 from zorba_core.allocation.solver import Solver
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ def gamma_star_by_subsets(budget_N: NDArray[np.int64], num_blocks: int) -> int:
 
 def gamma_certificate(budget_N: NDArray[np.int64], num_blocks: int) -> GammaCertificate:
     """The minimum cut of the flow network that asks every block for gamma* + 1 clients, by Dinic."""
+    import networkx as nx  # takes long to load, and other solvers do without
+    from networkx.algorithms.flow import dinitz
+
     gamma = gamma_star(budget_N, num_blocks)
     capacity, (reached, _) = nx.minimum_cut(_network(budget_N, num_blocks, gamma + 1), "s", "t", flow_func=dinitz)
     return GammaCertificate(
@@ -98,6 +103,8 @@ def solve_lexicographic(
 def initial_matrix(budget_N: NDArray[np.int64], num_blocks: int) -> NDArray[np.bool_]:
     """A-tilde of problem P_I: gamma* clients on every block, by Dinic's algorithm. Clients may be left without one."""
     gamma = gamma_star(budget_N, num_blocks)
+    from networkx.algorithms.flow import dinitz
+
     residual = dinitz(_network(budget_N, num_blocks, gamma), "s", "t")
     A_MN = np.zeros((num_blocks, len(budget_N)), bool)
     for client in range(len(budget_N)):
@@ -144,6 +151,8 @@ def greedy_update(
 
 def _network(budget_N: NDArray[np.int64], num_blocks: int, demand: int) -> nx.DiGraph:
     """Source -> client (budget) -> block (1) -> sink (``demand``)."""
+    import networkx as nx
+
     graph = nx.DiGraph()
     for client, budget in enumerate(budget_N.tolist()):
         graph.add_edge("s", ("client", client), capacity=budget)

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from zorba_core.allocation.solvers.dual_programme import Path, PermissionInstance, check_deadline
 
@@ -38,6 +37,8 @@ def rising_bounds(instance: PermissionInstance, value: float, deadline: float) -
     """
     most = 4 * value / instance.num_blocks  # far beyond any price that binds
     prices = np.array([value / instance.total, value / (8 * max(instance.budget_N.sum() / instance.total, 1.0))])
+    from scipy.optimize import linprog  # takes long to load, and other solvers do without
+
     prices[1] /= instance.num_blocks
     best, offset_C, slope_C = -np.inf, [], []
     for _ in range(_MAX_CUTS):

@@ -1,7 +1,7 @@
 """Which clients of a fleet can take part, in which mode, and how long a round takes: ``zorba plan``.
 
 Memory is derived (:mod:`zorba_core.planning.engine_memory`), seconds follow from measured rates
-(:mod:`zorba_core.planning.engine_seconds`). A client holds the model in memory where it fits, streams it block after
+(:mod:`zorba_core.runs.round_seconds`). A client holds the model in memory where it fits, streams it block after
 block where that fits, with as many blocks kept as there is room for, and else cannot take part.
 
 Shapes: M blocks, N clients.
@@ -23,10 +23,10 @@ from zorba_core.planning.engine_memory import (
     footprint,
     most_resident_blocks,
 )
-from zorba_core.planning.engine_seconds import Calibration, RoundSeconds, round_seconds
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import DTYPE_BYTES, GIB
 from zorba_core.planning.shapes import ModelShape
+from zorba_core.runs.round_seconds import Calibration, RoundSeconds, round_seconds
 
 Mode = Literal["in-memory", "streamed", "cannot"]
 # What a plan says of itself, beside its numbers.

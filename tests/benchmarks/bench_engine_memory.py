@@ -1,0 +1,222 @@
+"""The derived memory beside measured peaks: `python -m tests.benchmarks.bench_engine_memory [FILE]`.
+
+The libraries are loaded and warmed up on a tiny model once; then each setting has a process of its own, forked from
+that one, which makes the setting's model with random weights and does one round (estimate and update). Measured is how
+far that process's resident set rose, at its peak, above where it stood at its start; derived is
+``zorba_core.planning.engine_memory``. Freed memory goes back to the system at once (MALLOC_MMAP_THRESHOLD_), so that an
+allocator's holes are not measured along; ``--plain`` measures with the system's usual allocator instead. Adds to FILE
+under "engine"; asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.directions import directions_of
+from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.methods.first_order import gradient_cohort
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.files import write_json
+from zorba_core.planning.engine_memory import Load, footprint
+from zorba_core.planning.shapes import shape_from_config
+from zorba_core.runs.memory_meter import MemoryMeter, resident_bytes
+
+_MMAP_THRESHOLD = -3  # of mallopt: from so many bytes on, memory is the system's and goes back when freed
+
+# Name: config. Vocabularies are small, but for the one of OPT-125M's own: embeddings are parameters like others.
+MODELS: dict[str, dict[str, Any]] = {
+    "opt 128x4": {"model_type": "opt", "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4},
+    "opt-mini": {"model_type": "opt", "hidden_size": 96, "num_hidden_layers": 12, "num_attention_heads": 4},
+    "opt 384x8": {"model_type": "opt", "hidden_size": 384, "num_hidden_layers": 8, "num_attention_heads": 6},
+    "opt-125m": {"model_type": "opt", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
+    "llama 512x6": {
+        "model_type": "llama", "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "intermediate_size": 1408,
+    },
+    "gpt2 512x6": {"model_type": "gpt2", "n_embd": 512, "n_layer": 6, "n_head": 8},
+}  # fmt: skip
+VOCABULARY = {"opt-mini": 6144, "opt-125m": 50272}
+# (model, clients N, rows B, positions L, directions Q, dtype, estimator or fedit, active blocks of each client or None)
+CASES = [
+    ("opt 128x4", 1, 64, 128, 2, "float32", "cohort", None),
+    ("opt 128x4", 40, 16, 64, 2, "float32", "cohort", 2),
+    ("opt 128x4", 20, 16, 128, 2, "float64", "cohort", None),
+    ("opt 128x4", 1, 128, 128, 2, "float32", "reference", None),
+    ("opt 128x4", 4, 128, 128, 0, "float32", "fedit", None),
+    ("opt-mini", 50, 8, 64, 2, "float32", "cohort", None),
+    ("opt-mini", 50, 8, 64, 2, "float32", "cohort", 4),
+    ("opt-mini", 200, 8, 64, 1, "float32", "cohort", 1),
+    ("opt-mini", 100, 16, 64, 10, "float32", "cohort", None),
+    ("opt-mini", 50, 8, 64, 2, "float64", "cohort", None),
+    ("opt-mini", 4, 64, 64, 2, "float32", "reference", None),
+    ("opt-mini", 20, 8, 64, 0, "float32", "fedit", None),
+    ("opt-mini", 50, 8, 32, 0, "float64", "fedit", None),
+    ("opt 384x8", 1, 8, 128, 2, "float32", "cohort", None),
+    ("opt 384x8", 1, 64, 128, 2, "float32", "cohort", None),
+    ("opt 384x8", 20, 8, 128, 2, "float32", "cohort", 3),
+    ("opt 384x8", 1, 32, 128, 1, "float32", "reference", 2),
+    ("opt 384x8", 1, 32, 128, 1, "float32", "reference", 8),
+    ("opt 384x8", 2, 16, 128, 0, "float32", "fedit", None),
+    ("llama 512x6", 1, 8, 128, 2, "float32", "cohort", None),
+    ("llama 512x6", 10, 8, 128, 2, "float32", "cohort", 2),
+    ("llama 512x6", 1, 32, 128, 1, "float32", "reference", None),
+    ("llama 512x6", 2, 8, 128, 0, "float32", "fedit", None),
+    ("gpt2 512x6", 1, 8, 128, 2, "float32", "cohort", None),
+    ("gpt2 512x6", 10, 8, 128, 2, "float32", "cohort", 3),
+    ("gpt2 512x6", 1, 32, 128, 1, "float32", "reference", 3),
+    ("gpt2 512x6", 2, 8, 128, 0, "float32", "fedit", None),
+    ("opt-125m", 1, 8, 128, 1, "float32", "cohort", 1),
+    ("opt-125m", 1, 8, 128, 1, "float32", "cohort", None),
+    ("opt-125m", 1, 32, 128, 1, "float32", "cohort", 2),
+    ("opt-125m", 1, 8, 128, 1, "float64", "cohort", 2),
+    ("opt-125m", 10, 8, 128, 1, "float32", "cohort", 2),
+    ("opt-125m", 1, 8, 128, 1, "float32", "reference", 1),
+    ("opt-125m", 1, 8, 128, 1, "float32", "reference", None),
+    ("opt-125m", 1, 8, 128, 0, "float32", "fedit", None),
+    ("opt 128x4", 2, 32, 128, 1, "float32", "jvp", None),
+    ("opt 384x8", 1, 8, 128, 1, "float32", "jvp", None),
+    ("llama 512x6", 1, 8, 128, 1, "float32", "jvp", None),
+    ("opt-125m", 1, 4, 128, 1, "float32", "jvp", None),
+]
+_KEYS = ("model", "clients", "batch_size", "seq_len", "perturbations", "dtype", "estimator", "active_blocks")
+
+
+def config_of(name: str) -> dict[str, Any]:
+    config = {"vocab_size": VOCABULARY.get(name, 2000), "tie_word_embeddings": True, **MODELS[name]}
+    if config["model_type"] == "opt":
+        hidden = config["hidden_size"]
+        return {**config, "ffn_dim": 4 * hidden, "word_embed_proj_dim": hidden, "max_position_embeddings": 512}
+    return {**config, "n_positions" if config["model_type"] == "gpt2" else "max_position_embeddings": 512}
+
+
+def derived(case: dict[str, Any]) -> dict[str, Any]:
+    shape = shape_from_config(config_of(case["model"]), case["model"])
+    fedit = case["estimator"] == "fedit"
+    load = Load(
+        case["batch_size"], case["seq_len"], case["perturbations"], case["dtype"], case["clients"],
+        "cohort" if fedit else case["estimator"], first_order=fedit, label_words=2,
+    )  # fmt: skip
+    active = case["active_blocks"] or shape.num_blocks
+    return footprint(shape, load, active_blocks=[active] * case["clients"]).describe()
+
+
+def one_round(case: dict[str, Any]) -> int:
+    """The peak of the resident set, in bytes, in this process."""
+    fedit, active = case["estimator"] == "fedit", case["active_blocks"]
+    clients, rows, length = case["clients"], case["batch_size"], case["seq_len"]
+    config = config_of(case["model"])
+    settings = TrainSettings(
+        method="fedit" if fedit else "zorba", batch_size=rows, seq_len=length, dtype=case["dtype"],
+        num_perturbations=None if fedit else max(1, case["perturbations"]),
+        estimator="cohort" if fedit else case["estimator"],
+    )  # fmt: skip
+    torch.set_default_dtype(settings.torch_dtype)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
+    torch.set_default_dtype(torch.float32)
+    network = BlockNetwork(model, [10, 20], dtype=settings.torch_dtype)
+    ctypes.CDLL(None).malloc_trim(0)
+    meter = MemoryMeter("cpu")
+    meter.begin()
+    generator = torch.Generator().manual_seed(0)
+    batches = [
+        Encoded(
+            torch.randint(3, 2000, (rows, length), generator=generator),
+            torch.full((rows,), length - 1),
+            torch.randint(0, 2, (rows,), generator=generator),
+        )
+        for _ in range(clients)
+    ]
+    M = network.num_blocks
+    A_MN = np.zeros((M, clients), bool)
+    for n in range(clients):
+        A_MN[(n + np.arange(active or M)) % M, n] = True
+    if fedit:
+        for m, gradient in enumerate(gradient_cohort(network, batches).sum_M):
+            network.block_weights(m).sub_(gradient, alpha=1e-7)
+        return meter.peak_bytes()
+    directions, seeds = directions_of(network, settings), np.arange(settings.num_perturbations)
+    estimated = estimator_of(settings)(network, batches, A_MN, seeds, directions)
+    update_blocks(network, average_per_block(estimated.rho_NQ, A_MN), seeds, directions, 1e-7)
+    return meter.peak_bytes()
+
+
+def warm_up() -> None:
+    """Touch code, buffers and tables that the libraries keep."""
+    for model in ("opt 128x4", "llama 512x6", "gpt2 512x6"):
+        for estimator in ("cohort", "jvp", "fedit"):
+            one_round(dict(zip(_KEYS, (model, 2, 4, 32, 1, "float32", estimator, None), strict=True)))
+
+
+def measure(case: dict[str, Any]) -> int:
+    """Bytes that a process of its own, forked from this one, rises by."""
+
+    def work(to_parent: Any) -> None:
+        warm_up()  # a forked process has the libraries' pages when it has touched them
+        ctypes.CDLL(None).malloc_trim(0)
+        before = resident_bytes()
+        to_parent.send(one_round(case) - before)
+
+    context = multiprocessing.get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(sending,))
+    process.start()
+    sending.close()
+    risen = receiving.recv()
+    process.join()
+    return risen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, default=Path("artifacts/benchmarks/memory.json"))
+    parser.add_argument("--plain", action="store_true", help="the system's usual allocator")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if not arguments.plain:
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**16)
+    warm_up()
+    rows = []
+    for values in CASES:
+        case = dict(zip(_KEYS, values, strict=True))
+        expected, measured = derived(case), measure(case)
+        ratio = expected["peak_bytes"] / measured
+        rows.append({**case, "derived": expected, "measured_bytes": measured, "derived_over_measured": ratio})
+        print(f"{ratio:6.3f} {expected['peak_bytes'] / 2**20:8.1f} MiB", *values, flush=True)
+    ratios = [row["derived_over_measured"] for row in rows]
+    within = sum(abs(ratio - 1) <= 0.1 for ratio in ratios)
+    result = json.loads(arguments.file.read_text()) if arguments.file.is_file() else {}
+    result["engine, usual allocator" if arguments.plain else "engine"] = {
+        "what": "peak of the resident set above the libraries, beside the derived terms; one process a setting",
+        "rows": rows,
+        "settings": len(rows),
+        "within_a_tenth": within,
+        "ratio": {"least": min(ratios), "median": statistics.median(ratios), "most": max(ratios)},
+        "machine": {
+            "platform": f"{platform.system()} {platform.machine()}",
+            "torch": torch.__version__,
+            "load_average": os.getloadavg(),
+        },
+        "seed": 0,
+    }
+    write_json(arguments.file, result)
+    print(f"{within} of {len(rows)} within a tenth; {min(ratios):.3f} to {max(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()
