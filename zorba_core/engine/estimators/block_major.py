@@ -16,10 +16,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import Cohort, Route, moved
-from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.estimators.jvp import run_along
+from zorba_core.engine.estimators.reference import Estimate, mean_loss
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 
@@ -84,3 +87,46 @@ def _through_blocks(
         with cohort.in_copy(q):
             loss_NQ[:, q] = cohort.losses()
     return loss_N, loss_NQ
+
+
+@torch.no_grad()
+def derive_block_major(
+    network: BlockNetwork,
+    batches_N: Sequence[Rows],
+    A_MN: np.ndarray,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    *,
+    inactive: Inactive = "frozen",
+) -> np.ndarray:
+    """The exact scalars, (N, Q), of :func:`zorba_core.engine.estimators.jvp.estimate_jvp`, blocks outside: what waits
+    for the next block is each client's hidden states and their derivative along each direction."""
+    num_blocks, num_clients = A_MN.shape
+    hidden_N = [network.embed(batch.token_ids_RL) for batch in batches_N]
+    tangent_NQ = [[torch.zeros_like(hidden) for _ in seeds_Q] for hidden in hidden_N]
+    rho_NQ = np.zeros((num_clients, len(seeds_Q)))
+    with sdpa_kernel(SDPBackend.MATH):
+        for m in range(num_blocks):
+            after_N = list(hidden_N)
+            for q, seed in enumerate(seeds_Q):
+                direction = directions.block(int(seed), m)
+                for n in range(num_clients):
+                    with forward_ad.dual_level():
+                        hidden = forward_ad.make_dual(hidden_N[n], tangent_NQ[n][q])
+                        if A_MN[m, n]:
+                            hidden = run_along(network, m, direction, hidden)
+                        elif inactive == "dropped":
+                            hidden = network.run_block_without_weights(hidden)
+                        else:
+                            hidden = network.run_block(m, hidden)
+                        after_N[n], tangent = forward_ad.unpack_dual(hidden)
+                        tangent_NQ[n][q] = torch.zeros_like(after_N[n]) if tangent is None else tangent
+                del direction
+            hidden_N = after_N
+        for n, batch in enumerate(batches_N):
+            for q in range(len(seeds_Q)):
+                with forward_ad.dual_level():
+                    final = batch.read(forward_ad.make_dual(hidden_N[n], tangent_NQ[n][q]))
+                    tangent = forward_ad.unpack_dual(mean_loss(network, batch, final)).tangent
+                    rho_NQ[n, q] = 0.0 if tangent is None else float(tangent)
+    return rho_NQ

@@ -19,6 +19,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +30,13 @@ from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, attention_of, fami
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from zorba_core.runs.streaming.limit import MemoryLimit
 from zorba_core.runs.streaming.store import BlockStore, Change
 from zorba_core.runs.streaming.tensor_files import SINGLE, TensorFiles, write_tensors
 
+BLOCKS = "blocks"  # the folder of a run for blocks that were changed
 _KEPT_ROWS = 64  # of the head: those of a task's label words are asked for again and again
 
 
@@ -86,6 +91,7 @@ class StreamedNetwork(BlockNetwork):
         self.dtype = self.kept_dtype = dtype
         self._copies = None
         self.hidden_bytes, self._files = hidden_bytes, files
+        self.limit: MemoryLimit | None = None  # that the run keeps to
         self._label_ids, self._without_weights = torch.as_tensor(label_ids, dtype=torch.long), None
         self._shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}  # a tied head has no own name
         self._stored = {name: _name_in(files, name, shape, model) for name, shape in self._shapes.items()}

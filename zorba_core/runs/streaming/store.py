@@ -93,14 +93,18 @@ class BlockStore:
     def sizes_M(self) -> tuple[int, ...]:
         return tuple(block.size for block in self._blocks)
 
-    def use_scratch(self, folder: Path) -> bool:
-        """Keep changed blocks in this folder, and take from it what an earlier process left there. Is there any?"""
+    def use_scratch(self, folder: Path) -> None:
+        """Keep changed blocks in this folder, and take from it what an earlier process left there."""
+        self.drop_read_ahead()
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, left = folder, False
+        self.folder = folder
         for m, block in enumerate(self._blocks):
             block.unknown = self._path(m).is_file()
-            left |= block.unknown
-        return left
+
+    @property
+    def has_scratch(self) -> bool:
+        """Did an earlier process leave files that were not looked at yet?"""
+        return any(block.unknown for block in self._blocks)
 
     def change(self, block: int, change: Change) -> None:
         """An update that is due from now on."""
