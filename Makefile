@@ -37,7 +37,7 @@ $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 -e '.[app,notebooks,flower,privacy,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 -e '.[app,notebooks,flower,privacy,lora,dev]'
 	rm -f $(VENV)/.installed-*
 	touch $@
 

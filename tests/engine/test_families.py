@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, attention_of, family_of
+from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, LabelPositions, attention_of, family_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
@@ -127,6 +127,19 @@ def test_a_block_computed_at_one_position_is_the_block_at_that_position(model, p
     hidden_BLH, last_B = network.embed(prompts[0]), prompts[1]
     expected = network.run_block(network.num_blocks - 1, hidden_BLH)[torch.arange(5), last_B]
     assert torch.allclose(network.run_last_block(hidden_BLH, last_B), expected, rtol=1e-12, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_block_computed_at_several_positions_is_the_block_at_them(model, prompts):
+    network, family = BlockNetwork(model, LABELS, dtype=torch.float64), family_of(model)
+    hidden_BLH, read_BP = (
+        network.embed(prompts[0]),
+        torch.tensor([[2, 3, 11], [0, 1, 2], [7, 7, 7], [4, 5, 9], [0, 9, 10]]),
+    )
+    expected = network.run_block(network.num_blocks - 1, hidden_BLH)[torch.arange(5)[:, None], read_BP]
+    at = LabelPositions(read_BP, 12, 16)
+    read_RPH = family.run_at(family.blocks()[-1], hidden_BLH, at)
+    assert torch.allclose(read_RPH[:5], expected, rtol=1e-12, atol=1e-12)
 
 
 @torch.no_grad()

@@ -155,6 +155,7 @@ def test_the_walkthroughs_are_there():
         "05_tables",
         "06_is_lambda_the_right_objective",
         "07_your_own_fleet",
+        "09_your_own_data",
     }
 
 

@@ -50,12 +50,12 @@ def test_the_peak_does_not_grow_with_the_number_of_blocks_and_grows_with_the_bat
     assert activations(2, 32) == pytest.approx(4 * activations(2, 8), rel=0.05)
 
 
-def test_half_precision_halves_it(tiny_config):
+def test_weights_in_16_bits_take_half_and_the_arithmetic_stays_in_32(tiny_config):
     single, half = (
         client_peak(tiny_config(), batch_size=8, seq_len=32, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)
     )
     assert half.parameters == pytest.approx(single.parameters / 2, rel=0.05)
-    assert half.activations == pytest.approx(single.activations / 2, rel=0.1)
+    assert half.activations == single.activations
 
 
 @pytest.fixture

@@ -37,10 +37,18 @@ def test_what_is_no_amount_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    "other", [{"estimator": "reference"}, {"estimator": "jvp"}, {"dtype": "bfloat16"}, {"method": "fedit"}]
+    "other",
+    [
+        {"estimator": "reference"},
+        {"estimator": "jvp"},
+        {"dtype": "bfloat16"},
+        {"method": "fedit"},
+        {"train": "lora"},
+        {"direction": "low-rank"},
+    ],
 )
 def test_what_needs_the_whole_model_is_refused(other):
-    with pytest.raises(InvalidInputError, match="one block at a time"):
+    with pytest.raises(InvalidInputError, match="^memory_limit "):
         dataclasses.replace(LIMITED, num_perturbations=None, **other)
 
 

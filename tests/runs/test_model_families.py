@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from tests.engine.test_families import CASES, built
 from tests.runs.resumable import ALLOCATION
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.resume import replay
 from zorba_core.runs.session import fine_tune, read_spec
+from zorba_core.runs.use.predicting import predict
 
 SETTINGS = TrainSettings(
     lr=1e-4, rounds=2, num_perturbations=2, num_seeds=8, batch_size=2, seq_len=32, eval_every=2, eval_rows=9
@@ -44,6 +46,16 @@ def test_a_run_trains_saves_and_replays(saved, tmp_path):
     assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
     assert run.summary["memory"]["client"]["activations"] > 0
+
+
+def test_a_tokenizer_without_padding_beginning_and_end_trains(tmp_path, tiny_tokenizer):
+    MODELS["bloom"]().save_pretrained(tmp_path / "model")
+    PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer.backend_tokenizer).save_pretrained(tmp_path / "model")
+    loaded = load_tokenizer(tmp_path / "model")
+    assert loaded.pad_token_id is loaded.bos_token_id is loaded.eos_token_id is None
+    run = fine_tune(ALLOCATION, model=tmp_path / "model", settings=SETTINGS, runs_folder=tmp_path / "runs", force=True)
+    assert run.summary["rounds_done"] == 2
+    assert len(predict(run, ["a dull film", "a splendid film that lasts longer"]).probability_RC) == 2
 
 
 def test_a_row_longer_than_the_models_positions_is_refused(tmp_path, tiny_tokenizer):

@@ -13,11 +13,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.data.inference import Said
 from zorba_core.data.splits import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run, read_run
 from zorba_core.runs.resume import replay
+from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.use import evaluate_run, export_run, open_tuned, predict, tuned_model
 
@@ -275,3 +277,48 @@ def test_an_export_takes_no_folders_place_and_leaves_nothing_half_written(whole,
 
 def _full_disk(*_, **__):
     raise OSError(28, "No space left on device")
+
+
+@pytest.fixture(scope="module")
+def writing(tiny_opt_folder, tmp_path_factory) -> Run:
+    """A run that writes its answers."""
+    folder = tmp_path_factory.mktemp("writing")
+    rows = load_split("toy-reviews", "federated").head(120)
+    table = pd.DataFrame({"question": "well , " + rows["text"], "answer": np.where(rows["label"], "good", "bad")})
+    table["site"] = ["north", "south", "east"] * 40
+    table.to_csv(folder / "questions.csv", index=False)
+    said = Said(text=("question",), answer="answer", client="site")
+    return fine_tune(
+        ALLOCATION,
+        data=folder / "questions.csv",
+        said=said,
+        model=tiny_opt_folder,
+        settings=SETTINGS,
+        runs_folder=folder / "runs",
+        force=True,
+    )
+
+
+def test_written_answers_are_the_models_own_greedy_ones(writing):
+    answers = predict(writing, ["the acting was fine", "a dull film"], base=True)
+    assert list(answers.table()) == ["question", "prediction", "base_prediction"]
+    tokenizer, prompt = open_tuned(writing).tokenizer, task_of(writing).prompt
+    for text, written in zip(answers.frame["question"], answers.after, strict=True):
+        ids = tokenizer(prompt.format(question=text), return_tensors="pt")["input_ids"]
+        own = replay(writing.path).network.model.generate(
+            ids, do_sample=False, max_new_tokens=32, pad_token_id=1, eos_token_id=tokenizer.eos_token_id
+        )
+        assert written == tokenizer.decode(own[0, ids.shape[1] :], skip_special_tokens=True).strip()
+
+
+def test_written_answers_are_judged_by_what_was_wanted(writing, tmp_path):
+    result = writing.evaluate().describe()
+    assert {"rows", "exact_match", "token_f1", "rouge_l", "loss", "perplexity"} <= set(result)
+    assert result["loss"] == pytest.approx(writing.summary["final_loss"], abs=1e-9)
+    assert sum(entry["rows"] for entry in result["per_client"]) == result["rows"] == 8
+    texts = ["the acting was fine", "a dull film"]
+    table = pd.DataFrame({"question": texts, "answer": predict(writing, texts).after})
+    if table["answer"].str.strip().all():
+        assert writing.evaluate(table).describe()["exact_match"] == 1
+    export = export_run(writing, tmp_path / "model") / "README.md"
+    assert "exact match" in export.read_text(encoding="utf-8")

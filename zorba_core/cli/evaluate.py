@@ -56,26 +56,15 @@ def evaluate(
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"{result['run']} on {result['rows']:,} rows of {result['data']}"
-    yield f"  {'':<12}{'accuracy':>9}  {'95 % interval':<16}{'macro F1':>9}{'loss':>8}{'ECE':>8}"
-    for title, entry in (("before", result["base"]), ("after", result)):
-        if entry is not None:
-            low, high = entry["accuracy_interval"]
-            yield (
-                f"  {title:<12}{entry['accuracy']:>9.3f}  {f'{low:.3f} to {high:.3f}':<16}{entry['macro_f1']:>9.3f}"
-                f"{entry['loss']:>8.3f}{entry['calibration']['ece']:>8.3f}"
-            )
+    yield from _label_lines(result) if "accuracy" in result else _text_lines(result)
     changed = result["changed"]
     if changed is not None:
         yield (
             f"  {changed['fixed']} errors of the base model are fixed, {changed['broken']} rows are newly wrong "
             f"(McNemar's exact test: p = {changed['p_value']:.2g})"
         )
-    yield f"  {'label':<20}{'rows':>7}{'predicted':>11}{'precision':>11}{'recall':>8}{'F1':>8}"
-    for name, entry in _some(result["per_label"].items()):
-        numbers = "".join(f"{_number(entry[key]):>{width}}" for key, width in _COLUMNS)
-        yield f"  {name[:19]:<20}{entry['rows']:>7}{entry['predicted']:>11}{numbers}"
-    if len(result["per_label"]) > _SHOWN:
-        yield f"  ... {len(result['per_label'])} labels in all; --json has them, and the confusion matrix"
+    if "per_label" in result:
+        yield from _by_label(result)
     if result["per_client"]:
         yield f"  by client, the worst served first ({result['per_client_of']}):"
         for entry in _some(result["per_client"]):
@@ -89,6 +78,37 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
             yield f"    ... {len(result['per_client'])} clients in all; --json has them"
     if result["cut_rows"]:
         yield f"  {result['cut_rows']} texts are longer than the run's seq_len and were cut, as in training"
+
+
+def _label_lines(result: dict[str, Any]) -> Iterator[str]:
+    yield f"  {'':<12}{'accuracy':>9}  {'95 % interval':<16}{'macro F1':>9}{'loss':>8}{'ECE':>8}"
+    for title, entry in (("before", result["base"]), ("after", result)):
+        if entry is not None:
+            low, high = entry["accuracy_interval"]
+            yield (
+                f"  {title:<12}{entry['accuracy']:>9.3f}  {f'{low:.3f} to {high:.3f}':<16}{entry['macro_f1']:>9.3f}"
+                f"{entry['loss']:>8.3f}{entry['calibration']['ece']:>8.3f}"
+            )
+
+
+def _text_lines(result: dict[str, Any]) -> Iterator[str]:
+    yield f"  {'':<12}{'exact match':>12}  {'95 % interval':<16}{'token F1':>9}{'ROUGE-L':>9}{'loss':>8}"
+    for title, entry in (("before", result["base"]), ("after", result)):
+        if entry is not None:
+            low, high = entry["exact_match_interval"]
+            yield (
+                f"  {title:<12}{entry['exact_match']:>12.3f}  {f'{low:.3f} to {high:.3f}':<16}"
+                f"{entry['token_f1']:>9.3f}{entry['rouge_l']:>9.3f}{entry['loss']:>8.3f}"
+            )
+
+
+def _by_label(result: dict[str, Any]) -> Iterator[str]:
+    yield f"  {'label':<20}{'rows':>7}{'predicted':>11}{'precision':>11}{'recall':>8}{'F1':>8}"
+    for name, entry in _some(result["per_label"].items()):
+        numbers = "".join(f"{_number(entry[key]):>{width}}" for key, width in _COLUMNS)
+        yield f"  {name[:19]:<20}{entry['rows']:>7}{entry['predicted']:>11}{numbers}"
+    if len(result["per_label"]) > _SHOWN:
+        yield f"  ... {len(result['per_label'])} labels in all; --json has them, and the confusion matrix"
 
 
 _COLUMNS = (("precision", 11), ("recall", 8), ("f1", 8))

@@ -14,6 +14,7 @@ def export(
     run: str = RUN,
     to: Path = typer.Option(..., help="A new folder for model, tokenizer and model card."),
     model: str | None = BASE_MODEL,
+    adapter: bool = typer.Option(False, "--adapter", help="Of a run with --train lora: the adapters alone, for PEFT."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Export the fine-tuned model of the run RUN in Hugging Face format, with a model card of measured facts."""
@@ -21,7 +22,7 @@ def export(
     from zorba_core.runs.use.tuned_model import finished_run
 
     opened = finished_run(run)
-    folder = export_run(opened, to, model=model)
+    folder = export_run(opened, to, model=model, adapter=adapter)
     files = sorted(path.name for path in folder.iterdir())
     result = {
         "run": str(opened.path),

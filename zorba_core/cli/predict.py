@@ -13,7 +13,7 @@ from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, name_some
 
 if TYPE_CHECKING:
-    from zorba_core.runs.use.predicting import Predictions
+    from zorba_core.runs.use.predicting import Predictions, WrittenAnswers
 
 RUN = typer.Argument(..., help="The run's folder, or its name in artifacts/runs.")
 BASE_MODEL = typer.Option(None, "--model", help="Where the base model lies now; default: where the run's config says.")
@@ -100,17 +100,20 @@ def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
     from zorba_core.data.file_rows import FileRows
     from zorba_core.data.table_files import TableFile, check_output
+    from zorba_core.runs.run_task import task_of
     from zorba_core.runs.use import finished_run, predict
 
     check_output(out)
     opened = finished_run(run)
     table = TableFile.read(file)
     prefixes = ("", "base_") if base else ("",)
-    table.check_columns([f"{prefix}{name}" for prefix in prefixes for name in ("prediction", "probability")])
+    names = ("prediction",) if task_of(opened).kind == "text" else ("prediction", "probability")
+    table.check_columns([f"{prefix}{name}" for prefix in prefixes for name in names])
     predictions = predict(opened, FileRows(str(file)), base=base, model=model)
     columns = predictions.columns
     table.write(out, columns)
-    counts = {label: columns["prediction"].count(label) for label in predictions.labels}
+    labels = getattr(predictions, "labels", ())  # none where text is written
+    counts = {label: columns["prediction"].count(label) for label in labels}
     result = {
         "run": str(opened.path),
         "file": str(file),
@@ -123,11 +126,18 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
     if predictions.note:
         typer.echo(f"note: {predictions.note}", err=True)
     said = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
-    emit(result, as_json, [f"{out}: {result['rows']} rows ({said})"])
+    emit(result, as_json, [f"{out}: {result['rows']} rows{f' ({said})' if said else ''}"])
 
 
-def _answer(predictions: Predictions, row: int) -> dict[str, Any]:
+def _answer(predictions: Predictions | WrittenAnswers, row: int) -> dict[str, Any]:
     answer: dict[str, Any] = dict(predictions.frame.iloc[row])
+    if not hasattr(predictions, "probabilities"):
+        columns = predictions.columns
+        return {
+            **answer,
+            "prediction": columns["prediction"][row],
+            "base": {"prediction": columns["base_prediction"][row]},
+        }
     for key, base in (("", False), ("base", True)):
         probabilities = predictions.probabilities(row, base)
         label = next(iter(probabilities))
@@ -136,9 +146,12 @@ def _answer(predictions: Predictions, row: int) -> dict[str, Any]:
     return answer
 
 
-def _answer_lines(predictions: Predictions, row: int, answer: dict[str, Any]) -> list[str]:
+def _answer_lines(predictions: Predictions | WrittenAnswers, row: int, answer: dict[str, Any]) -> list[str]:
     lines = [" | ".join(str(answer[column]) for column in predictions.frame.columns)]
     for title, entry in (("before fine-tuning", answer["base"]), ("after fine-tuning", answer)):
+        if "probabilities" not in entry:
+            lines.append(f"  {title:<19} {entry['prediction']}")
+            continue
         several = list(entry["probabilities"].items())
         shown = ", ".join(f"{label} {probability:.3f}" for label, probability in several[:_SHOWN_LABELS])
         more = f" and {len(several) - _SHOWN_LABELS} more" if len(several) > _SHOWN_LABELS else ""

@@ -16,18 +16,25 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
+from zorba_core.engine.adapters import BASE_FACTS, base_sha256, fingerprint_of, is_adapter
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.wide_copies import WideCopies, point
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import write_json
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 Inactive = Literal["frozen", "dropped"]
 # From so many rows on, a float32 matrix product on the CPU rounds a row the same whatever rows are beside it (MKL).
@@ -40,6 +47,9 @@ class BlockNetwork:
     The parameters of block m become views into ``block_weights(m)``: what is written there is what the block computes
     with. ``model`` is taken over (moved, set to evaluation mode), not copied. ``precision`` is that of the products
     within blocks (:mod:`zorba_core.engine.precision`).
+
+    Of a model with adapters (:func:`zorba_core.engine.adapters.with_adapters`), ``block_weights(m)`` are those of block
+    m alone; the blocks' own weights stay.
 
     With ``dtype`` bfloat16 the weights of blocks, embeddings and head are kept in it, half the memory, and everything
     is computed in float32: a block's weights are copied to float32 while it runs
@@ -56,13 +66,15 @@ class BlockNetwork:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: PreTrainedModel | PeftModel,
         label_ids: Sequence[int],
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
+        self._adapted = None if isinstance(model, PreTrainedModel) else model
+        model = model if self._adapted is None else self._adapted.get_base_model()
         model.set_attn_implementation(attention_of(model))
         self.kept_dtype, self.dtype = dtype, torch.float32 if dtype == torch.bfloat16 else dtype
         self.device, self.precision = torch.device(device), precision
@@ -70,7 +82,7 @@ class BlockNetwork:
         self.model = model.to(device=device, dtype=None if narrow else dtype).eval().requires_grad_(False)
         self._family: Family = family_of(self.model)
         self._blocks: list[nn.Module] = self._family.blocks()
-        self._weights_M = [_flatten(block, dtype) for block in self._blocks]
+        self._weights_M = [_flatten(list(self.block_parameters(m).values()), dtype) for m in range(len(self._blocks))]
         self._copies: WideCopies | None = None
         if narrow:
             _narrow_surroundings(self.model, self._blocks, dtype)
@@ -100,7 +112,14 @@ class BlockNetwork:
     @property
     def shapes_M(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         """The shapes of each block's parameters, in the order in which they stand in ``block_weights(m)``."""
-        return tuple(tuple(tuple(part.shape) for part in block.parameters()) for block in self._blocks)
+        return tuple(
+            tuple(tuple(part.shape) for part in self.block_parameters(m).values()) for m in range(self.num_blocks)
+        )
+
+    @property
+    def has_adapters(self) -> bool:
+        """Are adapters what is trained?"""
+        return self._adapted is not None
 
     def block_weights(self, block: int) -> Tensor:
         """w_m, shape (D_m,), as it is kept: writing to it changes the block."""
@@ -111,8 +130,13 @@ class BlockNetwork:
         change(self.block_weights(block))
 
     def block_module(self, block: int) -> nn.Module:
-        """Block m as the model's own module; its parameters, in order, are the parts of ``block_weights(m)``."""
+        """Block m as the model's own module."""
         return self._blocks[block]
+
+    def block_parameters(self, block: int) -> dict[str, nn.Parameter]:
+        """What is trained of block m, by name within its module: in order, the parts of ``block_weights(m)``."""
+        named = self._blocks[block].named_parameters()
+        return {name: parameter for name, parameter in named if not self.has_adapters or is_adapter(name)}
 
     def computing(self, blocks: Iterable[int]) -> contextlib.AbstractContextManager[object]:
         """Within the context the parameters of those blocks' modules have the network's dtype, in whatever dtype they
@@ -225,20 +249,49 @@ class BlockNetwork:
 
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""
-        return _fingerprint(self.model.named_parameters())
+        return fingerprint_of(self.model.named_parameters())
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model in Hugging Face format."""
-        separate = copy.deepcopy(self.model)
-        for block in family_of(separate).blocks():
-            for parameter in block.parameters():  # views of one vector, which safetensors refuses
-                parameter.data = parameter.data.clone()
+    def save(self, folder: str | os.PathLike[str]) -> str:
+        """Write the model in Hugging Face format, adapters merged into the weights beside them.
+
+        Returns:
+            The fingerprint of the weights as written: where nothing was merged, that of :meth:`weights_sha256`.
+        """
+        if self._adapted is None:
+            separate = copy.deepcopy(self.model)
+            _unshare(family_of(separate).blocks())
+        else:
+            separate = copy.deepcopy(self._adapted).merge_and_unload()
         separate.save_pretrained(folder)
+        return fingerprint_of(separate.named_parameters())
+
+    def save_adapters(self, folder: str | os.PathLike[str], base: str) -> None:
+        """Write the adapters alone, in PEFT's format, with the fingerprint of the weights that they belong to.
+
+        Args:
+            base: what the adapters call their base model.
+
+        Raises:
+            InvalidInputError: the blocks' own weights are what is trained.
+        """
+        if self._adapted is None:
+            raise InvalidInputError("this model has no adapters: its blocks' own weights were trained (--train blocks)")
+        separate = copy.deepcopy(self._adapted)
+        _unshare(family_of(separate.get_base_model()).blocks())
+        separate.peft_config["default"].base_model_name_or_path = base
+        separate.save_pretrained(folder)
+        write_json(Path(folder) / BASE_FACTS, {"base": base, "base_weights_sha256": base_sha256(self.model)})
 
 
-def _flatten(block: nn.Module, dtype: torch.dtype) -> Tensor:
+def _unshare(blocks: Iterable[nn.Module]) -> None:
+    """Parameters that are views of one vector, which safetensors refuses, become tensors of their own."""
+    for block in blocks:
+        for parameter in block.parameters():
+            parameter.data = parameter.data.clone()
+
+
+def _flatten(parameters: Sequence[nn.Parameter], dtype: torch.dtype) -> Tensor:
     """Move a block's parameters into one vector of that dtype and let each parameter be a view of its part."""
-    parameters = list(block.parameters())
     flat = torch.cat([parameter.data.reshape(-1).to(dtype) for parameter in parameters])
     point(parameters, flat)
     return flat
@@ -258,11 +311,3 @@ def _narrow_surroundings(model: nn.Module, blocks: Sequence[nn.Module], kept: to
 
 def _in_float32(module: nn.Module, inputs: object, looked_up: Tensor) -> Tensor:
     return looked_up.float()
-
-
-def _fingerprint(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
-    digest = hashlib.sha256()
-    for name, parameter in sorted(named_parameters):
-        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
-        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -10,6 +10,7 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
 from zorba_core.planning.byte_sizes import bytes_of
+from zorba_core.planning.lora import Lora
 from zorba_core.planning.methods import METHODS, method_facts
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ ROUNDINGS = {
     "nearest": "loses most of it",
 }
 INACTIVE = ("frozen", "dropped")
+TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside them (LoRA)"}
 SCHEDULES = ("constant", "cosine", "linear")
 STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
+_LORA_RANK = 8
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -62,6 +65,15 @@ class TrainSettings:
     )
     batch_size: int = setting(8, "rows a client and round.", symbol="B", at_least=1, at_most=10**6)
     seq_len: int = setting(64, "longest prompt, in tokens.", symbol="L", at_least=1, at_most=10**6)
+    train: str = setting("blocks", "What is trained. {choices}.", choices=lambda: TRAINED)
+    lora_rank: int = setting(_LORA_RANK, "Rank of the adapters of --train lora.", at_least=1, at_most=MAX_RANK)
+    lora_alpha: float | None = setting(
+        None, "Their weight is alpha / rank; default: twice the rank.", above=0, at_most=10**6
+    )
+    lora_targets: str = setting(
+        "", "Linear layers with an adapter, such as q_proj,v_proj, or all; default: those of queries and values."
+    )
+    adapter: str = setting("", "Folder of saved adapters to begin from; default: new ones, which change nothing yet.")
     direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
@@ -132,6 +144,16 @@ class TrainSettings:
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
                 "direction low-rank"
             )
+        of_adapters = (self.lora_rank, self.lora_alpha, self.lora_targets, self.adapter)
+        if self.train != "lora" and of_adapters != (_LORA_RANK, None, "", ""):
+            raise InvalidInputError(
+                "lora_rank, lora_alpha, lora_targets and adapter are about adapters, and the blocks' own weights are "
+                "trained; leave them out, or use train lora"
+            )
+        if self.train == "lora" and self.dtype == "bfloat16":
+            raise InvalidInputError(
+                "train is lora, whose adapters are kept in 32 bits, and dtype is bfloat16; use float32, or train blocks"
+            )
         if self.step != "plain" and facts.exchanges != "scalars":
             raise InvalidInputError(
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
@@ -171,6 +193,12 @@ class TrainSettings:
                 raise InvalidInputError(
                     f"memory_limit holds one block at a time and {name} is {value}; use {wanted}, or leave it out"
                 )
+        if DIRECTIONS[self.direction].low_rank:  # the cohort's way along them has other bits
+            raise InvalidInputError(
+                f"memory_limit moves a block's weights and direction {self.direction} leaves them; use another direction"
+            )
+        if self.lora is not None:
+            raise InvalidInputError("memory_limit holds one block at a time and adapters need the model; leave it out")
         if first_order:
             raise InvalidInputError(
                 f"memory_limit holds one block at a time and {self.method} takes the gradient of all; leave it out"
@@ -189,6 +217,18 @@ class TrainSettings:
     def for_method(self, method: str, num_perturbations: int | None = None) -> TrainSettings:
         """The same settings for another method, with its own number of directions unless one is given."""
         return replace(self, method=method, num_perturbations=num_perturbations)
+
+    @property
+    def lora(self) -> Lora | None:
+        """The adapters that are trained, if any."""
+        if self.train != "lora":
+            return None
+        targets = tuple(target.strip() for target in self.lora_targets.split(",") if target.strip())
+        return Lora(self.lora_rank, self.lora_alpha or 2.0 * self.lora_rank, targets)
+
+    def without_adapters(self) -> TrainSettings:
+        """The same settings for a model whose adapters are merged."""
+        return replace(self, train="blocks", lora_rank=_LORA_RANK, lora_alpha=None, lora_targets="", adapter="")
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -41,11 +41,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
+from zorba_core.engine.adapters import is_adapter, with_adapters
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.lora import Lora
 
 _GRAIN = 512  # bytes that storages are rounded up to
 _JVP_COPIES = 3  # of the plain pass's tensors; 2.8 were counted on an OPT
@@ -71,20 +73,24 @@ class PeakEstimate:
         return {**asdict(self), "total": self.total}
 
 
-def client_peak(config: PretrainedConfig, *, batch_size: int, seq_len: int, dtype: torch.dtype) -> PeakEstimate:
+def client_peak(
+    config: PretrainedConfig, *, batch_size: int, seq_len: int, dtype: torch.dtype, lora: Lora | None = None
+) -> PeakEstimate:
     """One client on a device of its own, B rows of L tokens, perturbing block after block. It is the same for one
     activated block as for all. Evaluating is the server's, and an update can go piece by piece."""
     return replace(
-        _shapes(config.to_json_string(), type(config), dtype).peak(rows=batch_size, seq_len=seq_len),
+        _shapes(config.to_json_string(), type(config), dtype, lora).peak(rows=batch_size, seq_len=seq_len),
         update=0,
         evaluation=0,
     )
 
 
-def gradient_peak(config: PretrainedConfig, *, rows: int, seq_len: int, dtype: torch.dtype) -> PeakEstimate:
+def gradient_peak(
+    config: PretrainedConfig, *, rows: int, seq_len: int, dtype: torch.dtype, lora: Lora | None = None
+) -> PeakEstimate:
     """A first-order client (FedIT), or a cohort of them: one forward and backward pass of ``rows`` rows of L tokens.
     ``activations`` has what the backward pass keeps of every block, and the blocks' gradients."""
-    shapes = _shapes(config.to_json_string(), type(config), dtype)
+    shapes = _shapes(config.to_json_string(), type(config), dtype, lora)
     return PeakEstimate(shapes.parameter_bytes, 0, shapes.backward(rows, seq_len), 0, 0)
 
 
@@ -93,7 +99,7 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
 
     ``rows_at_once``: of a cohort, through a block together (``cohort.rows_at_once`` knows).
     """
-    shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype)
+    shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype, settings.lora)
     B, L = settings.batch_size, settings.seq_len
     estimator = ESTIMATORS[settings.estimator]
     if estimator.cohort:
@@ -113,29 +119,38 @@ def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings
 
 
 @functools.lru_cache(maxsize=2)
-def _shapes(config_json: str, kind: type[PretrainedConfig], dtype: torch.dtype) -> _Shapes:
+def _shapes(config_json: str, kind: type[PretrainedConfig], dtype: torch.dtype, lora: Lora | None) -> _Shapes:
     """Its own copy of the config: building a model writes into it. Kept, since building takes longer than counting."""
-    return _Shapes(kind.from_dict(json.loads(config_json)), dtype)
+    return _Shapes(kind.from_dict(json.loads(config_json)), dtype, lora)
 
 
 class _Shapes:
     """A model without data."""
 
-    def __init__(self, config: PretrainedConfig, dtype: torch.dtype) -> None:
+    def __init__(self, config: PretrainedConfig, dtype: torch.dtype, lora: Lora | None) -> None:
         self._fake = FakeTensorMode()
         # Weights kept in 16 bits are computed with in 32 (zorba_core.engine.wide_copies): a block's copy in 32 bits
         # takes the place of its weights put aside.
         narrow = dtype == torch.bfloat16
-        with self._fake, torch.no_grad():
-            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32 if narrow else dtype)
+        dtype = torch.float32 if narrow else dtype
+        # PEFT moves modules about, which fake tensors do not allow and those of the meta device do.
+        with self._fake if lora is None else torch.device("meta"), torch.no_grad():
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
             model.set_attn_implementation(attention_of(model))
+            if lora is not None:
+                with_adapters(model, lora, seed=0)
+        with self._fake, torch.no_grad():
+            if lora is not None:
+                _fill(model, dtype)
             self._model = model.eval()
             self._family: Family = family_of(self._model)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
         self.parameter_bytes = sum(_rounded(size // 2 if narrow else size) for size in storages.values())
-        self.block_bytes = [
-            sum(p.numel() * p.element_size() for p in block.parameters()) for block in self._family.blocks()
+        self._trained_M = [
+            [p for name, p in block.named_parameters() if lora is None or is_adapter(name)]
+            for block in self._family.blocks()
         ]
+        self.block_bytes = [sum(p.numel() * p.element_size() for p in trained) for trained in self._trained_M]
         self._evaluated_block = max(self.block_bytes) if narrow else 0
 
     def peak(
@@ -185,7 +200,7 @@ class _Shapes:
     @functools.cache  # noqa: B019 - as above
     def backward(self, rows: int, seq_len: int) -> int:
         """Peak bytes of a forward and backward pass of R rows, all in one batch."""
-        parameters = [parameter for block in self._family.blocks() for parameter in block.parameters()]
+        parameters = [parameter for trained in self._trained_M for parameter in trained]
         kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
         try:
             for parameter in parameters:
@@ -203,6 +218,21 @@ class _Shapes:
             for parameter in parameters:
                 parameter.requires_grad_(False)
         return count.peak
+
+
+def _fill(model: nn.Module, dtype: torch.dtype) -> None:
+    """A tensor of the mode around it in place of each of the meta device; tied ones stay tied."""
+    made: dict[Tensor, Tensor] = {}
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is None:
+                    continue
+                if tensor not in made:
+                    kind = dtype if tensor.is_floating_point() else tensor.dtype
+                    filled = torch.empty(tensor.shape, dtype=kind, device="cpu")
+                    made[tensor] = nn.Parameter(filled, False) if isinstance(tensor, nn.Parameter) else filled
+                tensors[name] = made[tensor]
 
 
 class TensorBytes(TorchDispatchMode):

@@ -29,6 +29,7 @@ from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.splits import load_split
 from zorba_core.data.task_files import is_own
 from zorba_core.data.tasks import Task, get_task
+from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
@@ -170,10 +171,11 @@ def fine_tune(
 
 
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Write the model in Hugging Face format into the run's folder; nothing for its summary."""
-    network.save(path / "model")
+    """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
+    adapters makes it another one than the run's."""
+    saved = network.save(path / "model")
     tokenizer.save_pretrained(path / "model")
-    return {}
+    return {"saved_weights_sha256": saved} if network.has_adapters else {}
 
 
 def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
@@ -240,9 +242,10 @@ def open_network(
         )
         streamed.limit = limit
         return streamed, tokenizer
+    # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
+    loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
     network = BlockNetwork(
-        # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
-        load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32"),
+        loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed, settings.adapter),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,

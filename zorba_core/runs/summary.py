@@ -6,6 +6,7 @@ Shapes: N clients.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,9 @@ def summarise(
     reached = [record.round for record in evaluated if target is not None and record.eval_accuracy >= target]
     last = outcome.records[-1]
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
-    spec = spec_of_model(network.model, name="model")
+    spec, trained = spec_of_model(network.model, name="model"), sum(network.sizes_M)
+    if network.has_adapters:
+        spec = replace(spec, num_parameters=spec.num_parameters + trained)
     vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
     if method_facts(settings.method).first_order:
         vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients
@@ -85,8 +88,8 @@ def summarise(
         usable_reports=reports.usable,
         num_directions=settings.num_perturbations,
         num_seeds=settings.num_seeds,
-        parameters=spec.num_parameters,
-        block_parameters=sum(network.sizes_M),
+        parameters=trained if network.has_adapters else spec.num_parameters,
+        block_parameters=trained,
         bytes_per_number=workload.bytes_per_number,
     )
     return {
@@ -136,9 +139,11 @@ def _memory(
         participants = max(1, round(allocation.num_clients * settings.participation))
         together = participants if ESTIMATORS[settings.estimator].cohort else 1
         rows = min(B * together, settings.max_rows or B * together)
-        client, process = (gradient_peak(config, rows=count, seq_len=L, dtype=dtype) for count in (B, rows))
+        client, process = (
+            gradient_peak(config, rows=count, seq_len=L, dtype=dtype, lora=settings.lora) for count in (B, rows)
+        )
     else:
-        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype)
+        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype, lora=settings.lora)
         process = run_peak(config, allocation.A_MN, settings, rows_at_once=rows_at_once(network, L))
     return {
         "psi_bytes": psi_bytes,

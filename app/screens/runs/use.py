@@ -84,6 +84,13 @@ def _columns(task: Task) -> list[str]:
 
 def _answer(predictions: Predictions) -> None:
     columns = {name: values[0] for name, values in predictions.columns.items()}
+    if not hasattr(predictions, "probabilities"):
+        for title, name in (("Before fine-tuning", "base_prediction"), ("After fine-tuning", "prediction")):
+            st.markdown(f"**{title}**")
+            st.code(columns[name] or " ", language=None, wrap_lines=True)
+        if predictions.note:
+            st.caption(f":material/content_cut: {predictions.note[:1].upper()}{predictions.note[1:]}.")
+        return
     changed = columns["prediction"] != columns["base_prediction"]
     before, after = (components.plain(str(columns[name])) for name in ("base_prediction", "prediction"))
     st.markdown(
@@ -153,16 +160,18 @@ def _report(record: Record, task: Task, report: EvaluationReport) -> None:
     st.caption(f"On {report.after.rows:,} rows of {components.plain(report.data)}.")
     for note in report.notes:
         st.caption(f":material/info: {components.plain(note)}.")
-    left, right = st.columns(2)
-    with left:
-        st.markdown("**What it takes for what**")
+    of_labels = hasattr(report.after, "confusion_CC")
+    left, right = st.columns(2) if of_labels else (None, st.container())
+    if left is not None:
+        left.markdown("**What it takes for what**")
         right_rows = int(report.after.right_R.sum())
-        components.figure(
-            confusion_figure(report.after.confusion_CC, report.after.labels, palette=components.palette()),
-            key="confusion_plot",
-            name=f"{record.name}-confusion",
-            alt=f"Confusion of {len(report.after.labels)} labels: {right_rows} of {report.after.rows} rows are right.",
-        )
+        with left:
+            components.figure(
+                confusion_figure(report.after.confusion_CC, report.after.labels, palette=components.palette()),
+                key="confusion_plot",
+                name=f"{record.name}-confusion",
+                alt=f"Confusion of {len(report.after.labels)} labels: {right_rows} of {report.after.rows} rows right.",
+            )
     with right:
         _clients(record, report)
     if report.before is not None:
@@ -172,12 +181,12 @@ def _report(record: Record, task: Task, report: EvaluationReport) -> None:
 
 def _headline(report: EvaluationReport) -> list[Number]:
     low, high = report.after.interval
-    before = report.before
+    before, of_labels = report.before, hasattr(report.after, "macro_f1")
     numbers = [
         Number(
-            "Accuracy",
+            "Accuracy" if of_labels else "Exact match",
             f"{report.accuracy:.1%}",
-            "Share of rows with the right label, and its 95 % interval (Wilson).",
+            "Share of rows with the right answer, and its 95 % interval (Wilson).",
             f"{low:.1%} to {high:.1%}",
         )
     ]

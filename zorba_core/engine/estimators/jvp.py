@@ -86,8 +86,8 @@ class _Block(nn.Module):
 
 def run_along(network: BlockNetwork, m: int, direction: Tensor, hidden_BLH: Tensor) -> Tensor:
     wrapped, duals, start = _Block(network, m), {}, 0
-    for name, parameter in wrapped.named_parameters():
+    for name, parameter in network.block_parameters(m).items():
         part = direction[start : start + parameter.numel()].view(parameter.shape)
-        duals[name] = forward_ad.make_dual(parameter.data, part)
+        duals[f"block.{name}"] = forward_ad.make_dual(parameter.data, part)
         start += parameter.numel()
     return functional_call(wrapped, duals, (hidden_BLH,))

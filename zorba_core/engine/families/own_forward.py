@@ -8,7 +8,8 @@ these. The embedding is what the own forward pass hands to the first block.
 The positions of the last block that are read are the block's own step of generation: a first call, stopped as soon as
 the attention module hands its keys and values to a cache, and a second of those positions that finds them in it.
 
-Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads, C label words.
+Shapes: B rows (R with repeats up to a least number), L positions, H hidden size, K heads, C label words,
+P positions read of each row.
 """
 
 from __future__ import annotations
@@ -171,13 +172,16 @@ class _StopAtKeys:
 @contextlib.contextmanager
 def _instead_of(modules: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
     """Within the context, other forward passes of the modules."""
+    before = [vars(module).get("forward") for module in modules]
     try:
         for module, forward in zip(modules, forwards, strict=True):
             module.forward = forward
         yield
     finally:
-        for module in modules:
-            module.__dict__.pop("forward", None)
+        for module, own in zip(modules, before, strict=True):
+            del module.forward
+            if own is not None:
+                module.forward = own
 
 
 def _block_list(body: nn.Module, count: int | None) -> nn.ModuleList | None:

@@ -117,7 +117,7 @@ def _pass(
     share_E = 1 / np.concatenate([np.full(len(batch), batch.weights.sum()) for batch in batches])
     joined = batches[0].joined(batches, network.device)
     loss_E = np.zeros(len(client_E))
-    parameters_M = [list(network.block_module(m).parameters()) for m in range(network.num_blocks)]
+    parameters_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
     with _differentiable(network):
         for here in np.array_split(np.arange(len(client_E)), -(-len(client_E) // (max_rows or len(client_E)))):
             loss_here_E = _losses(network, joined.rows(here))
@@ -142,14 +142,14 @@ def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:
 
 @contextlib.contextmanager
 def _differentiable(network: BlockNetwork) -> Iterator[None]:
-    """Within the context the blocks' parameters, and they alone, are differentiated by."""
-    modules = [network.block_module(m) for m in range(network.num_blocks)]
+    """Within the context what is trained of the blocks, and that alone, is differentiated by."""
+    parameters = [p for m in range(network.num_blocks) for p in network.block_parameters(m).values()]
     with network.computing(range(network.num_blocks)):
         try:
-            for module in modules:
-                module.requires_grad_(True)
+            for parameter in parameters:
+                parameter.requires_grad_(True)
             with torch.enable_grad():
                 yield
         finally:
-            for module in modules:
-                module.requires_grad_(False)
+            for parameter in parameters:
+                parameter.requires_grad_(False)

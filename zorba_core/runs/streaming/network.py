@@ -89,7 +89,7 @@ class StreamedNetwork(BlockNetwork):
         model.set_attn_implementation(attention_of(model))
         self.model, self.device, self.precision = model, torch.device("cpu"), precision
         self.dtype = self.kept_dtype = dtype
-        self._copies = None
+        self._copies = self._adapted = None
         self.hidden_bytes, self._files = hidden_bytes, files
         self.limit: MemoryLimit | None = None  # that the run keeps to
         self._label_ids, self._without_weights = torch.as_tensor(label_ids, dtype=torch.long), None
@@ -216,7 +216,7 @@ class StreamedNetwork(BlockNetwork):
                     digest.update(piece.view(torch.uint8).numpy())
         return digest.hexdigest()
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> str:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config = copy.deepcopy(self.model.config)
@@ -227,6 +227,7 @@ class StreamedNetwork(BlockNetwork):
         with self._store.in_order(self._order_of(self._shapes)):
             pieces = (piece for name in self._shapes for piece in self._numbers(name))
             write_tensors(folder / SINGLE, self._shapes, self.dtype, pieces)
+        return self.weights_sha256()
 
     @property
     def _hidden_size(self) -> int:

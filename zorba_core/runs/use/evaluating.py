@@ -16,17 +16,20 @@ import pandas as pd
 
 from zorba_core.data.file_rows import CLIENT
 from zorba_core.data.partition import DIRICHLET
+from zorba_core.data.prompts import fill
 from zorba_core.data.splits import load_split
-from zorba_core.engine.evaluation import choose_rows
+from zorba_core.engine.evaluation import choose_rows, evaluate
+from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError, MissingDataError, one_line
 from zorba_core.runs.folder import Run, read_request
 from zorba_core.runs.resume import check_rows
 from zorba_core.runs.run_task import check_files, task_of
 from zorba_core.runs.session import divide_rows, evaluation_rows
-from zorba_core.runs.use.predicting import encoded, label_probabilities
-from zorba_core.runs.use.quality import Quality, by_client, change_p_value
+from zorba_core.runs.use.predicting import encoded, label_probabilities, written
+from zorba_core.runs.use.quality import Judged, Quality, TextQuality, by_client, change_p_value
 from zorba_core.runs.use.rows import Table, labelled_rows, named
 from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned
 
@@ -41,8 +44,8 @@ class EvaluationReport:
     run: Run
     data: str  # where the rows are from, in words
     texts: pd.DataFrame  # their text columns
-    after: Quality
-    before: Quality | None  # of the base model
+    after: Judged
+    before: Judged | None  # of the base model
     per_client: tuple[dict[str, Any], ...] | None  # the worst served first
     per_client_of: str  # which rows that is measured on; why there is none
     cut_rows: int  # texts longer than seq_len
@@ -54,22 +57,24 @@ class EvaluationReport:
 
     @cached_property
     def changed(self) -> pd.DataFrame:
-        """Rows on which the base model and the fine-tuned one differ in being right: text columns, ``label``,
-        ``before``, ``after``, the probabilities of both answers, and ``change``: "fixed" or "broken"."""
+        """Rows on which the base model and the fine-tuned one differ in being right: text columns, ``label``
+        (of written text ``answer``), ``before``, ``after``, of labels the probabilities of both, and ``change``:
+        "fixed" or "broken"."""
         if self.before is None:
             raise InvalidInputError("there is no base model to compare with: evaluate with base=True")
-        before, after, labels = self.before, self.after, np.array(self.after.labels, dtype=object)
+        before, after = self.before, self.after
         index = np.flatnonzero(before.right_R != after.right_R)
         frame = self.texts.iloc[index].reset_index(drop=True)
         details = {
             "row": index,
             "change": np.where(after.right_R[index], "fixed", "broken"),
-            "label": labels[after.label_R[index]],
-            "before": labels[before.predicted_R[index]],
-            "after": labels[after.predicted_R[index]],
-            "before_probability": before.probability_RC.max(axis=1)[index],
-            "after_probability": after.probability_RC.max(axis=1)[index],
+            "label" if isinstance(after, Quality) else "answer": after.wanted_R[index],
+            "before": before.given_R[index],
+            "after": after.given_R[index],
         }
+        if isinstance(after, Quality):
+            details["before_probability"] = before.probability_RC.max(axis=1)[index]
+            details["after_probability"] = after.probability_RC.max(axis=1)[index]
         return pd.concat([frame, pd.DataFrame(details)], axis=1)
 
     @property
@@ -123,22 +128,18 @@ def evaluate_run(
     if not isinstance(run, TunedModel):
         run = finished_run(run)
     if data is not None:  # before anything slow
-        frame, where = (
-            labelled_rows(run.task if isinstance(run, TunedModel) else task_of(run), data, label, client),
-            named(data),
-        )
+        task = run.task if isinstance(run, TunedModel) else task_of(run)
+        frame, where = labelled_rows(task, data, label, client), named(data)
     tuned = run if isinstance(run, TunedModel) else open_tuned(run, model=model)
     task, notes = tuned.task, []
     if data is None:
         frame, where = _own_rows(tuned)
-    label_R, texts = frame["label"].to_numpy(np.int64), frame[[*task.text_columns]]
     with tuned.in_use():
         rows, cut_rows = encoded(tuned, frame)
-        after = Quality(task.label_names, label_R, label_probabilities(tuned.network, rows))
-        before = None
+        after, before = _judge(tuned, tuned.network, frame, rows), None
         if base:
             try:
-                before = Quality(task.label_names, label_R, label_probabilities(tuned.base(), rows))
+                before = _judge(tuned, tuned.base(), frame, rows)
             except MissingDataError as error:  # a saved model needs no base
                 notes.append(f"no comparison with the base model: {one_line(error)}")
     if CLIENT in frame:
@@ -150,7 +151,7 @@ def evaluate_run(
     return EvaluationReport(
         run=tuned.run,
         data=where,
-        texts=texts,
+        texts=frame[[*task.text_columns]],
         after=after,
         before=before,
         per_client=per_client,
@@ -158,6 +159,14 @@ def evaluate_run(
         cut_rows=cut_rows,
         notes=tuple(notes),
     )
+
+
+def _judge(tuned: TunedModel, network: BlockNetwork, frame: pd.DataFrame, rows: Rows) -> Judged:
+    task = tuned.task
+    if task.kind == "text":
+        loss, (given, _) = evaluate(network, rows).loss, written(tuned, network, frame)
+        return TextQuality(tuple(fill(task.answer, frame)), tuple(given), loss)
+    return Quality(task.label_names, frame["label"].to_numpy(np.int64), label_probabilities(network, rows))
 
 
 def _own_rows(tuned: TunedModel) -> tuple[pd.DataFrame, str]:
@@ -177,6 +186,8 @@ def _by_division(tuned: TunedModel, base: bool, client_rows: int) -> tuple[tuple
     run, settings = tuned.run, tuned.settings
     if client_rows < 1:
         return None, "not asked for"
+    if tuned.task.kind == "text":
+        return None, "the evaluation rows name no client"
     if "train_sha256" not in run.environment["data"]:
         return None, "the clients' rows were their own and are not here"
     alpha = run.config["alpha"]

@@ -9,14 +9,18 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder, check_model_folder
 from zorba_core.runs.folder import Run
 from zorba_core.runs.model_source import without_bar
-from zorba_core.runs.use.model_card import model_card
+from zorba_core.runs.use.model_card import base_of, model_card
 from zorba_core.runs.use.tuned_model import TunedModel, open_tuned
 
 CARD = "README.md"
 
 
 def export_run(
-    run: str | os.PathLike[str] | Run | TunedModel, to: str | os.PathLike[str], *, model: str | None = None
+    run: str | os.PathLike[str] | Run | TunedModel,
+    to: str | os.PathLike[str],
+    *,
+    model: str | None = None,
+    adapter: bool = False,
 ) -> Path:
     """Write the run's fine-tuned model, its tokenizer and a model card to the new folder ``to``, whole or not at all.
 
@@ -31,10 +35,16 @@ def export_run(
     if os.path.lexists(to):
         raise InvalidInputError(f"{to} exists already; give a folder that does not")
     check_model_folder(to)
-    tuned = run if isinstance(run, TunedModel) else open_tuned(run, model=model)
-    card = model_card(tuned, to.absolute().name)
+    if isinstance(run, TunedModel):
+        tuned = open_tuned(run.run, model=run.base_source, adapters=True) if adapter else run
+    else:
+        tuned = open_tuned(run, model=model, adapters=adapter)
+    card = model_card(tuned, to.absolute().name, adapter=adapter)
     with tuned.in_use(), without_bar(), atomic_folder(to) as folder:
-        tuned.network.save(folder)
+        if adapter:
+            tuned.network.save_adapters(folder, base_of(tuned.run))
+        else:
+            tuned.network.save(folder)
         tuned.tokenizer.save_pretrained(folder)
         (folder / CARD).write_text(card, encoding="utf-8")
     return to

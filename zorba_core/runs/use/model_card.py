@@ -19,17 +19,18 @@ _EXAMPLE = "The text to judge"
 _NEW_TOKENS = 32
 
 
-def model_card(tuned: TunedModel, folder_name: str) -> str:
-    """README.md of a folder of this name."""
+def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) -> str:
+    """README.md of a folder of this name. ``adapter``: it has adapters alone."""
     run, task = tuned.run, tuned.task
-    base = _base_of(run)
+    base = base_of(run)
     sections = [
         _front(run),
         f"# {task.title}: {base}, fine-tuned across {run.config['num_clients']} clients",
-        f"{base} was fine-tuned for one question ({task.about}) by clients that kept their rows. This folder has the "
-        "whole model in Hugging Face format, with its tokenizer.",
+        f"{base} was fine-tuned for one question ({task.about}) by clients that kept their rows. This folder has "
+        + ("the adapters (LoRA) in PEFT's format" if adapter else "the whole model in Hugging Face format")
+        + ", with its tokenizer.",
         "## Use",
-        _use(tuned, folder_name),
+        _use(tuned, folder_name, adapter),
         "## Measured",
         _measured(run, task),
         "## Data",
@@ -37,8 +38,8 @@ def model_card(tuned: TunedModel, folder_name: str) -> str:
         "## Method",
         _method(run),
         "## Limits",
-        "The model was trained to tell these label words apart at the end of this prompt, and measured on nothing "
-        "else. Words of its other answers, other prompts and other languages were not looked at.",
+        "The model was trained on this prompt and measured on nothing else: other prompts, other answers and other "
+        "languages were not looked at.",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -58,15 +59,25 @@ def _front(run: Run) -> str:
     return "\n".join(["---", *lines, "---"])
 
 
-def _use(tuned: TunedModel, folder_name: str) -> str:
+def _use(tuned: TunedModel, folder_name: str, adapter: bool) -> str:
     task = tuned.task
     prompt = example_prompt(task)
+    load = [f"answer = pipeline('text-generation', model={folder_name!r})"]
+    if adapter:  # pipeline() would look for the base model under the name that the adapter knows it by
+        load = [
+            "from peft import PeftModel",
+            "from transformers import AutoModelForCausalLM, AutoTokenizer",
+            f"base = AutoModelForCausalLM.from_pretrained({base_of(tuned.run)!r})  # or where this model lies",
+            f"model = PeftModel.from_pretrained(base, {folder_name!r}).merge_and_unload()",
+            f"answer = pipeline('text-generation', model=model, "
+            f"tokenizer=AutoTokenizer.from_pretrained({folder_name!r}))",
+        ]
     lines = [
         "From the folder that this one lies in:",
         "",
         "```python",
         "from transformers import pipeline",
-        f"answer = pipeline('text-generation', model={folder_name!r})",
+        *load,
         f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {_choosing(tuned)})[0]['generated_text'])",
         "```",
         "",
@@ -75,10 +86,16 @@ def _use(tuned: TunedModel, folder_name: str) -> str:
     ]
     if task.kind == "labels":
         tokens = label_tokens(task, tuned.tokenizer)
-        lines[-1] += " The last line lets the model choose among the label words, token by token:"
-        lines += ["", "| label | word | tokens |", "| --- | --- | --- |"]
+        lines[-1] += (
+            " The last line lets the model choose among the label words, token by token, and writes the word as "
+        )
+        lines[-1] += "the tokenizer has it:"
+        lines += ["", "| label | word | written | tokens |", "| --- | --- | --- | --- |"]
         rows = zip(task.label_names, task.label_words, tokens, strict=True)
-        lines += [f"| {name} | `{word}` | {' '.join(map(str, pieces))} |" for name, word, pieces in rows]
+        lines += [
+            f"| {name} | `{word}` | `{tuned.tokenizer.decode(pieces).strip()}` | {' '.join(map(str, pieces))} |"
+            for name, word, pieces in rows
+        ]
         if any(len(pieces) > 1 for pieces in tokens):
             lines += ["", *_scoring(task, prompt)]
     return "\n".join(lines)
@@ -123,6 +140,9 @@ def _scoring(task: Task, prompt: str) -> list[str]:
 
 def _measured(run: Run, task: Task) -> str:
     summary, data = run.summary, run.environment["data"]
+    written = task.kind == "text"
+    what = "Written answers that are the wanted ones, token by token," if written else "Accuracy"
+    over = "the wanted tokens" if written else "the choices"
     count = data["evaluation_rows"]
 
     def shown(accuracy: float) -> str:
@@ -131,14 +151,14 @@ def _measured(run: Run, task: Task) -> str:
 
     return "\n".join(
         [
-            f"Accuracy on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
+            f"{what} on {count:,} rows of {task.title} ({data['evaluation_split']}), which no client trained on:",
             "",
-            "| model | accuracy | 95 % interval |",
+            f"| model | {'exact match' if written else 'accuracy'} | 95 % interval |",
             "| --- | --- | --- |",
             f"| before | {shown(summary['initial_accuracy'])} |",
             f"| this model | {shown(summary['final_accuracy'])} |",
             "",
-            f"Its mean cross-entropy over the label words is {summary['final_loss']:.4f} nats.",
+            f"Its mean cross-entropy over {over} is {summary['final_loss']:.4f} nats.",
         ]
     )
 
@@ -174,7 +194,11 @@ def _method(run: Run) -> str:
         f"{allocation.num_blocks} blocks. Λ = {allocation.bias_lambda:.4g}, effective clients "
         f"{allocation.effective_clients:.1f}."
     )
-    lines.append("- Trained: the transformer blocks. Embeddings, final norm and head are the base model's.")
+    if config.get("train") == "lora":
+        targets = config.get("lora_targets") or "queries and values"
+        lines.append(f"- Trained: adapters (LoRA) of rank {config['lora_rank']} beside the layers of {targets}.")
+    else:
+        lines.append("- Trained: the transformer blocks. Embeddings, final norm and head are the base model's.")
     made = {name: run.environment.get(name) for name in ("zorba_core", "torch", "transformers")}
     lines.append(
         f"- Weights SHA-256 {summary['weights_sha256'][:16]}, base {run.environment['base_weights_sha256'][:16]}; "
@@ -188,6 +212,6 @@ def _span(least: int, most: int) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def _base_of(run: Run) -> str:
+def base_of(run: Run) -> str:
     """The base model's name without the folders it lies in."""
     return os.path.basename(os.path.normpath(str(run.config["model"])))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.encoding import count_cuts, encode
+from zorba_core.data.encoding import count_cuts, encode, encode_prompts
 from zorba_core.data.file_rows import FileRows
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.evaluation import label_log_probabilities
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
 from zorba_core.runs.folder import Run
+from zorba_core.runs.generation import MAX_NEW_TOKENS, generate
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.use.rows import Texts, text_rows
 from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned
@@ -26,35 +29,21 @@ _CHUNK = 4096  # rows encoded together
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
-    """Labels' probabilities of R rows, after fine-tuning and, where asked for, before."""
+class Answers:
+    """Answers to R rows: :class:`Predictions` or :class:`WrittenAnswers`."""
 
-    labels: tuple[str, ...]
-    frame: pd.DataFrame  # the rows' text columns
-    probability_RC: np.ndarray
-    base_RC: np.ndarray | None
+    frame: pd.DataFrame  # the columns that were read
     cut_rows: int  # texts longer than seq_len, which lost their end
     seq_len: int
 
     @property
-    def columns(self) -> dict[str, list[str] | list[float]]:
-        """``prediction`` and ``probability``; with the base model's answers, the same with ``base_`` before."""
-        columns = {}
-        for prefix, probability_RC in (("", self.probability_RC), ("base_", self.base_RC)):
-            if probability_RC is not None:
-                columns[f"{prefix}prediction"] = [self.labels[label] for label in probability_RC.argmax(axis=1)]
-                columns[f"{prefix}probability"] = probability_RC.max(axis=1).tolist()
-        return columns
+    def columns(self) -> dict[str, list[Any]]:
+        """``prediction`` and, of labels, ``probability``; the base model's with ``base_`` before."""
+        raise NotImplementedError
 
     def table(self) -> pd.DataFrame:
         """The texts with :attr:`columns` behind them."""
         return self.frame.assign(**self.columns)
-
-    def probabilities(self, row: int, base: bool = False) -> dict[str, float]:
-        """Each label's probability for one row, the likeliest first."""
-        probability_C = (self.base_RC if base else self.probability_RC)[row]
-        order_C = np.argsort(-probability_C, kind="stable")
-        return {self.labels[label]: float(probability_C[label]) for label in order_C}
 
     @property
     def note(self) -> str:
@@ -66,14 +55,51 @@ class Predictions:
         return f"{which} longer than the run's seq_len of {self.seq_len} tokens; what is beyond it was not read"
 
 
+@dataclass(frozen=True, eq=False)
+class WrittenAnswers(Answers):
+    """What the model writes, after fine-tuning and, where asked for, before."""
+
+    after: tuple[str, ...]
+    before: tuple[str, ...] | None
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        base = {} if self.before is None else {"base_prediction": list(self.before)}
+        return {"prediction": list(self.after), **base}
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions(Answers):
+    """Labels' probabilities of R rows, after fine-tuning and, where asked for, before."""
+
+    labels: tuple[str, ...]
+    probability_RC: np.ndarray
+    base_RC: np.ndarray | None
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        columns = {}
+        for prefix, probability_RC in (("", self.probability_RC), ("base_", self.base_RC)):
+            if probability_RC is not None:
+                columns[f"{prefix}prediction"] = [self.labels[label] for label in probability_RC.argmax(axis=1)]
+                columns[f"{prefix}probability"] = probability_RC.max(axis=1).tolist()
+        return columns
+
+    def probabilities(self, row: int, base: bool = False) -> dict[str, float]:
+        """Each label's probability for one row, the likeliest first."""
+        probability_C = (self.base_RC if base else self.probability_RC)[row]
+        order_C = np.argsort(-probability_C, kind="stable")
+        return {self.labels[label]: float(probability_C[label]) for label in order_C}
+
+
 def predict(
     run: str | os.PathLike[str] | Run | TunedModel,
     texts: Texts | FileRows,
     *,
     base: bool = False,
     model: str | None = None,
-) -> Predictions:
-    """The label of each text by the run's fine-tuned model.
+) -> Predictions | WrittenAnswers:
+    """The label of each text by the run's fine-tuned model, or what it writes.
 
     Args:
         texts: a text, or several; for a task of several text columns a mapping with each of them; or a table; or rows
@@ -90,23 +116,29 @@ def predict(
         run = finished_run(run)
         frame = text_rows(task_of(run), texts)  # before anything slow
         tuned = open_tuned(run, model=model)
+    parts = [frame.iloc[start : start + _CHUNK] for start in range(0, len(frame), _CHUNK)]
+    common = {"frame": frame, "seq_len": tuned.settings.seq_len}
     with tuned.in_use():
-        rows = [encoded(tuned, frame.iloc[start : start + _CHUNK]) for start in range(0, len(frame), _CHUNK)]
         networks = [tuned.network, tuned.base()] if base else [tuned.network]
+        if tuned.task.kind == "text":
+            answers = [[written(tuned, network, part) for part in parts] for network in networks]
+            after, *before = (tuple(text for texts, _ in by_part for text in texts) for by_part in answers)
+            cut = sum(cut for _, cut in answers[0])
+            return WrittenAnswers(**common, cut_rows=cut, after=after, before=before[0] if before else None)
+        rows = [encoded(tuned, part) for part in parts]
         after_RC, *before_RC = (
             np.concatenate([label_probabilities(network, part) for part, _ in rows]) for network in networks
         )
     return Predictions(
+        **common,
+        cut_rows=sum(cut for _, cut in rows),
         labels=tuned.task.label_names,
-        frame=frame,
         probability_RC=after_RC,
         base_RC=before_RC[0] if before_RC else None,
-        cut_rows=sum(cut for _, cut in rows),
-        seq_len=tuned.settings.seq_len,
     )
 
 
-def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Encoded | ChoiceRows, int]:
+def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Rows, int]:
     """The rows as the run's training had them, and how many texts are longer than that and lose their end."""
     task, tokenizer, seq_len = tuned.task, tuned.tokenizer, tuned.settings.seq_len
     rows = encode(task, frame, tokenizer, seq_len, labelled="label" in frame)
@@ -116,3 +148,19 @@ def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Encoded | ChoiceRow
 def label_probabilities(network: BlockNetwork, rows: Encoded | ChoiceRows) -> np.ndarray:
     """Probability of each label, or option, among those of its row, (R, C), float64."""
     return np.exp(label_log_probabilities(network, rows))
+
+
+def written(tuned: TunedModel, network: BlockNetwork, frame: pd.DataFrame) -> tuple[list[str], int]:
+    """What the model writes after each row's prompt, and how many texts lost their end.
+
+    Prompts have the ``seq_len`` tokens of training; what is written comes on top, as far as the model's positions
+    reach.
+    """
+    task, tokenizer, seq_len = tuned.task, tuned.tokenizer, tuned.settings.seq_len
+    new = max(1, min(MAX_NEW_TOKENS, network.max_positions // 2))
+    room = min(seq_len + new, network.max_positions)
+    prompts = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)
+    # With room for one token more, exactly the prompts that do not fit use it.
+    longer = encode_prompts(task, frame, tokenizer, room + 1, max_new_tokens=new)
+    cut = sum(len(more) > len(prompt) for prompt, more in zip(prompts, longer, strict=True))
+    return generate(network, tokenizer, prompts, max_new_tokens=new), cut

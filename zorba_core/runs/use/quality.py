@@ -1,4 +1,5 @@
-"""How good predicted labels are: accuracy with its interval, F1, confusion, calibration. NumPy alone.
+"""How good answers are. Labels: accuracy with its interval, F1, confusion, calibration. Text: exact match, token F1,
+ROUGE-L. NumPy alone.
 
 Shapes: R rows, C labels, K bins.
 """
@@ -8,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from zorba_core.runs.text_metrics import text_metrics
 
 NUM_BINS = 10
 _Z = 1.959963984540054  # of a 95 % interval
@@ -44,6 +48,16 @@ class Quality:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the accuracy."""
         return wilson(int(self.right_R.sum()), self.rows)
+
+    @property
+    def wanted_R(self) -> np.ndarray:
+        """The label's name of each row."""
+        return np.array(self.labels, dtype=object)[self.label_R]
+
+    @property
+    def given_R(self) -> np.ndarray:
+        """The predicted label's name."""
+        return np.array(self.labels, dtype=object)[self.predicted_R]
 
     @property
     def loss(self) -> float:
@@ -113,6 +127,56 @@ class Quality:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class TextQuality:
+    """Written answers of R rows beside those that were wanted."""
+
+    wanted: tuple[str, ...]
+    given: tuple[str, ...]
+    loss: float  # mean cross-entropy of the wanted answers' tokens, nats
+
+    @property
+    def rows(self) -> int:
+        return len(self.wanted)
+
+    @property
+    def wanted_R(self) -> np.ndarray:
+        return np.array(self.wanted, dtype=object)
+
+    @property
+    def given_R(self) -> np.ndarray:
+        return np.array(self.given, dtype=object)
+
+    @cached_property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Exact match, token F1 and ROUGE-L of each row, (R,)."""
+        return text_metrics(self.given, self.wanted)
+
+    @property
+    def right_R(self) -> np.ndarray:
+        return self.metrics["exact_match"] == 1
+
+    @property
+    def accuracy(self) -> float:
+        """Share of exact matches."""
+        return float(self.right_R.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the exact match."""
+        return wilson(int(self.right_R.sum()), self.rows)
+
+    def describe(self) -> dict[str, Any]:
+        means = {name: float(value_R.mean()) for name, value_R in self.metrics.items()}
+        return {
+            "rows": self.rows,
+            **means,
+            "exact_match_interval": list(self.interval),
+            "loss": self.loss,
+            "perplexity": math.exp(min(self.loss, 700.0)),
+        }
+
+
 def wilson(right: int, rows: int) -> tuple[float, float]:
     """95 % score interval of a share (Wilson, 1927): it stays within 0 and 1, also for few rows."""
     if rows == 0:
@@ -123,7 +187,10 @@ def wilson(right: int, rows: int) -> tuple[float, float]:
     return (max(0.0, centre - half), min(1.0, centre + half))
 
 
-def by_client(client_R: Sequence[Any], after: Quality, before: Quality | None = None) -> tuple[dict[str, Any], ...]:
+Judged = Quality | TextQuality
+
+
+def by_client(client_R: Sequence[Any], after: Judged, before: Judged | None = None) -> tuple[dict[str, Any], ...]:
     """Accuracy of each client's rows with its interval, the worst served first; ``base_accuracy`` is that of
     ``before``."""
     rows_of: dict[Any, list[int]] = {}

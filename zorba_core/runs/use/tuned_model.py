@@ -90,31 +90,44 @@ def finished_run(run: str | os.PathLike[str] | Run) -> Run:
     return run
 
 
-def open_tuned(run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[str] | None = None) -> TunedModel:
+def open_tuned(
+    run: str | os.PathLike[str] | Run, *, model: str | os.PathLike[str] | None = None, adapters: bool = False
+) -> TunedModel:
     """The model that a finished run ended with. The last one opened stays in memory.
 
     Args:
         run: the run, its folder, or its name in the default folder.
         model: where its base model lies now, if it is not where the run's config says.
+        adapters: with its adapters apart from the base's weights, as a saved model does not have them.
 
     Raises:
-        MissingDataError, InvalidInputError: as :func:`finished_run`; a saved model that is damaged or another; no saved
-            model and a log or base model from which it cannot be rebuilt.
+        MissingDataError, InvalidInputError: as :func:`finished_run`; no adapters where they are asked for; a saved
+            model that is damaged or another; no saved model and a log or base model from which it cannot be rebuilt.
     """
     run = finished_run(run)
+    if adapters and run.config.get("train") != "lora":
+        raise InvalidInputError(
+            f"{run.path}: this run trained the blocks' own weights, so it has no adapters to export"
+        )
     files = [run.path / name for name in (f"{SAVED}/config.json", TRAJECTORY)]
     stamp = tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
-    return _opened(str(run.path.resolve()), run.summary.get("weights_sha256"), stamp, model and os.fspath(model))
+    return _opened(
+        str(run.path.resolve()), run.summary.get("weights_sha256"), stamp, model and os.fspath(model), adapters
+    )
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(path: str, sha256: str | None, stamp: tuple[int, ...], base_source: str | None) -> TunedModel:
+def _opened(
+    path: str, sha256: str | None, stamp: tuple[int, ...], base_source: str | None, adapters: bool
+) -> TunedModel:
     run, request = read_run(path), read_request(path)
     task, saved = task_of(run), run.path / SAVED
-    if saved.is_dir():
+    if saved.is_dir() and not adapters:
         settings = _settings_here(request)
         with use_threads(settings.threads):
-            network, tokenizer = open_network(task, saved, run.config["label_words"], settings)
+            network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
+        if settings.lora is not None:  # merged when they were saved
+            sha256 = run.summary.get("saved_weights_sha256")
         if sha256 not in (None, network.weights_sha256()):
             raise InvalidInputError(
                 f"{saved} does not hold the weights that the run ended with; put the original back, or remove this "

@@ -1,0 +1,168 @@
+"""Adapters (LoRA) as what is trained: directions move them and nothing else."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from tests.engine.test_families import CASES, LABELS, VOCABULARY, label_logits, own_label_logits, prompts  # noqa: F401
+from zorba_core.engine.adapters import is_adapter, with_adapters
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.planning.lora import Lora
+from zorba_core.planning.parameter_counts import parameter_counts
+
+FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
+LORA = Lora(rank=3, alpha=6.0)
+A_MN = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
+
+
+def base(family: str) -> torch.nn.Module:
+    model = CASES[family]().eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(1.0 if "norm" in name and name.endswith("weight") else 0.0, 0.25, generator=generator)
+    return model
+
+
+def network_of(family: str, lora: Lora = LORA, seed: int = 7, *, moved: bool = True, **options: object) -> BlockNetwork:
+    network = BlockNetwork(with_adapters(base(family), lora, seed), LABELS, **options)
+    if moved:  # away from B = 0, where half of the numbers change nothing
+        generator = torch.Generator().manual_seed(5)
+        for m in range(network.num_blocks):
+            network.block_weights(m).normal_(0.0, 0.3, generator=generator)
+    return network
+
+
+def batches() -> list[Encoded]:
+    generator = torch.Generator().manual_seed(3)
+    return [
+        Encoded(
+            torch.randint(1, VOCABULARY, (4, length), generator=generator),
+            torch.randint(0, length, (4,), generator=generator),
+            torch.randint(0, 3, (4,), generator=generator),
+        )
+        for length in (6, 12, 9)
+    ]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_own(family, prompts):  # noqa: F811
+    expected = label_logits(BlockNetwork(base(family), LABELS, dtype=torch.float64), *prompts)
+    network = network_of(family, moved=False, dtype=torch.float64)
+    assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
+    network = network_of(family, dtype=torch.float64)
+    adapted = label_logits(network, *prompts)
+    assert (adapted - expected).abs().max() > 1e-3
+    assert torch.allclose(adapted, own_label_logits(network.model, *prompts), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_blocks_vector_is_its_adapters_alone_and_planning_counts_it(family):
+    model = base(family)
+    inside = [name for name, _ in with_adapters(model, LORA, 0).named_parameters() if is_adapter(name)]
+    network = network_of(family)
+    assert len(inside) == sum(len(network.block_parameters(m)) for m in range(3))
+    assert network.sizes_M == (LORA.block_parameters(parameter_counts(model.config.to_dict(), family)),) * 3
+    untouched = {name: p.clone() for name, p in network.model.named_parameters() if not is_adapter(name)}
+    for m in range(3):
+        network.block_weights(m).add_(1.0)
+    assert all(torch.equal(p, untouched[name]) for name, p in network.model.named_parameters() if name in untouched)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+@pytest.mark.parametrize("family", ["opt norm after", "gpt2", "gemma2", "falcon"])
+def test_the_cohort_gets_the_rho_of_the_reference(family, inactive, dtype, tolerance):
+    network = network_of(family, dtype=dtype)
+    directions = Directions("rademacher", network.sizes_M, dtype=dtype)
+    reference = estimate(network, batches(), A_MN, [5, 6], directions, mu=1e-3, inactive=inactive).rho_NQ
+    cohort = estimate_cohort(network, batches(), A_MN, [5, 6], directions, mu=1e-3, inactive=inactive).rho_NQ
+    assert np.abs(cohort - reference).max() <= tolerance * np.abs(reference).max()
+
+
+@pytest.mark.parametrize(
+    ("family", "mu", "tolerance"),
+    [("gpt2", 1e-7, 1e-5), ("bloom", 1e-4, 1e-2)],  # Bloom's softmax is in float32 whatever the model is in
+)
+def test_forward_derivatives_are_along_the_adapters(family, mu, tolerance):
+    network = network_of(family, dtype=torch.float64)
+    directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
+    exact = estimate_jvp(network, batches(), A_MN, [5], directions).rho_NQ
+    difference = estimate(network, batches(), A_MN, [5], directions, mu=mu).rho_NQ
+    assert np.abs(exact - difference).max() <= tolerance * np.abs(exact).max()
+
+
+def test_the_first_adapters_follow_from_the_seed_alone():
+    torch.manual_seed(1)
+    first = network_of("opt", moved=False).weights_sha256()
+    torch.manual_seed(2)
+    assert network_of("opt", moved=False).weights_sha256() == first
+    assert network_of("opt", seed=8, moved=False).weights_sha256() != first
+    values = network_of("opt", Lora(rank=512, alpha=1.0), moved=False).block_parameters(0)
+    drawn = torch.cat([p.flatten() for name, p in values.items() if ".lora_A." in name])
+    assert drawn.std().item() == pytest.approx((3 * 16) ** -0.5, rel=0.02)  # 16 inputs
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["gpt2", "falcon", "gemma2"])
+def test_saved_adapters_are_merged_or_apart(family, tmp_path, prompts):  # noqa: F811
+    network = network_of(family)
+    expected = label_logits(network, *prompts)
+    fingerprint = network.save(tmp_path / "merged")
+    merged = BlockNetwork(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"), LABELS)
+    assert merged.weights_sha256() == fingerprint != network.weights_sha256()
+    assert not merged.has_adapters
+    assert torch.allclose(label_logits(merged, *prompts), expected, rtol=1e-4, atol=1e-4)
+    network.save_adapters(tmp_path / "apart", "the base")
+    assert not (tmp_path / "apart" / "model.safetensors").exists()
+    apart = BlockNetwork(PeftModel.from_pretrained(base(family), tmp_path / "apart"), LABELS)
+    assert torch.equal(label_logits(apart, *prompts), expected)
+    assert torch.equal(label_logits(network, *prompts), expected)
+
+
+@pytest.mark.parametrize(
+    ("targets", "says"),
+    [
+        (("q_proj", "wo"), "no linear layer 'wo'; it has self_attn.k_proj, self_attn.v_proj,.*fc2; or say all"),
+        (("embed_tokens",), "no linear layer 'embed_tokens'"),
+    ],
+)
+def test_a_target_that_no_layer_has_is_refused_with_the_layers(targets, says):
+    with pytest.raises(InvalidInputError, match=says):
+        with_adapters(base("opt"), Lora(4, 8.0, targets), 0)
+
+
+def test_targets_are_every_layer_or_the_named_ones():
+    assert network_of("opt", Lora(1, 1.0, ("all",))).sizes_M == (4 * 32 + 2 * 48,) * 3
+    assert network_of("opt", Lora(1, 1.0, ("fc1", "self_attn.out_proj"))).sizes_M == (48 + 32,) * 3
+
+
+def test_without_peft_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(MissingDataError, match=r"--train lora needs PEFT: pip install 'zorba-core\[lora\]'"):
+        with_adapters(base("opt"), LORA, 0)
+
+
+@pytest.mark.parametrize("changes", [{"lora_rank": 4}, {"lora_alpha": 1.0}, {"lora_targets": "all"}])
+def test_settings_of_adapters_without_adapters_are_refused(changes):
+    with pytest.raises(InvalidInputError, match="the blocks' own weights are trained; leave them out, or use train"):
+        TrainSettings(**changes)
+
+
+def test_only_adapters_can_be_saved_apart(tmp_path):
+    with pytest.raises(InvalidInputError, match="has no adapters"):
+        BlockNetwork(base("opt"), LABELS).save_adapters(tmp_path / "apart", "the base")

@@ -1,0 +1,102 @@
+"""Whole runs whose adapters are trained: what they write, and what is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.planning.lora import Lora
+from zorba_core.planning.models import config_of
+from zorba_core.planning.parameter_counts import parameter_counts
+from zorba_core.runs import Run
+from zorba_core.runs.model_source import load_model
+from zorba_core.runs.session import fine_tune
+from zorba_core.runs.use.export import export_run
+from zorba_core.runs.use.predicting import predict
+from zorba_core.runs.use.tuned_model import open_tuned
+
+LORA = dataclasses.replace(SETTINGS, rounds=4, train="lora", lora_rank=2, lora_targets="q_proj,fc2", lr=0.05)
+
+
+@pytest.fixture(scope="module")
+def run(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
+    folder = tmp_path_factory.mktemp("lora")
+    return fine_tune(ALLOCATION, model=tiny_opt_folder, settings=LORA, runs_folder=folder, force=True, save_model=True)
+
+
+def test_what_it_holds_and_sends_is_what_adapters_need(run, tiny_opt_folder):
+    adapters = Lora(2, 4.0, ("q_proj", "fc2")).block_parameters(parameter_counts(config_of(tiny_opt_folder), "opt"))
+    memory = run.summary["memory"]["client"]
+    assert memory["perturbation"] == 4 * adapters  # one block's adapters, put aside while they move
+    base = sum(p.numel() for p in load_model(tiny_opt_folder).parameters())
+    assert 4 * (base + 3 * adapters) <= memory["parameters"] <= 4 * (base + 3 * adapters) + 512 * 80
+
+
+def test_the_merged_model_the_log_and_the_exported_model_predict_alike(run, tmp_path):
+    texts = ["a dull film", "a splendid film"]
+    saved = open_tuned(run)
+    assert saved.source == "saved model"
+    assert not saved.network.has_adapters
+    assert saved.network.weights_sha256() == run.summary["saved_weights_sha256"] != run.summary["weights_sha256"]
+    expected = predict(saved, texts)
+    (run.path / "model").rename(tmp_path / "elsewhere")
+    try:
+        rebuilt = open_tuned(run)
+        assert rebuilt.network.weights_sha256() == run.summary["weights_sha256"]
+        assert rebuilt.network.has_adapters
+        assert np.allclose(predict(rebuilt, texts).probability_RC, expected.probability_RC, atol=1e-5)
+        export_run(rebuilt, tmp_path / "exported")
+    finally:
+        (tmp_path / "elsewhere").rename(run.path / "model")
+    assert BlockNetwork(load_model(tmp_path / "exported"), [0]).weights_sha256() == saved.network.weights_sha256()
+
+
+def test_an_exported_adapter_is_apart_from_its_base(run, tmp_path):
+    export_run(run, tmp_path / "apart", adapter=True)
+    names = {path.name for path in (tmp_path / "apart").iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "README.md"} <= names
+    assert "model.safetensors" not in names
+
+
+def test_a_run_without_adapters_has_none_to_export(whole, tmp_path):
+    with pytest.raises(InvalidInputError, match="trained the blocks' own weights"):
+        export_run(whole, tmp_path / "apart", adapter=True)
+    assert not (tmp_path / "apart").exists()
+
+
+def test_a_run_may_begin_from_the_adapters_of_another(run, tiny_opt_folder, tmp_path):
+    export_run(run, tmp_path / "apart", adapter=True)
+    start = dataclasses.replace(LORA, rounds=1, adapter=str(tmp_path / "apart"), lora_alpha=4.0)
+    again = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=start, runs_folder=tmp_path / "runs", force=True)
+    assert again.environment["base_weights_sha256"] == run.summary["weights_sha256"]
+    assert again.summary["initial_accuracy"] == run.summary["final_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"lora_rank": 3}, "have rank 2 and alpha 4.0, and rank 3 .* add --lora-rank 2 --lora-alpha 4.0"),
+        ({"lora_targets": "fc1"}, "for another base model or other layers .*; check --model and --lora-targets"),
+        ({"adapter": "nowhere"}, "nowhere has no adapters: adapter_config.json and adapter_model.safetensors"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_refused_in_one_line(run, tiny_opt_folder, tmp_path, changes, says):
+    export_run(run, tmp_path / "apart", adapter=True)
+    start = dataclasses.replace(LORA, **{"adapter": str(tmp_path / "apart"), **changes})
+    with pytest.raises((InvalidInputError, MissingDataError), match=says) as error:
+        fine_tune(ALLOCATION, model=tiny_opt_folder, settings=start, runs_folder=tmp_path / "runs")
+    assert "\n" not in str(error.value)
+
+
+def test_adapters_of_another_base_are_refused(run, make_tiny_model, tiny_tokenizer, tmp_path):
+    export_run(run, tmp_path / "apart", adapter=True)
+    make_tiny_model("opt", seed=9).save_pretrained(tmp_path / "other")
+    tiny_tokenizer.save_pretrained(tmp_path / "other")
+    start = dataclasses.replace(LORA, adapter=str(tmp_path / "apart"))
+    with pytest.raises(InvalidInputError, match=r"for another base model, .*tiny-opt.*; give that one with --model"):
+        fine_tune(ALLOCATION, model=tmp_path / "other", settings=start, runs_folder=tmp_path / "runs")

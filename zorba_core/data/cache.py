@@ -1,0 +1,88 @@
+"""Arrays that take seconds to make and depend on their inputs alone, kept between runs: tokens of texts, a division.
+
+A file's name is the fingerprint of everything that its content follows from, so nothing can go stale. The folder is
+``ZORBA_CACHE``, else ``zorba`` in the user's cache folder; ``ZORBA_CACHE=off`` keeps nothing. It holds at most 256 MiB,
+the files used last, and only its owner may read it: tokens can be turned back into text. A file that cannot be read is
+made anew, and where nothing can be written, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zorba_core.files import write_bytes
+
+VARIABLE, OFF = "ZORBA_CACHE", "off"
+MOST_BYTES = 2**28
+_VERSION = "1"
+
+
+def cache_folder() -> Path | None:
+    """Where arrays are kept; None where they are not."""
+    named = os.environ.get(VARIABLE)
+    if named == OFF:
+        return None
+    if named:
+        return Path(named).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME")
+    with contextlib.suppress(RuntimeError):  # no home directory
+        return (Path(home) if home else Path.home() / ".cache") / "zorba"
+    return None
+
+
+def fingerprint(parts: Iterable[str]) -> str:
+    """Of texts in their order: SHA-256, in hexadecimal."""
+    digest = hashlib.sha256(_VERSION.encode())
+    for part in parts:
+        content = part.encode("utf-8", "surrogatepass")
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def kept(name: str, key: str, make: Callable[[], Mapping[str, NDArray]]) -> Mapping[str, NDArray]:
+    """What ``make`` gives, from the file of an earlier call where there is one.
+
+    Args:
+        name: what it is, the first part of the file's name.
+        key: :func:`fingerprint` of all that the arrays follow from.
+    """
+    folder = cache_folder()
+    if folder is None:
+        return make()
+    path = folder / f"{name}-{key}.npz"
+    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
+        if path.is_file() and path.stat().st_size <= MOST_BYTES:
+            with np.load(path, allow_pickle=False) as content:
+                arrays = {array: content[array] for array in content.files}
+            with contextlib.suppress(OSError):  # used now; a cache of another owner's is read all the same
+                os.utime(path)
+            return arrays
+    arrays = make()
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    if content.tell() <= MOST_BYTES:
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_bytes(path, content.getvalue())
+            _forget_oldest(folder)
+    return arrays
+
+
+def _forget_oldest(folder: Path) -> None:
+    """Remove what was used longest ago until the rest is small enough."""
+    files = sorted(((path.stat().st_mtime, path.stat().st_size, path) for path in folder.glob("*.npz")), reverse=True)
+    total = 0
+    for _, size, path in files:
+        total += size
+        if total > MOST_BYTES:
+            path.unlink(missing_ok=True)
