@@ -48,7 +48,7 @@ def test_what_is_no_amount_is_refused(text):
     ],
 )
 def test_what_needs_the_whole_model_is_refused(other):
-    with pytest.raises(InvalidInputError, match="^memory_limit "):
+    with pytest.raises(InvalidInputError, match=r"^memory_limit "):
         dataclasses.replace(LIMITED, num_perturbations=None, **other)
 
 

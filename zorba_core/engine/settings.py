@@ -195,7 +195,7 @@ class TrainSettings:
                 )
         if DIRECTIONS[self.direction].low_rank:  # the cohort's way along them has other bits
             raise InvalidInputError(
-                f"memory_limit moves a block's weights and direction {self.direction} leaves them; use another direction"
+                f"memory_limit moves weights and direction {self.direction} does not; use another direction"
             )
         if self.lora is not None:
             raise InvalidInputError("memory_limit holds one block at a time and adapters need the model; leave it out")

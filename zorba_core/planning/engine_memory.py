@@ -160,9 +160,7 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
         return [
             tokens,
             Term("estimate", "hidden states", rows * position * shape.hidden, "cohort: hidden_RLH"),
-            Term(
-                "estimate", "states before the first active block", rows * position * shape.hidden, "cohort: kept_RLH"
-            ),
+            Term("estimate", "states before the first active block", rows * position * shape.hidden, "cohort: copies"),
             Term(
                 "estimate",
                 "one block's tensors",
