@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from app.shared import engine_costs
 from zorba_core.allocation import (
     SOLVERS,
     AllocationProblem,
@@ -49,6 +50,7 @@ from zorba_core.planning.memory import (
     whole_block_budgets,
 )
 from zorba_core.planning.models import PRESETS, ModelSpec, model_spec
+from zorba_core.runs.fleet_plan import ClientPlan
 
 FLEET_KINDS = {
     "uniform": "Uniform, as in the paper",
@@ -209,6 +211,26 @@ class Study:
         work_E = np.full(len(self.front), np.nan)
         work_E[usable] = self.works or [self.solution(int(i)).allocation.forward_work for i in usable]
         return work_E
+
+    @cached_property
+    def engine_plans(self) -> list[ClientPlan]:
+        """How each client can hold the model: what the engine needs, not the paper's psi."""
+        return engine_costs.modes(self.fleet, self.scenario.model_spec, self.scenario.workload, self._budget_N)
+
+    @cached_property
+    def true_gib(self) -> float:
+        """Memory that forward passes need, all clients together. Activated blocks change nothing of it."""
+        return sum(plan.peak.peak for plan in self.engine_plans) / GIB
+
+    @cached_property
+    def seconds_E(self) -> NDArray[np.float64]:
+        """Seconds a round of the slowest client; NaN where some block is left out. Each point is solved for it."""
+        usable = np.flatnonzero(~np.isnan(self.front.bias_lambda_E))
+        seconds_E = np.full(len(self.front), np.nan)
+        model, workload = self.scenario.model_spec, self.scenario.workload
+        allocations = (self.solution(int(i)).allocation for i in usable)
+        seconds_E[usable] = engine_costs.slowest_seconds(self.engine_plans, model, workload, allocations)
+        return seconds_E
 
     @cached_property
     def bound_totals_T(self) -> NDArray[np.int64]:

@@ -38,7 +38,11 @@ COSTS: Mapping[str, Cost] = {
     "ratio": Cost("Share of all VRAM", "VRAM used / VRAM available, all clients together", ".0%"),
     "gib": Cost("VRAM in GiB", "VRAM used by all clients together (GiB)", ",.1f"),
     "blocks": Cost("Activated blocks", "activated blocks, all clients together", ",.0f"),
+    "true": Cost("True memory in GiB", "memory that forward passes need, all clients together (GiB)", ",.1f"),
+    "seconds": Cost("Seconds a round", "seconds a round of the slowest client, Q = 10", ",.3g"),
 }
+# What the engine needs, not the paper's psi: no bound and no printed scenario is known along these.
+OF_ENGINE = ("true", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,8 @@ class View:
 
     @cached_property
     def x_E(self) -> NDArray[np.float64]:
+        if self.cost == "seconds":
+            return self.study.seconds_E
         return costs_of(self.study, self.study.front.total_blocks_E, self.cost)
 
     @cached_property
@@ -115,6 +121,8 @@ def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArr
     blocks = np.asarray(total_blocks, float)
     if cost == "blocks":
         return blocks
+    if cost == "true":
+        return np.full(blocks.shape, study.true_gib)
     model, workload = study.scenario.model_spec, study.scenario.workload
     parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
     gib = (parameters + blocks * psi_block_bytes(model, workload)) / GIB
@@ -123,7 +131,7 @@ def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArr
 
 def bound(study: Study, cost: str, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """(x_T, y_T) of a curve that no allocation of this fleet lies below; None for a measure without one."""
-    if measure not in ("lambda", "mean_inverse_popularity"):
+    if measure not in ("lambda", "mean_inverse_popularity") or cost in OF_ENGINE:
         return None
     y_T = study.lambda_bound_T if measure == "lambda" else study.v_bound_T
     return costs_of(study, study.bound_totals_T, cost), y_T
@@ -141,7 +149,7 @@ class Landmark:
 
 def paper_scenarios(study: Study, cost: str, measure: str) -> list[Landmark]:
     """SC1 to SC3 as printed: a VRAM ratio and a Lambda each."""
-    if measure != "lambda":
+    if measure != "lambda" or cost in OF_ENGINE:
         return []
     model, workload = study.scenario.model_spec, study.scenario.workload
     parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
@@ -155,6 +163,8 @@ def paper_scenarios(study: Study, cost: str, measure: str) -> list[Landmark]:
 
 def baselines(study: Study, cost: str, measure: str) -> list[Landmark]:
     """FedZO, DeComFL and FedIT: every client activates every block, whatever its VRAM."""
+    if cost in OF_ENGINE:  # by the paper's model alone
+        return []
     scenario, clients = study.scenario, study.fleet.num_clients
     num_blocks = scenario.model_spec.num_blocks
     y = MEASURES[measure].value(Allocation(np.ones((num_blocks, clients), bool)))

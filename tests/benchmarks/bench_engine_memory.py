@@ -198,10 +198,16 @@ def main() -> None:
         ratio = expected["peak_bytes"] / measured
         rows.append({**case, "derived": expected, "measured_bytes": measured, "derived_over_measured": ratio})
         print(f"{ratio:6.3f} {expected['peak_bytes'] / 2**20:8.1f} MiB", *values, flush=True)
+        _write(arguments.file, rows, arguments.plain)
+    print(_write(arguments.file, rows, arguments.plain))
+
+
+def _write(file: Path, rows: list[dict[str, Any]], plain: bool) -> str:
+    """Add the rows so far to the file; the summary in words."""
     ratios = [row["derived_over_measured"] for row in rows]
     within = sum(abs(ratio - 1) <= 0.1 for ratio in ratios)
-    result = json.loads(arguments.file.read_text()) if arguments.file.is_file() else {}
-    result["engine, usual allocator" if arguments.plain else "engine"] = {
+    result = json.loads(file.read_text()) if file.is_file() else {}
+    result["engine, usual allocator" if plain else "engine"] = {
         "what": "peak of the resident set above the libraries, beside the derived terms; one process a setting",
         "rows": rows,
         "settings": len(rows),
@@ -214,8 +220,8 @@ def main() -> None:
         },
         "seed": 0,
     }
-    write_json(arguments.file, result)
-    print(f"{within} of {len(rows)} within a tenth; {min(ratios):.3f} to {max(ratios):.3f}")
+    write_json(file, result)
+    return f"{within} of {len(rows)} within a tenth; {min(ratios):.3f} to {max(ratios):.3f}"
 
 
 if __name__ == "__main__":

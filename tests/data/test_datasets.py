@@ -101,7 +101,7 @@ def test_a_subset_of_the_official_rows_says_so(folder):
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (pd.DataFrame({"sentence": ["a"], "label": [0]}), r"lacks the column\(s\) text; it has sentence, label"),
+        (pd.DataFrame({"phrase": ["a"], "label": [0]}), r"lacks the column\(s\) text; it has phrase, label"),
         (pd.DataFrame({"text": ["a"], "label": [5]}), "labels must be 0..1, found 5..5"),
         (pd.DataFrame({"text": ["a", None], "label": [0, 1]}), "row 1 has an empty text or label"),
         (pd.DataFrame({"text": ["a"], "label": [0.5]}), "column label must hold integers"),

@@ -40,10 +40,14 @@ _COMMANDS = {
     "bench": "bench",
     "experiment": "experiment",
     "report": "report",
+    "task check": "task",
     "federation up": "federation",
     "federation wire": "federation",
 }
-_GROUPS = {"federation": "Real clients: the same protocol between processes, over Flower."}
+_GROUPS = {
+    "federation": "Real clients: the same protocol between processes, over Flower.",
+    "task": "Tasks: rows, columns, prompt and label words.",
+}
 
 
 def _show_version(value: bool) -> None:

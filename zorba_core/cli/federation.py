@@ -16,7 +16,7 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.partition import DIRICHLET
-from zorba_core.data.task_files import is_own
+from zorba_core.data.task_files import has_files
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -122,7 +122,7 @@ def up(
     else:
         parts = {"aggregation": aggregation, "privacy": privacy}
         config, server, task = _configs(task_options, settings, seats, {**serving, **parts})
-    own = task if task is not None and is_own(task) else None
+    own = task if task is not None and has_files(task) else None
     if app_only and own is not None:  # every client is somewhere else and has its own rows
         server = replace(server, evaluate_on=getattr(own.rows, "test", None) or "")
     if app_only or own is None:
@@ -209,7 +209,7 @@ def _configs(
         alpha=options.alpha,
         settings=settings,
         division=options.division or DIRICHLET,
-        task=shared_task(task) if is_own(task) else "",
+        task=shared_task(task) if has_files(task) else "",
     )
     if serving["min_clients"] is None:
         serving = {**serving, "min_clients": clients}

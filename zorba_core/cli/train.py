@@ -140,6 +140,7 @@ def train(
                 label_words=task.words if task.data is None else None,
                 callbacks=callbacks,
                 origin=origin,
+                notice=lambda line: typer.echo(line, err=True) if ranks.writes else None,
                 ranks=ranks,
                 **asdict(folder),
             ),

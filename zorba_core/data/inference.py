@@ -224,9 +224,24 @@ def _described(task: Task, frame: pd.DataFrame, said: Said, others: Sequence[str
     else:
         lines.append(_line("answer", task.answer, "--answer", said.answer))
     lines.append(_line("prompt", task.prompt, "--prompt", said.prompt))
+    lines += _same_ids(frame)
     if not rows.test:
         lines.append(_line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None))
     return lines
+
+
+def _same_ids(frame: pd.DataFrame) -> list[str]:
+    """A line about rows that share an id, where a column is called so: they may be one row twice."""
+    column = next((column for column in frame.columns if column.strip().casefold() in ("id", "uid", "uuid")), None)
+    if column is None:
+        return []
+    again = frame[frame[column].map(str).duplicated() & ~frame[column].map(is_empty)]
+    if again.empty:
+        return []
+    places = name_some(again[PLACE].tolist(), 3)
+    return [
+        f"  note    {len(again)} rows have an {column} that is there already ({places}): all are used; remove copies"
+    ]
 
 
 def _line(what: str, value: str, option: str, said: object) -> str:

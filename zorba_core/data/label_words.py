@@ -14,18 +14,35 @@ _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def words_for(names: Sequence[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[str, ...]:
-    """A different word for each label: its name as it is written in a sentence.
+    """A different word for each label, by which a model could name it.
 
-    With a tokenizer, a spelling of the name that is one token is preferred, then one word of it that is, since such
-    answers are the fastest to score; else the whole name stands, in as many tokens as it takes.
+    Where the tokenizer has one token for a spelling of every name, or for a word of it, these are taken: such answers
+    are the fastest to score. Else each label is answered with its whole name, in as many tokens as it takes; numbers
+    are written equally long, and a name that begins another one ("new", "new york") leaves the other its rest, since
+    the beginning would always score higher.
     """
+    plain = [_BREAKS.sub(" ", _INNER_CAPITAL.sub(" ", name)).strip() or name.strip() for name in names]
+    short = _one_token_each(plain, tokenizer) if tokenizer is not None else None
+    if short is not None:
+        return short
+    if all(name.isdigit() for name in plain):
+        return tuple(name.zfill(max(map(len, plain))) for name in plain)
+    words: list[str] = []
+    for name in plain:
+        begins = [other for other in plain if other != name and name.startswith(f"{other} ")]
+        rest = name.removeprefix(max(begins, key=len)).strip() if begins else name
+        words.append(rest if rest not in (*words, *plain) or rest == name else name)
+    return tuple(words) if len(set(words)) == len(words) else tuple(names)
+
+
+def _one_token_each(plain: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...] | None:
     taken: dict[str, None] = {}
-    for name in names:
-        plain = _BREAKS.sub(" ", _INNER_CAPITAL.sub(" ", name)).strip() or name.strip()
-        spellings = dict.fromkeys([plain, plain.lower(), plain.title(), *_single_words(plain)])
-        usable = [word for word in spellings if word not in taken]
-        chosen = next((word for word in usable if tokenizer is not None and _is_one_token(word, tokenizer)), None)
-        taken[chosen or next(iter(usable), name)] = None
+    for name in plain:
+        spellings = dict.fromkeys([name, name.lower(), name.title(), *_single_words(name)])
+        usable = [word for word in spellings if word not in taken and _is_one_token(word, tokenizer)]
+        if not usable:
+            return None
+        taken[usable[0]] = None
     return tuple(taken)
 
 

@@ -16,7 +16,7 @@ from zorba_core.data.inference import Inferred, Said, infer_task
 from zorba_core.data.partition import NATURAL
 from zorba_core.data.sources import CLIENTS_SPLIT
 from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import is_own, read_task
+from zorba_core.data.task_files import has_files, read_task
 from zorba_core.data.tasks import Task
 from zorba_core.errors import InvalidInputError, MissingDataError
 
@@ -76,7 +76,7 @@ def _changed(task: Task, said: Said) -> Task:
     """A task with what the user says instead."""
     if said == Said():
         return task
-    if not is_own(task):
+    if not has_files(task):
         return replace(task, label_words=said.label_words or task.label_words, prompt=said.prompt or task.prompt)
     rows = task.rows
     given = {name: getattr(said, name) for name in ("label", "client", "test") if getattr(said, name)}

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from zorba_core.data.file_rows import hash_split
+from zorba_core.data.labels import label_text
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 if TYPE_CHECKING:
@@ -78,41 +81,54 @@ class MadeRows:
 
 @dataclass(frozen=True, eq=False)
 class PublishedRows:
-    """A published set, whose training rows are divided into two halves that share no text: ``base``, which only
-    ``zorba make-base`` reads, and ``federated``, which clients hold (:mod:`zorba_core.data.division`)."""
+    """A published set, from the folder ``ZORBA_DATA`` or the Hugging Face hub.
 
-    folder: str  # below ZORBA_DATA
-    hub_name: str
-    evaluation_splits: tuple[str, ...]  # official labelled splits kept whole; the first is evaluated on
-    official_train_rows: int
-    in_base: Callable[[pd.DataFrame], list[bool]]  # of each training row
-    hub_columns: Mapping[str, str] = field(default_factory=dict)  # the hub's column name -> ours
+    The training rows of some are divided into two halves that share no text: ``base``, which only ``zorba make-base``
+    reads, and ``federated``, which clients hold (:mod:`zorba_core.data.division`). Of all others clients hold every
+    row, but ``held_out`` where none are published to evaluate on.
+    """
+
+    hub: str
+    folder: str = ""  # below ZORBA_DATA
+    evaluation_splits: tuple[str, ...] = ()  # official labelled splits kept whole; the first is evaluated on
+    official_train_rows: int = 0
+    in_base: Callable[[pd.DataFrame], list[bool]] | None = None  # of each training row
+    columns: Mapping[str, str] = field(default_factory=dict)  # our column name -> the published one, or a path in it
+    config: str | None = None  # of the hub's
+    train_split: str = "train"
+    label_values: tuple[object, ...] = ()  # what is published for labels 0..C-1, where it is not these numbers
+    held_out: float = 0.0  # part of the training rows, by a hash of their text
+
+    def __post_init__(self) -> None:
+        if bool(self.evaluation_splits) == bool(self.held_out):
+            raise InvalidInputError(f"rows of {self.hub}: give evaluation_splits, or held_out between 0 and 1")
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return ("base", CLIENTS_SPLIT, *self.evaluation_splits)
+        base = () if self.in_base is None else ("base",)
+        return (*base, CLIENTS_SPLIT, *(self.evaluation_splits or ("validation",)))
 
     @property
     def evaluation_split(self) -> str:
-        return self.evaluation_splits[0]
+        return self.evaluation_splits[0] if self.evaluation_splits else "validation"
 
     def read(self, task: Task, split: str) -> pd.DataFrame:
         data = os.environ.get(DATA_VARIABLE, "")
         return (
             _divided(self, task, data)[split]
-            if split in ("base", CLIENTS_SPLIT)
+            if split in ("base", CLIENTS_SPLIT) or self.held_out
             else _official(self, task, split, data)
         )
 
     def missing(self) -> str:
         data = os.environ.get(DATA_VARIABLE, "")
-        absent = [f"{self.folder}/{split}.parquet" for split in ("train", self.evaluation_split)]
+        absent = [f"{self.folder}/{split}.parquet" for split in ("train", *self.evaluation_splits[:1])]
         if data:
             absent = [file for file in absent if not (Path(data).expanduser() / file).is_file()]
         if not absent or (importlib.util.find_spec("datasets") and not os.environ.get("HF_HUB_OFFLINE")):
             return ""
         where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
-        return f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {self.hub_name}"
+        return f"{where} {' and '.join(absent)}; or install the package datasets, which fetches {self.hub}"
 
 
 # Cached for the folder they were read from, as the variable can change.
@@ -121,12 +137,12 @@ def _official(source: PublishedRows, task: Task, split: str, data: str) -> pd.Da
     """One official split as published."""
     folder = data_folder(data)
     file = folder / source.folder / f"{split}.parquet" if folder else None
-    if file is not None and file.is_file():
-        frame = read_parquet(file, list(task.columns))
+    if source.folder and file is not None and file.is_file():
+        frame = _in_our_words(source, task, read_published(file, source, list(task.columns)))
         origin = DATA_VARIABLE
     else:
         frame = _from_hub(task, source, split)
-        origin = f"hub {source.hub_name}"
+        origin = f"hub {source.hub}"
     frame = checked(task, frame, f"{task.name} {split} from {origin}")
     rows = len(frame)
     partial = split == "train" and rows < source.official_train_rows
@@ -138,8 +154,14 @@ def _official(source: PublishedRows, task: Task, split: str, data: str) -> pd.Da
 @functools.lru_cache(maxsize=3)
 def _divided(source: PublishedRows, task: Task, data: str) -> dict[str, pd.DataFrame]:
     train = _official(source, task, "train", data)
-    mask = pd.Series(source.in_base(train), index=train.index)
-    parts = {"base": train[mask].reset_index(drop=True), CLIENTS_SPLIT: train[~mask].reset_index(drop=True)}
+    if source.held_out:
+        other, mask_R = "validation", hash_split(task, train, source.held_out)
+    elif source.in_base is not None:
+        other, mask_R = "base", source.in_base(train)
+    else:
+        return {CLIENTS_SPLIT: train}
+    mask = pd.Series(mask_R, index=train.index)
+    parts = {other: train[mask].reset_index(drop=True), CLIENTS_SPLIT: train[~mask].reset_index(drop=True)}
     for part in parts.values():
         part.attrs = dict(train.attrs)
     return parts
@@ -154,10 +176,14 @@ def data_folder(data: str) -> Path | None:
     return folder
 
 
-def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
-    """Columns of a Parquet file, or one line that names the file and what is wrong with it."""
+def check_parquet_size(file: Path) -> None:
     if file.stat().st_size > _MAX_FILE_BYTES:
         raise InvalidInputError(f"{file} is larger than {_MAX_FILE_BYTES // 2**30} GiB: not the file expected here")
+
+
+def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
+    """Columns of a Parquet file, or one line that names the file and what is wrong with it."""
+    check_parquet_size(file)
     try:
         present = pyarrow.parquet.read_schema(file).names
         missing = [column for column in columns if column not in present]
@@ -168,29 +194,70 @@ def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
 
 
+def read_published(file: Path, source: PublishedRows, columns: list[str]) -> pd.DataFrame:
+    """The needed columns of a Parquet file, under our names or the published ones."""
+    check_parquet_size(file)
+    try:
+        present = pyarrow.parquet.read_schema(file).names
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InvalidInputError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    published = {column: source.columns.get(column, column).split(".")[0] for column in columns}
+    here = [name if column not in present and name in present else column for column, name in published.items()]
+    return read_parquet(file, list(dict.fromkeys(here)))
+
+
+def _in_our_words(source: PublishedRows, task: Task, frame: pd.DataFrame) -> pd.DataFrame:
+    """Published rows with our names of columns and numbers of labels."""
+    frame = frame.copy()
+    for ours, published in source.columns.items():
+        name, *path = published.split(".")
+        if ours in task.columns and ours not in frame.columns and name in frame.columns:
+            frame[ours] = [_inside(value, path) for value in frame[name]]
+    if "label" in task.columns and "label" in frame and source.label_values:
+        numbers = {label_text(value): number for number, value in enumerate(source.label_values)}
+        frame["label"] = [numbers.get(label_text(value), -1) for value in frame["label"]]
+    for column in task.answer_columns:
+        if column in frame:
+            frame[column] = frame[column].map(_first).astype(str)
+    return frame
+
+
+def _inside(value: object, path: list[str]) -> object:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _first(value: object) -> object:
+    """Of several right answers the first."""
+    return value[0] if isinstance(value, list | np.ndarray) and len(value) else value
+
+
 def _from_hub(task: Task, source: PublishedRows, split: str) -> pd.DataFrame:
     where = f"{source.folder}/{split}.parquet"
     by_folder = f"set {DATA_VARIABLE} to a folder with {where} (columns {', '.join(task.columns)})"
     if importlib.util.find_spec("datasets") is None:
         raise MissingDataError(
             f"dataset {task.name} ({split}) not found: {by_folder}, or install the package datasets "
-            f"(pip install 'zorba-core[hub]') to fetch {source.hub_name} from the Hugging Face hub; "
+            f"(pip install 'zorba-core[hub]') to fetch {source.hub} from the Hugging Face hub; "
             "toy-reviews needs no data"
         )
     import datasets
 
     try:
-        loaded = datasets.load_dataset(source.hub_name, split=split)
+        named = {} if source.config is None else {"name": source.config}
+        split_name = source.train_split if split == "train" else split
+        loaded = datasets.load_dataset(source.hub, split=split_name, **named)
     except Exception as error:  # the hub's client raises many kinds: offline, not found, corrupted cache
         raise MissingDataError(
-            f"dataset {task.name} ({split}) not found: the hub did not give {source.hub_name} "
+            f"dataset {task.name} ({split}) not found: the hub did not give {source.hub} "
             f"({type(error).__name__}); check the network, or {by_folder}; toy-reviews needs no data"
         ) from error
-    frame = loaded.to_pandas().rename(columns=source.hub_columns)
-    if "label" in frame.columns:
+    frame = _in_our_words(source, task, loaded.to_pandas())
+    if "label" in task.columns and "label" in frame.columns:
         frame = frame[frame["label"] != -1]  # SNLI: no gold label; SST-2 test: hidden, which leaves nothing
     if frame.empty:
-        raise MissingDataError(f"the hub's {source.hub_name} has no labels for its {split} split: {by_folder}")
+        raise MissingDataError(f"the hub's {source.hub} has no labels for its {split} split: {by_folder}")
     return frame
 
 

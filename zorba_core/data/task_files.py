@@ -20,12 +20,15 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from zorba_core.data.file_rows import FileRows, FrameRows, check_rows_table, rows_from
-from zorba_core.data.tasks import Task
+from zorba_core.data.sources import PublishedRows, RowSource
+from zorba_core.data.tasks import TASKS, Task
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 
 MAX_BYTES = 4_000_000
@@ -54,8 +57,10 @@ def read_task(path: str | os.PathLike[str]) -> Task:
         raise InvalidInputError(f"{path}: {error}") from None
 
 
-def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".") -> Task:
-    """The task that a table describes; its paths are beside ``folder``.
+def task_from(
+    table: Mapping[str, Any], folder: str | os.PathLike[str] = ".", *, source: RowSource | None = None
+) -> Task:
+    """The task that a table describes; its paths are beside ``folder``. ``source``: its rows, instead of ``[rows]``.
 
     Raises:
         InvalidInputError: an unknown key, or a value that cannot be.
@@ -76,7 +81,40 @@ def task_from(table: Mapping[str, Any], folder: str | os.PathLike[str] = ".") ->
     rows = table.get("rows")
     if not isinstance(rows, Mapping):
         raise InvalidInputError('the table [rows] is missing; it says where the rows are: train = "tickets.csv"')
-    return Task(**values, rows=FrameRows(**_frame(rows)) if "train" not in rows else rows_from(rows, Path(folder)))
+    return Task(**values, rows=source or source_from(rows, Path(folder)))
+
+
+def source_from(rows: Mapping[str, Any], folder: Path) -> RowSource:
+    """The source of rows that a table ``[rows]`` describes: files, a set of the hub, or none yet."""
+    if "train" in rows:
+        return rows_from(rows, folder)
+    if "hub" in rows:
+        return published_from(rows)
+    return FrameRows(**_frame(rows))
+
+
+def published_from(
+    rows: Mapping[str, Any], in_base: Callable[[pd.DataFrame], list[bool]] | None = None
+) -> PublishedRows:
+    """A published set: ``hub`` and, where it has them, ``config``, ``train_split``, ``evaluation_splits``, ``columns``
+    (ours = published), ``label_values``; ``folder`` below ZORBA_DATA.
+
+    Raises:
+        InvalidInputError: an unknown key, or a value of another kind.
+    """
+    fields = {field.name: field for field in dataclasses.fields(PublishedRows) if field.name != "in_base"}
+    for name, value in rows.items():
+        if name not in fields:
+            raise InvalidInputError(
+                f"[rows] has an unknown key {in_short(name)}; of the hub's it has {', '.join(fields)}"
+            )
+        _checked(name, value, fields[name])
+        if name == "columns" and not (
+            isinstance(value, Mapping) and all(isinstance(published, str) for published in value.values())
+        ):
+            raise InvalidInputError(f"[rows] columns is {in_short(value)}; it must be a table of texts")
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in rows.items()}
+    return PublishedRows(**values, in_base=in_base)
 
 
 def _frame(rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,12 +157,18 @@ def table_of(task: Task) -> dict[str, Any]:
         if not field.name.startswith("_") and field.name not in _in_memory(task.rows)
     }
     defaults = {field.name: field.default for field in dataclasses.fields(task.rows)}
-    return {**table, "rows": {name: value for name, value in rows.items() if value != _plain(defaults[name])}}
+    said = {name: value for name, value in rows.items() if value != _plain(defaults[name]) and value != {}}
+    return {**table, "rows": {name: value for name, value in said.items() if name != "in_base"}}
+
+
+def has_files(task: Task) -> bool:
+    """Whether the task's rows are a user's own, in files or a table in memory."""
+    return isinstance(task.rows, FileRows | FrameRows)
 
 
 def is_own(task: Task) -> bool:
-    """Whether the task's rows are a user's own: a run on them keeps the task beside its config."""
-    return isinstance(task.rows, FileRows | FrameRows)
+    """Whether no name says which task it is: a run on it keeps the task beside its config."""
+    return has_files(task) or (isinstance(task.rows, PublishedRows) and task.name not in TASKS)
 
 
 def to_toml(task: Task, comment: str = "") -> str:
@@ -156,4 +200,6 @@ def _in_memory(rows: Any) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

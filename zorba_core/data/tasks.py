@@ -9,7 +9,6 @@ script adds one with ``TASKS.register(Task(...))``, an installed package through
 
 from __future__ import annotations
 
-import importlib
 import re
 from dataclasses import dataclass
 
@@ -19,7 +18,11 @@ from zorba_core.registry import Registry
 
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_CATALOGUE = ("sst2", "ag_news", "snli", "toy_reviews")  # in the order that help and pages show them
+_CATALOGUE = (  # in the order that help and pages show them
+    "sst2", "ag_news", "snli", "toy_reviews",
+    "rte", "boolq", "cb", "wic", "wsc", "multirc", "qqp", "trec", "banking77", "copa",
+    "squad", "drop", "xsum", "gsm8k", "alpaca", "dolly",
+)  # fmt: skip
 
 
 # Of each kind of task, the metrics that it is judged by; the first is the default.
@@ -47,6 +50,7 @@ class Task:
     prompt: str  # template over text_columns; the answer follows its end
     text_columns: tuple[str, ...] = ()  # columns of the rows that the prompt reads: the prompt's fields
     rows: RowSource  # where its rows come from
+    chat: bool = False  # the prompt is a user's turn where the tokenizer has a chat template
     target: float = 0.75  # a value of the metric worth reaching, where a page asks for one
     metric: str = ""  # what its curves show; default: accuracy, for kind text exact_match
 
@@ -132,8 +136,10 @@ class Task:
 
 
 def _register_catalogue() -> None:
-    for module in _CATALOGUE:
-        TASKS.register(importlib.import_module(f"zorba_core.data.catalogue.{module}").TASK)
+    from zorba_core.data.catalogue.reading import read
+
+    for name in _CATALOGUE:
+        TASKS.register(read(name))
 
 
 TASKS: Registry[Task] = Registry(

@@ -17,7 +17,7 @@ from zorba_core.data.own_data import num_clients_of
 from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.sources import CLIENTS_SPLIT
 from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import is_own
+from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import atomic_path
@@ -32,7 +32,7 @@ def local_rows(task: Task, path: str) -> pd.DataFrame:
     Raises:
         InvalidInputError: they do not fit the task. The message goes to the server, so it quotes nothing of the rows.
     """
-    own = task.rows if is_own(task) else None
+    own = task.rows if has_files(task) else None
     label = own.label if own is not None else "label" if "label" in task.columns else None
     rows = FileRows(path, label=label, label_values=own.label_values if own is not None else ())
     try:
@@ -54,7 +54,7 @@ class LocalFiles:
 
 def clients_of_data(task: Task, division: str | None) -> int | None:
     """How many clients the rows of a user's own name; None where they name none."""
-    return num_clients_of(task, division) if is_own(task) else None
+    return num_clients_of(task, division) if has_files(task) else None
 
 
 def share_out(

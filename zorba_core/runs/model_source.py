@@ -172,6 +172,18 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
 
 
+def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
+    """The longest sequence that the model was made for, where its config says so.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or the config cannot be had or read.
+    """
+    from transformers import AutoConfig
+
+    config = _load(name_or_path, "config", AutoConfig.from_pretrained)
+    return getattr(config, "max_position_embeddings", None)
+
+
 def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()

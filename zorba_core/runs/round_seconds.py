@@ -79,7 +79,7 @@ def read_calibration(path: Path) -> Calibration:
     if path.stat().st_size > MAX_CALIBRATION_BYTES:
         raise InvalidInputError(f"{path}: too large for a calibration (limit {MAX_CALIBRATION_BYTES} bytes)")
     try:
-        return _calibration_of(json.loads(path.read_text(encoding="utf-8")))
+        return calibration_of(json.loads(path.read_text(encoding="utf-8")))
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}; remove it, and it is measured anew") from None
     except (ValueError, TypeError, KeyError, RecursionError, AttributeError):
@@ -88,7 +88,13 @@ def read_calibration(path: Path) -> Calibration:
         ) from None
 
 
-def _calibration_of(content: Any) -> Calibration:
+def calibration_of(content: Any) -> Calibration:
+    """The calibration of parsed JSON.
+
+    Raises:
+        InvalidInputError: another version, or a number that cannot be.
+        KeyError, TypeError, AttributeError, ValueError: it is no calibration at all.
+    """
     if content["version"] != _VERSION:
         raise InvalidInputError(f"a calibration of version {content['version']!r}, and this program reads {_VERSION}")
 

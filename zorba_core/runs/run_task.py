@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.data.file_rows import FileRows
-from zorba_core.data.task_files import is_own, table_of, task_from, to_toml
+from zorba_core.data.task_files import has_files, is_own, table_of, task_from, to_toml
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import write_text
@@ -54,7 +54,7 @@ def with_data(
     """
     if data is None and test is None:
         return task
-    if not is_own(task):
+    if not has_files(task):
         raise InvalidInputError(f"--data is for runs on your own files; {task.name} is read from ZORBA_DATA or the hub")
     names = {"train": os.fspath(data) if data else None, "test": os.fspath(test) if test else None}
     if isinstance(task.rows, FileRows):

@@ -27,7 +27,7 @@ from zorba_core.data.inference import Said
 from zorba_core.data.own_data import Data, task_for
 from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import is_own
+from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
@@ -122,6 +122,8 @@ def fine_tune(
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
+        for line in _cut_lines(data_facts, settings.seq_len):
+            notice(line)
         if isinstance(network, StreamedNetwork):
             network.limit.plan(network, settings, allocation.num_clients)
             notice(network.limit.sentence())
@@ -168,6 +170,17 @@ def fine_tune(
             finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
         )
     return read_run(path)
+
+
+def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
+    """How many rows lose what to ``seq_len``; nothing where none does."""
+    lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
+    return [
+        f"{facts[name]:,} of {facts['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end of "
+        f"{what}; a larger seq_len keeps it"
+        for name, what in lost.items()
+        if facts.get(name)
+    ]
 
 
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -275,7 +288,7 @@ def divide_rows(
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
-    files = task.rows.fingerprints() if is_own(task) else {}
+    files = task.rows.fingerprints() if has_files(task) else {}
     facts = {
         **_origin_of(frame),
         "train_rows": len(train),

@@ -150,7 +150,7 @@ def _data() -> list[Finding]:
     return [
         _dataset(folder / task.rows.folder, ("train", task.rows.evaluation_split), (*task.text_columns, "label"))
         for task in TASKS.values()
-        if isinstance(task.rows, PublishedRows)
+        if isinstance(task.rows, PublishedRows) and task.rows.in_base is not None
     ]
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.screens.fleet import own_clients as fleet_input
+from app.screens.fleet import true_costs
 from app.shared import components, state
 from app.shared.components import Download, Number
 from app.shared.glossary import glossary
@@ -53,6 +54,8 @@ def page() -> None:
     with figures:
         _pictures(fleet, blocks_N, scenario)
     components.let_it_be_drawn("fleet", scenario)
+    with introduction:
+        true_costs.section(fleet, blocks_N, scenario)
     with listed:
         _clients(fleet, blocks_N, scenario)
     components.reproduce(scenario)

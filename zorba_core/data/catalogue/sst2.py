@@ -1,4 +1,4 @@
-"""SST-2: is a sentence of a film review positive?
+"""The halves of SST-2's training rows (its task is in sst2.toml).
 
 Its training rows are phrases cut out of sentences. A row that no other row contains is a sentence, and a phrase goes to
 the half where the sentences that it is cut from go. Short phrases found in sentences of both halves (one text in 23) go
@@ -8,11 +8,10 @@ by their own hash.
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from zorba_core.data.cache import fingerprint, kept
 from zorba_core.data.division import hash_says_base
-from zorba_core.data.sources import PublishedRows
-from zorba_core.data.tasks import Task
 
 
 def phrases_in_base(texts: list[str]) -> list[bool]:
@@ -36,26 +35,8 @@ def phrases_in_base(texts: list[str]) -> list[bool]:
     return [agreed[text] for text in texts]
 
 
-def _in_base(texts: list[str]) -> list[bool]:
+def in_base(train: pd.DataFrame) -> list[bool]:
     """:func:`phrases_in_base`, kept for the next run."""
+    texts = train["text"].tolist()
     arrays = kept("sst2-halves", fingerprint(texts), lambda: {"in_base": np.array(phrases_in_base(texts), dtype=bool)})
     return arrays["in_base"].tolist()
-
-
-TASK = Task(
-    name="sst2",
-    title="SST-2",
-    about="sentiment of film reviews",
-    label_names=("negative", "positive"),
-    label_words=("bad", "good"),
-    prompt="{text} It was",
-    text_columns=("text",),
-    rows=PublishedRows(
-        folder="sst2",
-        hub_name="stanfordnlp/sst2",
-        hub_columns={"sentence": "text"},
-        evaluation_splits=("validation", "test"),
-        official_train_rows=67_349,
-        in_base=lambda train: _in_base(train["text"].tolist()),
-    ),
-)

@@ -12,9 +12,6 @@ import hashlib
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.sources import MadeRows
-from zorba_core.data.tasks import Task
-
 GRAMMAR_VERSION = 1  # goes up when a sentence can change: numbers of different versions do not compare
 _SEED = 20_250_101
 VALIDATION_PER_CLASS = 500
@@ -157,15 +154,3 @@ def _clause(rng: np.random.Generator, aspect: str, positive: bool) -> str:
 
 def _pick(rng: np.random.Generator, words: tuple[str, ...]) -> str:
     return words[int(rng.integers(len(words)))]
-
-
-TASK = Task(
-    name="toy-reviews",
-    title="Toy reviews",
-    about="remarks from a small built-in grammar, good or bad; needs no data",
-    label_names=("negative", "positive"),
-    label_words=("bad", "good"),
-    prompt="{text} It was",
-    text_columns=("text",),
-    rows=MadeRows(toy_reviews, f"grammar {GRAMMAR_VERSION}", splits=("base", "federated", "validation")),
-)

@@ -1,0 +1,40 @@
+"""The Trade-off's axes of the engine: one memory for every allocation, and the seconds of the slowest client."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.shared import engine_costs
+from app.shared.scenario import Scenario, study
+from app.shared.tradeoff import COSTS, View, baselines, bound, paper_scenarios
+from zorba_core.runs.fleet_plan import bottleneck
+
+
+@pytest.fixture(scope="module")
+def solved():
+    return study(Scenario(num_clients=20, num_epsilons=40))
+
+
+def test_every_allocation_takes_the_same_true_memory_and_less_than_psi_charges(solved):
+    x_E = View(solved, "true", "lambda").x_E
+    assert np.ptp(x_E) == 0
+    assert x_E[0] == pytest.approx(solved.true_gib)
+    assert solved.true_gib < solved.used_N_gib(solved.everything.allocation.blocks_held_N).sum()
+
+
+def test_seconds_are_those_of_the_client_that_all_wait_for(solved):
+    view = View(solved, "seconds", "lambda")
+    point = int(np.flatnonzero(~np.isnan(view.x_E))[0])
+    model, workload = solved.scenario.model_spec, solved.scenario.workload
+    timed = engine_costs.timed(solved.engine_plans, model, workload, solved.solution(point).allocation)
+    assert view.x_E[point] == pytest.approx(bottleneck(timed).seconds_per_round)
+    assert len(view.order_F) >= 1
+    assert 0 <= view.recommended(0.5) < len(solved.front)
+
+
+@pytest.mark.parametrize("cost", ["true", "seconds"])
+def test_nothing_of_the_papers_model_is_drawn_along_them(solved, cost):
+    assert cost in COSTS
+    assert bound(solved, cost, "lambda") is None
+    assert paper_scenarios(solved, cost, "lambda") == baselines(solved, cost, "lambda") == []

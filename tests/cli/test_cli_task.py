@@ -1,0 +1,81 @@
+"""``zorba task check`` and ``zorba train --data``: from a file to a run, with nothing said but where it lies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.runs.test_own_data import reviews
+from zorba_core.cli import build_app
+from zorba_core.errors import InvalidInputError
+from zorba_core.runs import read_run
+
+
+@pytest.fixture
+def csv(tmp_path):
+    reviews().to_csv(tmp_path / "reviews.csv", index=False)
+    return str(tmp_path / "reviews.csv")
+
+
+def called(*arguments: str):
+    result = CliRunner().invoke(build_app(), arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_check_prints_one_object_and_draws_who_holds_which_labels(csv, tiny_opt_folder, tmp_path):
+    picture = tmp_path / "labels.html"
+    options = ("--model", str(tiny_opt_folder), "--client", "branch", "--html", str(picture), "--json")
+    report = json.loads(called("task", "check", csv, *options).stdout)
+    assert [label["name"] for label in report["labels"]] == ["bad", "good"]
+    assert len(report["prompts"]) == 3
+    assert sorted(report["clients"]) == ["branch-0", "branch-1", "branch-2"]
+    assert "rows of" in picture.read_text(encoding="utf-8")
+    lines = called("task", "check", csv, "--model", str(tiny_opt_folder), "--seq-len", "8").stdout
+    assert "reviews.csv, line 2" in lines
+    assert "lose the end of their text: --seq-len" in lines
+    assert called("task", "check", "toy-reviews", "--model", str(tiny_opt_folder)).stdout.startswith("task toy-reviews")
+
+
+def test_a_file_alone_is_trained_on_by_as_many_clients_as_it_names(csv, tiny_opt_folder, tmp_path):
+    small = (
+        "--rounds",
+        "1",
+        "--batch-size",
+        "2",
+        "--seq-len",
+        "32",
+        "--eval-rows",
+        "8",
+        "--perturbations",
+        "2",
+        "--force",
+    )
+    done = called(
+        "train", "--data", csv, "--client", "branch", "--model", str(tiny_opt_folder), "--runs-folder",
+        str(tmp_path / "runs"), *small, "--json",
+    )  # fmt: skip
+    run = read_run(json.loads(done.stdout)["run"])
+    assert (run.config["num_clients"], run.config["division"]) == (3, "natural")
+    assert "label   verdict: " in done.stderr
+    assert "[inferred; --prompt]" in done.stderr
+    assert (run.path / "task.toml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--label", "verdict"), "--label is for rows of your own; give them with --data FILE"),
+        (("--data", "{csv}", "--dataset", "sst2"), "give --dataset or --data, not both"),
+        (("--data", "{csv}", "--division", "fair"), "division is 'fair'; choose one of dirichlet, natural"),
+        (("--data", "{csv}", "--client", "branch", "--clients", "5"), "those of 3 clients .* allocation is for 5"),
+        (("--data", "{csv}", "--division", "natural", "--clients", "3"), r"name no clients; say which column does"),
+    ],
+)
+def test_options_that_contradict_each_other_or_the_rows_are_named(csv, tiny_opt_folder, tmp_path, arguments, says):
+    filled = [argument.replace("{csv}", csv) for argument in arguments]
+    with pytest.raises(InvalidInputError, match=says):
+        called("train", "--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path / "runs"), *filled)
+    assert not (tmp_path / "runs").exists()
