@@ -299,7 +299,7 @@ def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     found = {dataset.name: dataset for dataset in choices.datasets()}
     assert set(found) == set(TASKS)
-    assert [name for name, dataset in found.items() if not dataset.rows.missing()] == ["toy-reviews"]
+    assert [name for name, dataset in found.items() if not dataset.rows.missing()] == ["toy-reviews", "toy-verdicts"]
     assert "set ZORBA_DATA to a folder with sst2/train.parquet" in found["sst2"].rows.missing()
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path))
     for source in (task.rows for task in TASKS.values() if isinstance(task.rows, PublishedRows)):

@@ -111,7 +111,9 @@ def test_label_words_must_be_one_per_class_and_differ(words, tokenizer):
 
 def test_both_spellings_of_ag_news_are_one_task_and_an_unknown_name_lists_the_known():
     assert get_task("ag_news") is get_task("AG-News")
-    with pytest.raises(InvalidInputError, match="'mnli'; choose one of sst2, ag-news, snli, toy-reviews, rte, boolq"):
+    with pytest.raises(
+        InvalidInputError, match="'mnli'; choose one of sst2, ag-news, snli, toy-reviews, toy-verdicts, rte, boolq"
+    ):
         get_task("mnli")
 
 

@@ -204,7 +204,7 @@ def test_log_probabilities_do_not_depend_on_the_pieces_they_are_computed_in(make
     logits_SV = network.vocabulary_logits(hidden_SH, torch.arange(network.vocabulary_size))
     expected_K = F.log_softmax(logits_SV, dim=1)[state_K, token_K]
     for states, piece in itertools.product((2, 4096), (1, 2**22)):
-        monkeypatch.setattr(vocabulary, "_STATES", states)
+        monkeypatch.setattr(vocabulary, "STATES_AT_ONCE", states)
         monkeypatch.setattr(vocabulary, "_PIECE_LOGITS", piece)
         assert torch.allclose(
             vocabulary.log_probabilities(network, hidden_SH, state_K, token_K), expected_K, atol=1e-12

@@ -11,11 +11,12 @@ from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
-from zorba_core.runs.memory_estimate import TensorBytes, client_peak, run_peak
+from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak, run_peak
 from zorba_core.runs.memory_meter import MemoryMeter
 
 MIB = 2**20
@@ -116,3 +117,21 @@ def test_the_meter_sees_what_was_touched_between_begin_and_end():
     if measured["bytes"] is None:
         pytest.skip("needs Linux's /proc")
     assert 60 * MIB < measured["bytes"] < 90 * MIB
+
+
+def test_answers_of_several_tokens_add_pieces_of_the_vocabulary_and_no_more():
+    """Where text is written, logits of every word are computed for the answers' positions, piece by piece; rows of a
+    choice count as rows."""
+    config = OPTConfig(vocab_size=50_000, hidden_size=64, ffn_dim=128, num_hidden_layers=2, num_attention_heads=4)
+    sizes = {"batch_size": 4, "seq_len": 32, "dtype": torch.float32}
+    words = client_peak(config, **sizes)
+    text = client_peak(config, **sizes, answers=AnswerShape(1, 8, True))
+    choice = client_peak(config, **sizes, answers=AnswerShape(3, 2, True))
+    every_logit = 4 * 32 * 50_000 * 8
+    assert words.activations < text.activations < every_logit
+    # A piece of 2^15 words: the 32 answer positions' logits and the head's part, in 64 bits.
+    assert text.activations == pytest.approx(8 * (32 + 64) * 2**15, rel=0.05)
+    assert choice.activations > words.activations
+    assert words == client_peak(config, **sizes, answers=AnswerShape())
+    gradient = gradient_peak(config, rows=4, seq_len=32, dtype=torch.float32, answers=AnswerShape(1, 8, True))
+    assert gradient.activations > 4 * 8 * 50_000 * 8  # backward keeps all logits of the answers

@@ -188,9 +188,10 @@ def summary_lines(run: Run) -> list[str]:
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data["note"] else ""
+    metric = data.get("metric", "accuracy").replace("_", " ")
     rows = [
         (
-            f"accuracy, {data['evaluation_split']} ({data['evaluation_rows']} rows)",
+            f"{metric}, {data['evaluation_split']} ({data['evaluation_rows']} rows)",
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
             f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
         ),

@@ -19,7 +19,7 @@ from zorba_core.registry import Registry
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _CATALOGUE = (  # in the order that help and pages show them
-    "sst2", "ag_news", "snli", "toy_reviews",
+    "sst2", "ag_news", "snli", "toy_reviews", "toy_verdicts",
     "rte", "boolq", "cb", "wic", "wsc", "multirc", "qqp", "trec", "banking77", "copa",
     "squad", "drop", "xsum", "gsm8k", "alpaca", "dolly",
 )  # fmt: skip

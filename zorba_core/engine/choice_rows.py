@@ -63,7 +63,7 @@ class ChoiceRows:
             tokens_E.append(len(steps))
             tokens.extend(steps)
         columns = (ids, prompt_R, path_R, rows_E, [len(choices) for choices in answers], label_E, tokens_E, tokens)
-        return ChoiceRows(*(torch.as_tensor(np.asarray(column), dtype=torch.int64) for column in columns))
+        return ChoiceRows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
 
     def __len__(self) -> int:
         return len(self.label_E)

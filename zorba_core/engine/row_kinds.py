@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from torch import Tensor
 
@@ -18,6 +18,24 @@ _NAMES = {
     Encoded: {"token_ids_RL": "ids", "last_R": "last", "label_R": "label"},
     **{kind: {field.name: field.name for field in fields(kind)} for kind in (ChoiceRows, TextRows)},
 }
+
+
+@dataclass(frozen=True)
+class AnswerShape:
+    """What the answers of rows ask of a pass, for counting memory and time."""
+
+    rows: int = 1  # of an example, at most
+    positions: int = 1  # read of each row, at most
+    whole_vocabulary: bool = False  # at these positions; else logits of the label words alone
+
+
+def answer_shape(rows: Rows) -> AnswerShape:
+    """Of these rows."""
+    if isinstance(rows, ChoiceRows):
+        return AnswerShape(int(rows.sequences_E.max()), int(rows.path_R.max()) + 1, True)
+    if isinstance(rows, TextRows):
+        return AnswerShape(1, int(rows.answer_R.max()), True)
+    return AnswerShape()
 
 
 def to_tensors(rows: Rows) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import Rounds, run_rounds
 from zorba_core.engine.records import RoundEntry
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.row_kinds import Rows, answer_shape
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.checkpoint import Checkpoint
@@ -74,7 +74,16 @@ def complete_run(
         measured = meter.describe()
         if writer is not None:
             added = finish()
-            summary = summarise(network, rounds.allocation, settings, outcome, reports, measured, earlier.resumed_after)
+            summary = summarise(
+                network,
+                rounds.allocation,
+                settings,
+                outcome,
+                reports,
+                measured,
+                earlier.resumed_after,
+                answer_shape(evaluation),
+            )
             if isinstance(network, StreamedNetwork):
                 summary["memory"] |= network.limit.describe()
             writer.finish({**summary, **added})

@@ -46,12 +46,15 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, attention_of, family_of
 from zorba_core.engine.precision import products_in
+from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.vocabulary import STATES_AT_ONCE, piece_rows
 from zorba_core.planning.lora import Lora
 
 _GRAIN = 512  # bytes that storages are rounded up to
 _JVP_COPIES = 3  # of the plain pass's tensors; 2.8 were counted on an OPT
 _LABELS = 4  # label words; a few numbers a row
+LABEL_WORDS = AnswerShape()  # of one token each
 
 
 @dataclass(frozen=True)
@@ -74,45 +77,72 @@ class PeakEstimate:
 
 
 def client_peak(
-    config: PretrainedConfig, *, batch_size: int, seq_len: int, dtype: torch.dtype, lora: Lora | None = None
+    config: PretrainedConfig,
+    *,
+    batch_size: int,
+    seq_len: int,
+    dtype: torch.dtype,
+    answers: AnswerShape = LABEL_WORDS,
+    lora: Lora | None = None,
 ) -> PeakEstimate:
     """One client on a device of its own, B rows of L tokens, perturbing block after block. It is the same for one
     activated block as for all. Evaluating is the server's, and an update can go piece by piece."""
     return replace(
-        _shapes(config.to_json_string(), type(config), dtype, lora).peak(rows=batch_size, seq_len=seq_len),
+        _shapes(config.to_json_string(), type(config), dtype, lora).peak(
+            rows=batch_size * answers.rows, seq_len=seq_len, answers=answers
+        ),
         update=0,
         evaluation=0,
     )
 
 
 def gradient_peak(
-    config: PretrainedConfig, *, rows: int, seq_len: int, dtype: torch.dtype, lora: Lora | None = None
+    config: PretrainedConfig,
+    *,
+    rows: int,
+    seq_len: int,
+    dtype: torch.dtype,
+    answers: AnswerShape = LABEL_WORDS,
+    lora: Lora | None = None,
 ) -> PeakEstimate:
     """A first-order client (FedIT), or a cohort of them: one forward and backward pass of ``rows`` rows of L tokens.
     ``activations`` has what the backward pass keeps of every block, and the blocks' gradients."""
     shapes = _shapes(config.to_json_string(), type(config), dtype, lora)
-    return PeakEstimate(shapes.parameter_bytes, 0, shapes.backward(rows, seq_len), 0, 0)
+    return PeakEstimate(shapes.parameter_bytes, 0, shapes.backward(rows * answers.rows, seq_len, answers), 0, 0)
 
 
-def run_peak(config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings, *, rows_at_once: int) -> PeakEstimate:
+def run_peak(
+    config: PretrainedConfig,
+    A_MN: np.ndarray,
+    settings: TrainSettings,
+    *,
+    rows_at_once: int,
+    answers: AnswerShape = LABEL_WORDS,
+) -> PeakEstimate:
     """A process that simulates all clients of the allocation the way ``settings.estimator`` does.
 
     ``rows_at_once``: of a cohort, through a block together (``cohort.rows_at_once`` knows).
     """
     shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype, settings.lora)
-    B, L = settings.batch_size, settings.seq_len
+    B, L = settings.batch_size * answers.rows, settings.seq_len
     estimator = ESTIMATORS[settings.estimator]
     if estimator.cohort:
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
         at_once = min(rows_at_once, settings.max_rows or rows)
         return shapes.peak(
-            rows, L, at_once=at_once, kept_states=1, evaluation_rows=settings.eval_rows, precision=settings.precision
+            rows,
+            L,
+            at_once=at_once,
+            kept_states=1,
+            evaluation_rows=settings.eval_rows,
+            precision=settings.precision,
+            answers=answers,
         )
-    single = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision)
+    single = shapes.peak(B, L, evaluation_rows=settings.eval_rows, precision=settings.precision, answers=answers)
     block_M = np.array(shapes.block_bytes)
     if estimator.exact:  # the directions of all blocks; each tensor, its derivative, and what makes it
         perturbation = int(block_M.sum())
-        activations = _JVP_COPIES * shapes.peak(B, L, plain_attention=True).activations
+        activations = _JVP_COPIES * shapes.peak(B, L, plain_attention=True, answers=answers).activations
     else:  # the directions of all blocks, and the weights of the heaviest client's
         perturbation, activations = int(block_M.sum() + (block_M @ A_MN).max()), single.activations
     return PeakEstimate(single.parameters, perturbation, activations, single.update, single.evaluation)
@@ -144,6 +174,7 @@ class _Shapes:
                 _fill(model, dtype)
             self._model = model.eval()
             self._family: Family = family_of(self._model)
+            self._vocabulary = len(self._model.get_output_embeddings().weight)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
         self.parameter_bytes = sum(_rounded(size // 2 if narrow else size) for size in storages.values())
         self._trained_M = [
@@ -163,20 +194,28 @@ class _Shapes:
         evaluation_rows: int | None = None,
         plain_attention: bool = False,
         precision: str = "highest",
+        answers: AnswerShape = LABEL_WORDS,
     ) -> PeakEstimate:
         largest = max(self.block_bytes)
         judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
         return PeakEstimate(
             parameters=self.parameter_bytes,
             perturbation=largest,
-            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision),
+            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision, answers),
             update=2 * largest,
-            evaluation=self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest"),
+            evaluation=self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest", answers),
         )
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which _shapes bounds
     def _forward(
-        self, rows: int, seq_len: int, at_once: int, kept_states: int, plain_attention: bool, precision: str
+        self,
+        rows: int,
+        seq_len: int,
+        at_once: int,
+        kept_states: int,
+        plain_attention: bool,
+        precision: str,
+        answers: AnswerShape,
     ) -> int:
         """Peak bytes of a forward pass of R rows, of which some at a time go through a block."""
         kernels = [SDPBackend.MATH] if plain_attention else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
@@ -191,14 +230,14 @@ class _Shapes:
                 else:
                     hidden_RLH[:at_once] = passed_RLH
                 del passed_RLH
-            last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
-            logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
-            F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long), reduction="none")
+            states_SH = self._read(hidden_RLH, answers)
+            pieces = min(piece_rows(*states_SH.shape), self._vocabulary) if answers.whole_vocabulary else _LABELS
+            self._loss(states_SH[:STATES_AT_ONCE], pieces)
             del states
         return count.peak
 
     @functools.cache  # noqa: B019 - as above
-    def backward(self, rows: int, seq_len: int) -> int:
+    def backward(self, rows: int, seq_len: int, answers: AnswerShape) -> int:
         """Peak bytes of a forward and backward pass of R rows, all in one batch."""
         parameters = [parameter for trained in self._trained_M for parameter in trained]
         kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
@@ -209,15 +248,26 @@ class _Shapes:
                 hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
                 for block in self._family.blocks():
                     hidden_RLH = self._family.run(block, hidden_RLH)
-                last_RH = hidden_RLH[torch.arange(rows), torch.zeros(rows, dtype=torch.long)]
-                logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
-                loss = F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long))
-                del hidden_RLH, last_RH, logits_RC
+                states_SH = self._read(hidden_RLH, answers)
+                # Backward keeps the logits of every piece of the vocabulary.
+                loss = self._loss(states_SH, self._vocabulary if answers.whole_vocabulary else _LABELS).sum()
+                del hidden_RLH, states_SH
                 torch.autograd.grad(loss, parameters)
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False)
         return count.peak
+
+    def _read(self, hidden_RLH: Tensor, answers: AnswerShape) -> Tensor:
+        """Hidden states where an answer is read, all rows below each other."""
+        rows, length, _ = hidden_RLH.shape
+        read = min(answers.positions, length)
+        at_RP = torch.zeros(rows, read, dtype=torch.long)
+        return hidden_RLH[torch.arange(rows)[:, None], at_RP].flatten(0, 1)
+
+    def _loss(self, states_SH: Tensor, tokens: int) -> Tensor:
+        logits = self._family.logits(states_SH, torch.zeros(tokens, dtype=torch.long))
+        return F.cross_entropy(logits.double(), torch.zeros(len(states_SH), dtype=torch.long), reduction="none")
 
 
 def _fill(model: nn.Module, dtype: torch.dtype) -> None:

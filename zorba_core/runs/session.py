@@ -314,6 +314,7 @@ def evaluation_rows(
         **_origin_of(frame),
         "evaluation_split": split,
         "evaluation_rows": len(rows),
+        "metric": rows.metric,
         "evaluation_sha256": rows.sha256(),
     }
     return rows, facts

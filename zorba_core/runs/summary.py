@@ -19,6 +19,7 @@ from zorba_core.engine.loop import Outcome
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
+from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.communication import run_communication
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
@@ -67,6 +68,7 @@ def summarise(
     reports: CountReports,
     measured: Mapping[str, Any],
     resumed_after: Sequence[int],
+    answers: AnswerShape,
 ) -> dict[str, Any]:
     evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
     best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
@@ -107,7 +109,7 @@ def summarise(
         "mean_inverse_popularity": allocation.mean_inverse_popularity,
         "effective_clients": allocation.effective_clients,
         "total_blocks": allocation.total_blocks,
-        "memory": _memory(network, allocation, settings, float(vram_N_bytes.max()), measured),
+        "memory": _memory(network, allocation, settings, float(vram_N_bytes.max()), measured, answers),
         "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
         "seconds": last.seconds,
         "forward_passes": last.forward_passes,
@@ -128,6 +130,7 @@ def _memory(
     settings: TrainSettings,
     psi_bytes: float,
     measured: Mapping[str, Any],
+    answers: AnswerShape,
 ) -> dict[str, Any]:
     """Bytes by the paper's model, by counting tensors, and as measured.
 
@@ -140,11 +143,12 @@ def _memory(
         together = participants if ESTIMATORS[settings.estimator].cohort else 1
         rows = min(B * together, settings.max_rows or B * together)
         client, process = (
-            gradient_peak(config, rows=count, seq_len=L, dtype=dtype, lora=settings.lora) for count in (B, rows)
+            gradient_peak(config, rows=count, seq_len=L, dtype=dtype, answers=answers, lora=settings.lora)
+            for count in (B, rows)
         )
     else:
-        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype, lora=settings.lora)
-        process = run_peak(config, allocation.A_MN, settings, rows_at_once=rows_at_once(network, L))
+        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype, answers=answers, lora=settings.lora)
+        process = run_peak(config, allocation.A_MN, settings, rows_at_once=rows_at_once(network, L), answers=answers)
     return {
         "psi_bytes": psi_bytes,
         "client": client.describe(),

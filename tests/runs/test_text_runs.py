@@ -1,0 +1,60 @@
+"""A run whose answers are written: it learns, and its record says by what it was judged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zorba_core.allocation import Allocation
+from zorba_core.cli.train import summary_lines
+from zorba_core.data.encoding import encode_prompts
+from zorba_core.data.splits import load_split
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.runs.generation import generate
+from zorba_core.runs.resume import replay
+from zorba_core.runs.session import fine_tune
+from zorba_core.runs.text_metrics import text_metrics
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    settings = TrainSettings(
+        rounds=14, lr=1e-2, num_perturbations=4, batch_size=4, seq_len=40, eval_rows=32, eval_every=7, target=0.9
+    )
+    allocation = Allocation(np.arange(12)[:, None] % 2 == np.arange(2))  # two clients, every other block each
+    folder = tmp_path_factory.mktemp("text")
+    return fine_tune(allocation, dataset="toy-verdicts", settings=settings, runs_folder=folder, force=True)
+
+
+def test_opt_mini_learns_to_write_verdicts_with_forward_passes_only(run):
+    losses = run.metrics["eval_loss"].dropna().tolist()
+    assert losses[-1] < losses[0] - 0.5  # nats a token
+    assert run.summary["memory"]["client"]["activations"] > 0
+
+
+def test_the_record_names_exact_match(run):
+    assert run.environment["data"]["metric"] == "exact_match"
+    assert run.environment["data"]["answers_cut"] == 0
+    assert any("exact match, validation (32 rows)" in line for line in summary_lines(run))
+
+
+def test_the_run_replays_to_the_same_weights_and_writes(run):
+    rebuilt = replay(run.path)
+    assert rebuilt.network.weights_sha256() == run.summary["weights_sha256"]
+    task, frame = get_task("toy-verdicts"), load_split("toy-verdicts", "validation").head(6)
+    prompts = encode_prompts(task, frame, rebuilt.tokenizer, 40, max_new_tokens=5)
+    written = generate(rebuilt.network, rebuilt.tokenizer, prompts, max_new_tokens=5)
+    assert len(written) == 6
+    assert set(text_metrics(written, frame["answer"].tolist())) == {"exact_match", "token_f1", "rouge_l"}
+
+
+def test_label_words_of_several_tokens_train_and_replay(tmp_path):
+    settings = TrainSettings(rounds=2, num_perturbations=2, batch_size=4, seq_len=40, eval_rows=16, eval_every=2)
+    allocation = Allocation(np.ones((12, 2), dtype=bool))
+    words = ["very bad", "very good"]
+    run = fine_tune(
+        allocation, dataset="toy-reviews", settings=settings, label_words=words, runs_folder=tmp_path, force=True
+    )
+    assert run.config["label_words"] == words
+    assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
