@@ -75,6 +75,26 @@ def test_rows_in_the_published_columns_become_prompts_and_answers(name, tmp_path
     assert len(rows.weights) >= 5
 
 
+def test_instructions_are_a_users_turn_where_the_tokenizer_has_a_chat_template(tiny_tokenizer):
+    from copy import deepcopy
+
+    task, frame = get_task("alpaca"), pd.DataFrame([WRITTEN["alpaca"]])
+    plain = encode(task, frame, tiny_tokenizer, 128)
+    chatty = deepcopy(tiny_tokenizer)
+    chatty.chat_template = (
+        "{% for m in messages %}<u>{{ m['content'] }}</u>{% endfor %}{% if add_generation_prompt %}<a>\n{% endif %}"
+    )
+    rows = encode(task, frame, chatty, 128)
+    length = int(rows.trimmed().token_ids_RL.shape[1])
+    text = chatty.decode(rows.token_ids_RL[0, :length])
+    assert text.startswith("<u>Instruction: name a film")
+    assert "Response:</u><a>\na quiet one" in text
+    assert "<u>" not in tiny_tokenizer.decode(plain.token_ids_RL[0])
+    chatty.chat_template = "{{ raise_exception('no user') }}"
+    with pytest.raises(InvalidInputError, match=r"chat template cannot be used \(no user\); set chat = false"):
+        encode(task, frame, chatty, 128)
+
+
 def test_every_task_of_the_catalogue_but_those_with_real_rows_is_tested_on_made_ones():
     assert {*PUBLISHED, *WRITTEN} | {"sst2", "ag-news", "snli"} == {
         name for name, task in TASKS.items() if hasattr(task.rows, "hub")

@@ -110,3 +110,22 @@ def test_rows_are_divided_by_their_own_clients(csv, tiny_opt_folder, tmp_path):
     wrong = zorba.Task(name="reviews", prompt="{remark} It was", rows=zorba.FileRows(csv, label="verdict", client="of"))
     with pytest.raises(InvalidInputError, match=r"the rows are those of 6 clients .* the allocation is for 3"):
         tuned(wrong, tiny_opt_folder, tmp_path)
+
+
+def test_a_solution_and_what_is_said_of_the_columns_are_taken_as_they_are(csv, tiny_opt_folder, tmp_path):
+    plan = zorba.solve(zorba.AllocationProblem([2, 2, 1], 3))
+    run = zorba.fine_tune(
+        plan,
+        data=csv,
+        label="of",
+        text="remark",
+        prompt="{remark} It is about",
+        client="branch",
+        model=tiny_opt_folder,
+        settings=SETTINGS,
+        runs_folder=tmp_path / "runs",
+        force=True,
+    )
+    assert (run.allocation.A_MN == plan.allocation.A_MN).all()
+    assert task_of(run).label_names == tuple(sorted(ASPECTS))
+    assert run.config["division"] == "natural"

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from zorba_core.data.prompts import Prompts, answer_space, fill
+from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill
 from zorba_core.data.tasks import Task
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.row_kinds import Rows
@@ -224,7 +224,8 @@ def _answer_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokeniz
         )
     texts = fill(task.answer, frame)
     _refuse_empty(task, frame, texts, "answer")
-    space = answer_space(task.prompt)
+    turn = chat_turn(task, tokenizer)
+    space = answer_space(task.prompt if turn is None else turn[1])
     return [[*ids, end] for ids in _tokens([space + text for text in texts], tokenizer)]
 
 

@@ -46,6 +46,7 @@ _ANSWERS = {  # what is asked -> what is answered
     "prompt": ("completion", "response", "answer", "output"),
     "question": ("answer", "answers", "response", "reply"),
     "query": ("answer", "response"),
+    "q": ("a", "answer"),
     "document": ("summary",),
     "article": ("summary", "highlights"),
     "dialogue": ("summary",),

@@ -13,12 +13,15 @@ import pandas as pd
 
 from zorba_core.data.cache import fingerprint, kept
 from zorba_core.data.tasks import FIELD, Task
+from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
 _WORTH_KEEPING = 2_000  # texts; fewer are tokenised as fast as they are read
+
+_MARK = "THE-USERS-TURN"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,31 @@ def answer_space(prompt: str) -> str:
     return "" if prompt[-1:].isspace() and not prompt.endswith(" ") else " "
 
 
+def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str] | None:
+    """What the tokenizer's chat template writes before a user's turn and between it and the answer; None where the task
+    asks for no chat, or the tokenizer has no template.
+
+    Raises:
+        InvalidInputError: a template that cannot be used.
+    """
+    if not task.chat or not getattr(tokenizer, "chat_template", None):
+        return None
+    turn = [{"role": "user", "content": _MARK}]
+    try:
+        text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # whatever a template of somebody else's does
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise InvalidInputError(
+            f"task {task.name}: the tokenizer's chat template cannot be used ({reason}); set chat = false in the task"
+        ) from None
+    before, mark, after = text.partition(_MARK)
+    if not mark:
+        raise InvalidInputError(
+            f"task {task.name}: the tokenizer's chat template leaves the user's turn out; set chat = false in the task"
+        )
+    return before, after
+
+
 def fill(template: str, frame: pd.DataFrame) -> list[str]:
     """The text of each row, without space around it: a template's, or a column's where ``template`` has no field."""
     parts = FIELD.split(template)
@@ -71,8 +99,13 @@ def _prompt_segments(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[list[int], list[_Texts | list[int]]]:
     """Tokens the tokenizer starts every text with (OPT: ``</s>``), then the prompt as fixed words and text columns."""
+    turn = chat_turn(task, tokenizer)
     with_start = tokenizer.encode("a")
-    start = with_start[: 1 if with_start and with_start[0] == tokenizer.bos_token_id else 0]
+    start = (
+        tokenizer.encode(turn[0], add_special_tokens=False)
+        if turn is not None
+        else with_start[: 1 if with_start and with_start[0] == tokenizer.bos_token_id else 0]
+    )
     segments: list[_Texts | list[int]] = []
     space = ""  # byte-level BPE writes a space at the front of the word that follows it
     for position, part in enumerate(FIELD.split(task.prompt)):
@@ -85,6 +118,8 @@ def _prompt_segments(
             space = " " if part.endswith(" ") else ""
             if body:
                 segments.append(tokenizer.encode(body, add_special_tokens=False))
+    if turn is not None and turn[1]:
+        segments.append(tokenizer.encode(turn[1], add_special_tokens=False))
     return start, segments
 
 

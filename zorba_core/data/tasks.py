@@ -50,7 +50,7 @@ class Task:
     prompt: str  # template over text_columns; the answer follows its end
     text_columns: tuple[str, ...] = ()  # columns of the rows that the prompt reads: the prompt's fields
     rows: RowSource  # where its rows come from
-    chat: bool = False  # the prompt is a user's turn where the tokenizer has a chat template
+    chat: bool = False  # kind text: the prompt is a user's turn where the tokenizer has a chat template
     target: float = 0.75  # a value of the metric worth reaching, where a page asks for one
     metric: str = ""  # what its curves show; default: accuracy, for kind text exact_match
 
@@ -60,6 +60,8 @@ class Task:
             raise InvalidInputError(f"task {self.name!r}: a name has lower-case letters, digits and single hyphens")
         if self.kind not in METRICS:
             raise InvalidInputError(f"task {self.name}: kind {self.kind!r} is none of {', '.join(METRICS)}")
+        if self.chat and self.kind != "text":
+            raise InvalidInputError(f"task {self.name}: chat is for kind text; leave it out")
         check = {"labels": self._check_labels, "options": self._check_options, "text": self._check_text}[self.kind]
         check()
         if self.metric not in ("", *METRICS[self.kind]):

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.allocation import Allocation, AllocationMetrics
+from zorba_core.allocation import Allocation, AllocationMetrics, Solution
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.encoding import count_cuts, encode, head_tokens, with_label_words
 from zorba_core.data.file_rows import clients_of
@@ -57,12 +57,17 @@ DEFAULT_MODEL = "opt-mini"
 
 
 def fine_tune(
-    allocation: AllocationMetrics | None = None,
+    allocation: AllocationMetrics | Solution | None = None,
     *,
     num_clients: int | None = None,
     dataset: str | Task = DEFAULT_DATASET,
     data: Data | None = None,
-    said: Said | None = None,
+    text: Sequence[str] | str = (),
+    label: str | None = None,
+    answer: str | None = None,
+    prompt: str | None = None,
+    test: str | os.PathLike[str] | None = None,
+    client: str | None = None,
     model: str | os.PathLike[str] = DEFAULT_MODEL,
     settings: TrainSettings | None = None,
     alpha: float = 1.0,
@@ -80,12 +85,15 @@ def fine_tune(
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
 
     Args:
-        allocation: A_MN; its columns are the clients, its rows the model's blocks. ZorBA's alone: with another
-            ``settings.method`` give ``num_clients`` instead, and every client activates every block.
+        allocation: A_MN, or the solution that has it; its columns are the clients, its rows the model's blocks. ZorBA's
+            alone: with another ``settings.method`` give ``num_clients`` instead, and every client activates every
+            block.
         dataset: a built-in task: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news``, ...; or a :class:`Task`.
         data: rows of your own instead: a file (CSV, TSV, JSON lines, Parquet), a task's TOML file, a DataFrame or a
             Task. Columns, labels and prompt that a file does not say are inferred (:mod:`zorba_core.data.inference`).
-        said: what is not to be inferred: columns, prompt, label words, test file.
+        text, label, answer, prompt, test, client: of ``data``, what is not to be inferred: the columns of the text, of
+            the label or of the answer to write, the prompt, the file to evaluate on, the column that says whose row it
+            is.
         notice: called with each line about what was inferred.
         model: ``opt-mini``, a Hugging Face folder, or a hub id.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
@@ -105,9 +113,12 @@ def fine_tune(
     An interrupted run can be resumed, whatever stopped it: :func:`zorba_core.runs.resume.resume`.
     """
     settings = settings or TrainSettings()
+    allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
     if data is not None:
+        texts = (text,) if isinstance(text, str) and text else tuple(text)
+        said = Said(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
         task = task_for(data, said, tokenizer=partial(load_tokenizer, model), notice=notice)
     else:
         task = dataset if isinstance(dataset, Task) else get_task(dataset)
