@@ -14,7 +14,7 @@ GROUND = ("errors", "lazy", "files", "registry", "fields")
 ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federation", "study", "plots", "report", "cli")
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
 # 7,000 held the paper's methods; the rest is for exact scalars, streaming, more families, kinds of answers, adapters.
-CORE_LINES = 11_000
+CORE_LINES = 12_000
 
 
 def modules(room: str) -> list[Path]:

@@ -27,7 +27,7 @@ PAGES = {
     "fleet, lognormal": ({"fleet": "lognormal", "clients": "9"}, {"median": 0.4, "sigma": 0.9}),
     "fleet, two kinds": ({"fleet": "two-kinds"}, {"small": 0.9, "large": 2.5, "share": 60}),
     "fleet, three kinds": ({"fleet": "three-kinds"}, {"medium": 1.3, "medium_share": 20}),
-    "fleet, steam": ({"fleet": "steam", "leave_out": "true"}, {"card": 55}),
+    "fleet, steam": ({"fleet": "steam", "leave_out": "true"}, {"card": 55, "true": True}),
     "tradeoff": (
         {"vectors": "60"},
         {

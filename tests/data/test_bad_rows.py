@@ -41,6 +41,7 @@ def refused(tmp_path, content, name="rows.csv", **said) -> str:
         (GOOD, {"text": ("body",)}, "there is no column 'body'; the rows have text, label"),
         (GOOD, {"prompt": "{body} It was"}, "has no column 'body'; it has text, label"),
         (GOOD, {"prompt": "It was"}, "the prompt has no field such as {text}"),
+        (GOOD, {"label_words": ("a", "b", "c")}, "3 label words are given and column label has 2 labels (bad, good)"),
         (GOOD, {"label": "label", "answer": "text"}, "give --label or --answer, not both"),
         ("text,label\n" + "a remark,good\n" * 9, {}, "one label only, 'good'"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,6 +93,8 @@ def test_a_request_is_read_back_from_a_runs_config(make_config, tmp_path):
 def test_only_zorba_is_federated(make_config, train_settings):
     with pytest.raises(InvalidInputError, match="fedzo"):
         check_config(make_config(train_settings.for_method("fedzo")), ServerSettings())
+    with pytest.raises(InvalidInputError, match="exact, which simulates clients by a backward pass"):
+        check_config(make_config(replace(train_settings, estimator="exact")), ServerSettings())
     with pytest.raises(InvalidInputError, match="seats"):
         check_config(make_config(), ServerSettings(min_clients=5))
 

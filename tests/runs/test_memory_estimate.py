@@ -8,6 +8,7 @@ from transformers import OPTConfig
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
@@ -69,12 +70,13 @@ def tiny_config():
 
 
 @pytest.mark.parametrize("precision", ["highest", "bf16"])
-@pytest.mark.parametrize("estimator", ["cohort", "reference", "jvp"])
+@pytest.mark.parametrize("estimator", ["cohort", "reference", "jvp", "exact"])
 def test_what_the_estimators_really_hold_is_what_is_counted(tiny_config, estimator, precision):
     """The same counter over the real computation, real tensors and real noise."""
     from transformers import OPTForCausalLM
 
-    config, settings = tiny_config(), TrainSettings(batch_size=16, seq_len=32, estimator=estimator, precision=precision)
+    config = tiny_config()
+    settings = TrainSettings(batch_size=16, seq_len=32, num_perturbations=2, estimator=estimator, precision=precision)
     network = BlockNetwork(OPTForCausalLM(config), [5, 6], precision=precision)
     generator = torch.Generator().manual_seed(0)
     batches = [
@@ -87,7 +89,7 @@ def test_what_the_estimators_really_hold_is_what_is_counted(tiny_config, estimat
     ]
     A_MN = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=bool)
     directions = Directions("rademacher", network.sizes_M)
-    run = {"cohort": estimate_cohort, "reference": estimate, "jvp": estimate_jvp}[estimator]
+    run = {"cohort": estimate_cohort, "reference": estimate, "jvp": estimate_jvp, "exact": estimate_exact}[estimator]
     with TensorBytes() as count:
         run(network, batches, A_MN, [1, 2], directions, mu=1e-3)
     peak = run_peak(config, A_MN, settings, rows_at_once=rows_at_once(network, 32))

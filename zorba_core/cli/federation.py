@@ -137,7 +137,12 @@ def up(
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
     if own is not None:
         division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
-        files = share_out(own, place, config.num_clients, **division)
+        try:
+            files = share_out(own, place, config.num_clients, **division)
+        except ZorbaError:
+            if folder is None:
+                shutil.rmtree(place, ignore_errors=True)
+            raise
         server = replace(server, evaluate_on=files.evaluate_on)
         check_config(config, server)
         nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]

@@ -114,6 +114,11 @@ def infer_task(
         task = Task(name=name, kind="text", prompt=prompt, answer=answer, rows=rows)
     else:
         names = labels_in(rows, name)
+        if said.label_words and len(said.label_words) != len(names):
+            raise InvalidInputError(
+                f"{len(said.label_words)} label words are given and column {label} has {len(names)} labels "
+                f"({name_some(names)}); give a word for each, in this order"
+            )
         words = said.label_words or words_for(names, tokenizer)
         task = Task(name=name, prompt=prompt, label_names=names, label_words=words, rows=rows)
     return Inferred(task, tuple(_described(task, frame, said, others)))

@@ -33,6 +33,7 @@ _HOME = {
     "average_per_block": "aggregation",
     "estimate": "estimators.reference",
     "estimate_cohort": "estimators.cohort",
+    "estimate_exact": "estimators.exact",
     "estimate_jvp": "estimators.jvp",
     "evaluate": "evaluation",
     "init": "loop",

@@ -79,6 +79,12 @@ class Directions:
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
+        kernel = noise.triton_on(str(weights.device))
+        kind = {noise.normals: "normals", noise.signs: "signs"}.get(self._draw)
+        plain = self.kind.norm is None and not self.kind.low_rank and weights.dtype == torch.float32
+        if kernel is not None and kind is not None and plain:
+            kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
+            return
         for start, stop, values in self.drawn(seed, block):
             if self.kind.signs:  # the product with a sign is exact, so fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)

@@ -3,8 +3,9 @@
 So every client, device, thread count, order of blocks and slice of a block sees the same bits. The bits are those of
 Philox4x64-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011), which passes
 BigCrush: key = (seed, block), counter = (1 + element // elements per counter, kind, 0, 0), four 64-bit words a counter,
-least significant bits first. On the CPU NumPy's compiled Philox draws them; on any other device the same integers come
-from PyTorch's 64-bit integer operations, which wrap around as unsigned ones do.
+least significant bits first. On the CPU NumPy's compiled Philox draws them, on a CUDA device with Triton a kernel of
+ours (:mod:`zorba_core.engine.noise_triton`); on any other device the same integers come from PyTorch's 64-bit integer
+operations, which wrap around as unsigned ones do.
 
 From bits to numbers there is a table look-up and no floating-point arithmetic, so nothing depends on how a device
 rounds a logarithm:
@@ -22,8 +23,10 @@ Shapes: E elements of a slice of a block, K counters, W words.
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from statistics import NormalDist
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -36,11 +39,15 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _LOW = 0xFFFFFFFF
 _LEVEL_BITS = 16
+_KERNEL = "zorba_core.engine.noise_triton"
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
 
 
 def signs(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's signs: float32, shape (stop - start,)."""
+    kernel = triton_on(str(device))
+    if kernel is not None:
+        return kernel.draw("signs", seed, block, start, stop, device)
     bytes_first, bytes_last = start // 8, -(-stop // 8)
     bytes_E8 = _bits(seed, block, _SIGNS, bytes_first * 8, bytes_last * 8, torch.device(device)).view(torch.uint8)
     skipped = bytes_first - start // 256 * 32
@@ -52,12 +59,28 @@ def signs(seed: int, block: int, start: int, stop: int, device: torch.device | s
 
 def normals(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's normals: float32, shape (stop - start,)."""
+    kernel = triton_on(str(device))
+    if kernel is not None:
+        return kernel.draw("normals", seed, block, start, stop, device)
     return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device))
 
 
 def rounding_bits(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's bits for stochastic rounding: int32 from 0 to 65535, (stop - start,)."""
     return _sixteen_bits(seed, block, _ROUNDING, start, stop, device).int().bitwise_and_(2**16 - 1)
+
+
+@functools.cache
+def triton_on(device: str) -> ModuleType | None:
+    """:mod:`zorba_core.engine.noise_triton` where it can be used: on a CUDA device, with Triton, and if it gives the
+    CPU's bits there."""
+    if not device.startswith("cuda"):
+        return None
+    try:
+        kernel = importlib.import_module(_KERNEL)  # it imports this module
+    except ImportError:
+        return None
+    return kernel if kernel.works_on(device) else None
 
 
 def _sixteen_bits(seed: int, block: int, kind: int, start: int, stop: int, device: torch.device | str) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.partition import DIRICHLET
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -24,12 +25,18 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
     """Refuse what cannot be federated.
 
     Raises:
-        InvalidInputError: a method that exchanges more than scalars, or fewer seats than clients to wait for.
+        InvalidInputError: a method that exchanges more than scalars, an estimator that takes a backward pass, or fewer
+            seats than clients to wait for.
     """
     if not method_facts(config.settings.method).federates:
         known = ", ".join(name for name, facts in METHODS.items() if facts.federates)
         raise InvalidInputError(
             f"method is {config.settings.method}; a federation of processes runs methods that exchange scalars: {known}"
+        )
+    if ESTIMATORS[config.settings.estimator].backward:
+        raise InvalidInputError(
+            f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
+            "clients take forward passes alone; use cohort, reference or jvp"
         )
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")

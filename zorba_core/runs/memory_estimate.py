@@ -42,9 +42,10 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from zorba_core.engine.adapters import is_adapter, with_adapters
+from zorba_core.engine.estimators.exact import Plan, held_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
-from zorba_core.engine.families import Family, attention_of, family_of
+from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.settings import TrainSettings
@@ -126,6 +127,8 @@ def run_peak(
     shapes = _shapes(config.to_json_string(), type(config), settings.torch_dtype, settings.lora)
     B, L = settings.batch_size * answers.rows, settings.seq_len
     estimator = ESTIMATORS[settings.estimator]
+    if estimator.backward:
+        return _backward_peak(shapes, int(config.hidden_size), A_MN, settings)
     if estimator.cohort:
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
         at_once = min(rows_at_once, settings.max_rows or rows)
@@ -146,6 +149,28 @@ def run_peak(
     else:  # the directions of all blocks, and the weights of the heaviest client's
         perturbation, activations = int(block_M.sum() + (block_M @ A_MN).max()), single.activations
     return PeakEstimate(single.parameters, perturbation, activations, single.update, single.evaluation)
+
+
+def _backward_peak(shapes: _Shapes, width: int, A_MN: np.ndarray, settings: TrainSettings) -> PeakEstimate:
+    """Exact scalars: the gradients of a share of the clients, and a few directions of a block; what the backward pass
+    keeps of the rows that go through the blocks together."""
+    B, L, bytes_each = settings.batch_size, settings.seq_len, settings.torch_dtype.itemsize
+    participants = max(1, round(A_MN.shape[1] * settings.participation))
+    heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
+    plan = Plan.of(
+        [size // bytes_each for size in shapes.block_bytes],
+        width,
+        bytes_each,
+        np.full((participants, 2), (B, L)),
+        A_MN[:, heaviest],
+        on_cpu=settings.device == "cpu",
+        max_rows=settings.max_rows,
+    )
+    block_parameters = max(shapes.block_bytes) // bytes_each
+    held = plan.store_numbers + held_at_once(block_parameters, settings.num_perturbations)
+    kept = shapes.kept(plan.rows_at_once(B, L), L, settings.precision)
+    plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows)
+    return PeakEstimate(plain.parameters, held * bytes_each, kept, plain.update, plain.evaluation)
 
 
 @functools.lru_cache(maxsize=2)
@@ -256,6 +281,24 @@ class _Shapes:
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False)
+        return count.peak
+
+    @functools.cache  # noqa: B019 - as above
+    def kept(self, rows: int, seq_len: int, precision: str) -> int:
+        """Peak bytes of a pass of R rows forward and back to their hidden states, the last block at one position."""
+        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        with self._fake, TensorBytes() as count, torch.enable_grad(), sdpa_kernel(kernels):
+            first_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long)).requires_grad_(True)
+            hidden_RLH, blocks = first_RLH, self._family.blocks()
+            with products_in(precision, first_RLH.device):
+                for block in blocks[:-1]:
+                    hidden_RLH = self._family.run(block, hidden_RLH)
+                at = LabelPositions(torch.zeros(rows, 1, dtype=torch.long), seq_len)
+                last_RH = self._family.run_at(blocks[-1], hidden_RLH, at)[:, 0]
+            logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
+            loss = F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long))
+            del hidden_RLH, last_RH, logits_RC
+            torch.autograd.grad(loss, first_RLH)
         return count.peak
 
     def _read(self, hidden_RLH: Tensor, answers: AnswerShape) -> Tensor:

@@ -35,6 +35,7 @@ class Estimate:
     rho_NQ: np.ndarray  # float64
     loss_N: np.ndarray  # F_n at the unperturbed point, float64
     forward_passes: int  # of one client's batch
+    backward_passes: int = 0  # likewise
 
 
 def batch_loss(

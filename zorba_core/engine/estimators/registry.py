@@ -26,8 +26,9 @@ class Estimator:
     title: str
     help: str  # one line
     run: Callable[..., Any] | str
-    exact: bool = False  # directional derivatives by forward-mode differentiation: mu plays no part
-    cohort: bool = False  # all clients in one pass a direction; takes max_rows, the most rows through a block at once
+    exact: bool = False  # directional derivatives: mu plays no part
+    cohort: bool = False  # many clients' rows together; takes max_rows, the most rows through a block at once
+    backward: bool = False  # by backpropagation, whose memory it takes
 
 
 ESTIMATORS: Registry[Estimator] = Registry(
@@ -44,6 +45,15 @@ def _register_own() -> None:
         ),
         Estimator("reference", "Reference", f"{differences}, {one_by_one}", f"{here}.reference:estimate"),
         Estimator("jvp", "Forward mode", f"{derivatives}, {one_by_one}", f"{here}.jvp:estimate_jvp", exact=True),
+        Estimator(
+            "exact",
+            "Exact",
+            f"{derivatives}, all clients in one backward pass: the fastest simulation",
+            f"{here}.exact:estimate_exact",
+            exact=True,
+            cohort=True,
+            backward=True,
+        ),
     ):
         ESTIMATORS.register(part)
 

@@ -128,13 +128,15 @@ class ScalarMethod(Method):
     def report(self, context: RoundContext) -> Reports:
         ranks, num_clients = context.ranks, context.A_MN.shape[1]
         own = ranks.own(np.flatnonzero(context.plan.asked_N))
-        rho_NQ, loss_N, forward_passes = np.zeros((num_clients, len(context.plan.seeds_Q))), np.zeros(num_clients), 0
+        rho_NQ, loss_N, passes = np.zeros((num_clients, len(context.plan.seeds_Q))), np.zeros(num_clients), np.zeros(2)
         if len(own):
             batches = [context.batch(int(n)) for n in own]
             estimate = self.measure(context, estimator_of(context.settings), batches, own)
-            rho_NQ[own], loss_N[own], forward_passes = estimate.rho_NQ, estimate.loss_N, estimate.forward_passes
+            rho_NQ[own], loss_N[own] = estimate.rho_NQ, estimate.loss_N
+            passes[:] = estimate.forward_passes, estimate.backward_passes
         rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
-        return Reports(rho_NQ, loss_N, int(ranks.sum(np.array([forward_passes]))[0]))
+        forward_passes, backward_passes = (int(count) for count in ranks.sum(passes))
+        return Reports(rho_NQ, loss_N, forward_passes, backward_passes)
 
     def update(
         self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState

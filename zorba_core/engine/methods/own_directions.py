@@ -101,6 +101,7 @@ class OwnDirections(ScalarMethod):
             np.concatenate([estimate.rho_NQ for estimate in estimates]),
             np.concatenate([estimate.loss_N for estimate in estimates]),
             sum(estimate.forward_passes for estimate in estimates),
+            sum(estimate.backward_passes for estimate in estimates),
         )
 
     @torch.no_grad()

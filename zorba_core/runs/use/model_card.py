@@ -26,7 +26,8 @@ def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) ->
     sections = [
         _front(run),
         f"# {task.title}: {base}, fine-tuned across {run.config['num_clients']} clients",
-        f"{base} was fine-tuned for one question ({task.about}) by clients that kept their rows. This folder has "
+        f"{base} was fine-tuned for one task{f' ({task.about})' if task.about else ''} by clients that kept their "
+        "rows. This folder has "
         + ("the adapters (LoRA) in PEFT's format" if adapter else "the whole model in Hugging Face format")
         + ", with its tokenizer.",
         "## Use",

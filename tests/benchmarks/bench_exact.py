@@ -1,0 +1,111 @@
+"""Exact scalars by one backward pass beside the cohort's finite differences: seconds, memory and agreement.
+
+    python -m tests.benchmarks.bench_exact
+
+One process, one thread, taking turns; process CPU seconds, whose medians of ratios within a turn are compared, since
+other work on the machine changes both alike. Memory is the growth of the resident set above the loaded model, each
+estimator in a process of its own. Writes artifacts/benchmarks/exact.json.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.runs.environment import describe
+from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.model_source import load_model
+from zorba_core.runs.session import use_threads
+from zorba_core.study.bench.common import LABEL_IDS, client_batches
+from zorba_core.study.bench.settings import BenchSettings
+
+OUT = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "exact.json"
+SETTINGS = BenchSettings(repeats=3)
+TURNS = {10: 2, 100: 1}  # by directions; the cohort takes a minute at a hundred
+
+
+def estimators() -> dict[str, Callable[[int], Estimate]]:
+    network = BlockNetwork(load_model(SETTINGS.model), LABEL_IDS)
+    batches_N = client_batches(SETTINGS, network.model.config.vocab_size)
+    A_MN = np.ones((network.num_blocks, SETTINGS.num_clients), dtype=bool)
+    directions = Directions(SETTINGS.direction, network.sizes_M)
+
+    def by(estimate: Callable[..., Estimate]) -> Callable[[int], Estimate]:
+        return lambda count: estimate(network, batches_N, A_MN, range(count), directions, mu=SETTINGS.mu)
+
+    return {"cohort": by(estimate_cohort), "exact": by(estimate_exact), "jvp": by(estimate_jvp)}
+
+
+def timed(run: Callable[[int], Estimate], count: int) -> tuple[float, Estimate]:
+    started = time.process_time()
+    estimate = run(count)
+    return time.process_time() - started, estimate
+
+
+def turns(run: dict[str, Callable[[int], Estimate]], count: int) -> dict[str, Any]:
+    seconds: dict[str, list[float]] = {"cohort": [], "exact": []}
+    for _ in range(TURNS[count]):
+        estimates = {}
+        for name, values in seconds.items():
+            took, estimates[name] = timed(run[name], count)
+            values.append(took)
+    exact, differences = estimates["exact"].rho_NQ, estimates["cohort"].rho_NQ
+    return {
+        "seconds": seconds,
+        "exact_over_cohort": statistics.median(b / a for a, b in zip(*seconds.values(), strict=True)),
+        "correlation_with_finite_differences": float(np.corrcoef(exact.ravel(), differences.ravel())[0, 1]),
+        "differences_off_by": float(np.linalg.norm(differences - exact) / np.linalg.norm(exact)),
+    }
+
+
+def memory_of(name: str, count: int) -> int | None:
+    """Bytes that the resident set grew by, measured in a new process."""
+    command = [sys.executable, "-m", "tests.benchmarks.bench_exact", name, str(count)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    with use_threads(1):
+        if len(sys.argv) > 1:
+            run, meter = estimators()[sys.argv[1]], MemoryMeter("cpu")
+            run(1)
+            meter.begin()
+            run(int(sys.argv[2]))
+            print(json.dumps(meter.describe()["bytes"]))
+            return
+        run = estimators()
+        run["exact"](1)  # to warm up
+        settings = {name: getattr(SETTINGS, name) for name in ("model", "num_clients", "batch_size", "seq_len", "mu")}
+        result: dict[str, Any] = {
+            "settings": settings | {"direction": SETTINGS.direction, "activation": "full"},
+            "environment": describe(SETTINGS.run_settings),
+            "clock": SETTINGS.clock_name,
+            "directions": {},
+        }
+        exact_NQ, jvp_NQ = run["exact"](1).rho_NQ, run["jvp"](1).rho_NQ
+        result["jvp_difference_over_largest"] = float(np.abs(exact_NQ - jvp_NQ).max() / np.abs(jvp_NQ).max())
+        memory = {name: memory_of(name, 10) for name in ("cohort", "exact")}
+        result["memory_growth_bytes"] = memory
+        result["memory_ratio"] = memory["exact"] / memory["cohort"] if all(memory.values()) else None
+        for count in TURNS:  # the cheap ones first, and what is done is on disk
+            result["directions"][count] = turns(run, count)
+            OUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            print(json.dumps({count: result["directions"][count], "memory_ratio": result["memory_ratio"]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

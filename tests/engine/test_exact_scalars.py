@@ -1,0 +1,204 @@
+"""One backward pass for all clients against forward mode, which goes client by client and direction by direction."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.engine.test_cohort import SEEDS, batches, random_allocation
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators import exact
+from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rows import Encoded
+from zorba_core.errors import InvalidInputError
+
+LABELS = [11, 250, 3]
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def both(network, batches_N, A_MN, dtype, kind="rademacher", inactive="frozen", **options) -> tuple[Estimate, Estimate]:
+    directions = Directions(kind, network.sizes_M, dtype=dtype)
+    forward_mode = estimate_jvp(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
+    backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive, **options)
+    return forward_mode, backward
+
+
+def assert_same(expected: Estimate, estimate: Estimate, tolerance: float) -> None:
+    """Relative to the largest rho, as a zero crossing has no relative precision."""
+    scale = np.abs(expected.rho_NQ).max()
+    assert scale > 0.1
+    assert np.abs(estimate.rho_NQ - expected.rho_NQ).max() <= tolerance * scale
+    assert estimate.loss_N == pytest.approx(expected.loss_N, rel=max(1e-12, tolerance / 10))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_model, inactive, dtype):
+    network = BlockNetwork(make_tiny_model(family), LABELS, dtype=dtype)
+    before = network.weights_sha256()
+    forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive, max_rows=3)
+    # Llama's norm computes in float32 whatever the dtype, and so do both estimators within it.
+    assert_same(forward_mode, backward, max(TOLERANCE[dtype], 1e-6 if family == "llama" else 0))
+    assert network.weights_sha256() == before
+    assert not any(parameter.requires_grad for parameter in network.model.parameters())
+    assert all("forward" not in vars(module) for module in network.model.modules())
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, inactive, share):
+    network = BlockNetwork(make_tiny_model("opt", num_blocks=6), LABELS, dtype=torch.float64)
+    for seed in range(2):
+        A_MN = random_allocation(seed, 6, 8, share)
+        assert_same(*both(network, batches(8), A_MN, torch.float64, inactive=inactive), 1e-10)
+
+
+@pytest.mark.parametrize("kind", DIRECTIONS)
+def test_every_kind_of_direction(make_tiny_model, kind):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    forward_mode, backward = both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64, kind)
+    assert backward.rho_NQ == pytest.approx(forward_mode.rho_NQ, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("rows", [(1, 3, 8), (2,)])
+def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(make_tiny_model, monkeypatch, rows):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    A_MN, batches_N = random_allocation(3, 3, 7, 0.6), batches(7, rows=rows, lengths=(5, 9))
+    whole = both(network, batches_N, A_MN, torch.float64)
+    assert_same(*whole, 1e-10)
+    for least_bytes, positions, at_once in ((0, 1, 1), (60_000, 30, 2), (10**9, 10**6, 16)):
+        monkeypatch.setattr(exact, "_LEAST_BYTES", least_bytes)
+        monkeypatch.setattr(exact, "_POSITIONS_CPU", positions)
+        monkeypatch.setattr(exact, "_DIRECTIONS_AT_ONCE", at_once)
+        assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
+
+
+class Doubling(nn.Module):
+    """A layer that nothing is known of: its one number scales what passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_a_block_with_an_unknown_layer_is_differentiated_client_by_client(make_tiny_model, inactive):
+    model = make_tiny_model("opt", num_blocks=4)
+    block = model.model.decoder.layers[1]
+    block.fc2 = nn.Sequential(block.fc2, Doubling())
+    network = BlockNetwork(model, LABELS, dtype=torch.float64)
+    A_MN = random_allocation(2, 4, 9, 0.6)
+    assert_same(*both(network, batches(9), A_MN, torch.float64, inactive=inactive, max_rows=3), 1e-10)
+
+
+def test_each_client_passes_forward_once_and_backward_once_whatever_the_directions(make_tiny_model, monkeypatch):
+    """And blocks before the first active one are not differentiated."""
+    network = BlockNetwork(make_tiny_model("opt", num_blocks=4), LABELS)
+    A_MN = np.array([[0, 0], [0, 0], [1, 1], [0, 1]], dtype=bool)
+    runs = []
+    run_block = network.run_block
+
+    def counted(m, hidden_BLH):
+        out = run_block(m, hidden_BLH)
+        runs.append((m, hidden_BLH[..., 0].numel(), out.requires_grad))
+        return out
+
+    monkeypatch.setattr(network, "run_block", counted)
+    estimate = estimate_exact(
+        network, batches(2, lengths=(8,)), A_MN, range(40), Directions("rademacher", network.sizes_M)
+    )
+    assert runs == [(0, 64, False), (1, 64, False), (2, 64, True)]
+    assert (estimate.forward_passes, estimate.backward_passes) == (2, 2)
+
+
+def test_a_client_without_active_blocks_has_rho_zero(make_tiny_model):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS)
+    A_MN = np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1]], dtype=bool)
+    _, backward = both(network, batches(3), A_MN, torch.float32)
+    assert backward.rho_NQ[1].tolist() == [0.0, 0.0]
+    assert (backward.rho_NQ[[0, 2]] != 0).all()
+
+
+def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together(make_tiny_model, monkeypatch):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS)
+    directions, asked = Directions("rademacher", network.sizes_M), []
+    drawn = directions.drawn
+    monkeypatch.setattr(directions, "drawn", lambda *which: asked.append(which) or drawn(*which))
+    estimate_exact(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions)
+    assert sorted(asked) == sorted((seed, m) for seed in SEEDS for m in range(3))
+
+
+def test_a_client_whose_loss_is_not_finite_leaves_the_others_as_they_are(poisoned_network):
+    network, batches_N = poisoned_network
+    directions = Directions("rademacher", network.sizes_M)
+    A_MN = np.ones((3, len(batches_N)), dtype=bool)
+    estimate = estimate_exact(network, batches_N, A_MN, SEEDS, directions)
+    healthy = [0, 2, 3]
+    alone = estimate_exact(network, [batches_N[n] for n in healthy], A_MN[:, healthy], SEEDS, directions)
+    assert not np.isfinite(estimate.rho_NQ[1]).any()
+    assert not np.isfinite(estimate.loss_N[1])
+    assert estimate.rho_NQ[healthy] == pytest.approx(alone.rho_NQ, rel=1e-4, abs=1e-5)
+
+
+@pytest.fixture
+def poisoned_network(make_tiny_model):
+    """A token that only client 1 has embeds to infinity."""
+    model, batches_N = make_tiny_model("opt"), batches(4, lengths=(6,))
+    for n, batch in enumerate(batches_N):
+        batch.token_ids_RL[batch.token_ids_RL == 5] = 6
+        if n == 1:
+            batch.token_ids_RL[:, 0] = 5
+    with torch.no_grad():
+        model.get_input_embeddings().weight[5] = torch.inf
+    return BlockNetwork(model, LABELS), batches_N
+
+
+def test_finite_differences_tend_to_it(make_tiny_model):
+    network = BlockNetwork(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
+    directions, rows, A_MN = Directions("gaussian", network.sizes_M, dtype=torch.float64), batches(4), np.ones((3, 4))
+    derivative_NQ = estimate_exact(network, rows, A_MN, SEEDS, directions).rho_NQ
+    error = [
+        np.abs(estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=mu).rho_NQ - derivative_NQ).max()
+        for mu in (1e-5, 1e-6)
+    ]
+    assert error[0] / error[1] == pytest.approx(10, rel=0.05)
+
+
+@pytest.mark.parametrize("precision", ["bf16"])
+def test_products_in_bfloat16_are_about_as_far_off_as_forward_modes(family, make_tiny_model, precision):
+    network = BlockNetwork(make_tiny_model(family), LABELS)
+    rows, A_MN = batches(5), random_allocation(1, 3, 5, 0.7)
+    directions = Directions("rademacher", network.sizes_M)
+    highest_NQ = estimate_exact(network, rows, A_MN, SEEDS, directions).rho_NQ
+    with network.at_precision(precision):
+        errors = [
+            np.linalg.norm(run(network, rows, A_MN, SEEDS, directions).rho_NQ - highest_NQ)
+            for run in (estimate_exact, estimate_jvp)
+        ]
+    assert 0 < errors[0] < 3 * errors[1]
+
+
+def test_max_rows_below_one_is_refused(make_tiny_model):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS)
+    with pytest.raises(InvalidInputError, match="max_rows is 0"):
+        estimate_exact(network, batches(2), np.ones((3, 2)), SEEDS, Directions("gaussian", network.sizes_M), max_rows=0)
+
+
+def test_rows_are_left_as_they_were(make_tiny_model):
+    network = BlockNetwork(make_tiny_model("gpt2"), LABELS)
+    rows: list[Encoded] = batches(3)
+    before = [dataclasses.replace(row, token_ids_RL=row.token_ids_RL.clone()) for row in rows]
+    estimate_exact(network, rows, np.ones((3, 3)), SEEDS, Directions("gaussian", network.sizes_M))
+    assert [row.sha256() for row in rows] == [row.sha256() for row in before]

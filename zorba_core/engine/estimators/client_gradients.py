@@ -1,0 +1,219 @@
+"""Each client's own gradient, of many clients whose rows go through the blocks together.
+
+A backward pass adds up what all rows want of a weight. Here every layer with parameters is a function of its own
+(:mod:`zorba_core.engine.estimators.client_layers`): its backward pass hands on the rows' gradients as usual, and writes
+what each client's rows want of the layer's parameters into that client's vector. For a linear layer that is the product
+of the client's output gradients and inputs. So wide products serve many clients, and nothing is computed twice.
+
+Blocks are differentiated one after another, from the last to the first that any of the clients activates. Nothing is
+kept of the blocks before it, and what a block kept is freed as soon as it is differentiated. The last block, which each
+family runs in its own way at the positions that are read, goes through autograd client by client; so does every block
+with a layer that is not known here.
+
+Shapes: P parts (rows of one client), R rows of all parts, E examples, L positions, H hidden size, M blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zorba_core.engine.estimators.client_layers import BlockGradient, LayerFunctions, Owners, UnknownLayoutError
+from zorba_core.engine.network import BlockNetwork, Inactive
+from zorba_core.engine.precision import products_in
+from zorba_core.engine.row_kinds import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of one client that go through the blocks together."""
+
+    client: int
+    rows: Rows
+    weight: float  # of all of the client's examples: F_n is a sum over them, divided by it
+    gradient_M: Mapping[int, BlockGradient]  # of the blocks that the client activates: what is wanted
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rows.token_ids_RL)
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.rows.token_ids_RL.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Strand:
+    """Rows that went through a block in one way."""
+
+    where: slice | Tensor  # among the rows of all parts
+    x: Tensor
+    y: Tensor
+    owner: Part | None = None  # whose gradient of the block's parameters autograd gives
+
+
+class ClientGradients:
+    """Passes through a network that give each client's gradient. Use within :meth:`installed`."""
+
+    def __init__(self, network: BlockNetwork, inactive: Inactive) -> None:
+        self._network, self._inactive, self._last = network, inactive, network.num_blocks - 1
+        self._anchor = torch.zeros((), device=network.device, requires_grad=True)
+        self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
+        self._layers_M = [
+            LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
+            for m in range(self._last)
+        ]
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Within the context the network's layers are those functions; they compute what they did."""
+        with self._network.computing(range(self._network.num_blocks)), contextlib.ExitStack() as stack:
+            for m, layers in enumerate([*self._layers_M, None]):
+                stack.callback(self._differentiate, m, False)
+                if layers is None:
+                    self._differentiate(m, True)
+                else:
+                    stack.enter_context(layers.installed())
+            yield
+
+    def _differentiate(self, m: int, by_parameters: bool) -> None:
+        for parameter in self._trained_M[m]:
+            parameter.requires_grad_(by_parameters)
+
+    def pass_through(self, parts: Sequence[Part]) -> np.ndarray:
+        """Write the parts' gradients of F_n, or add them to what earlier parts of the same client have written.
+
+        Returns:
+            What each part's examples contribute to F_n, (P,), float64.
+        """
+        network = self._network
+        rows = parts[0].rows.joined([part.rows for part in parts], network.device)
+        stop_P = np.cumsum([part.num_rows for part in parts])
+        places = [slice(int(stop) - part.num_rows, int(stop)) for part, stop in zip(parts, stop_P, strict=True)]
+        owned = list(zip(parts, places, strict=True))
+        first = min((m for part in parts for m in part.gradient_M), default=network.num_blocks)
+        with torch.no_grad():
+            hidden = network.embed(rows.token_ids_RL)
+        strands_M = []
+        for m in range(network.num_blocks):
+            with torch.set_grad_enabled(m >= first):
+                try:
+                    strands = self._through(m, hidden, rows, owned, needs_input=m > first)
+                except UnknownLayoutError:
+                    self._layers_M[m] = None  # from now on by autograd, client by client
+                    self._differentiate(m, True)
+                    strands = self._through(m, hidden, rows, owned, needs_input=m > first)
+                strands_M.append(strands)
+            hidden = _gathered([(strand.where, strand.y.detach()) for strand in strands_M[-1]])
+        loss_P, along = _losses(network, rows, hidden, parts, wants_gradient=first <= self._last)
+        for m in range(self._last, first - 1, -1):
+            along = self._back(m, strands_M.pop(), along)
+        return loss_P
+
+    def _through(
+        self, m: int, hidden_RLH: Tensor, rows: Rows, owned: list[tuple[Part, slice]], needs_input: bool
+    ) -> list[_Strand]:
+        """All rows through block m, in as few strands as their clients' gradients need."""
+        active = [(part, where) for part, where in owned if m in part.gradient_M]
+        passive = [(part, where) for part, where in owned if m not in part.gradient_M]
+        dropped = self._inactive == "dropped"
+        layers = self._layers_M[m] if m < self._last else None
+
+        def strand(where: slice | Tensor, run: Callable[[Tensor], Tensor], owner: Part | None = None) -> _Strand:
+            x = hidden_RLH[where].detach().requires_grad_(needs_input)
+            return _Strand(where, x, run(x), owner)
+
+        strands = []
+        if dropped and passive:
+            where = _joined([where for _, where in passive])
+            strands.append(strand(where, partial(self._without_weights, m, rows, where)))
+        if layers is not None and (active or not dropped):
+            with layers.owned_by(_owners(m, active if dropped else owned, hidden_RLH.shape[1])):
+                where = _joined([where for _, where in (active if dropped else owned)])
+                strands.append(strand(where, partial(self._network.run_block, m)))
+        elif layers is None:
+            if not dropped and passive:
+                where = _joined([where for _, where in passive])
+                strands.append(strand(where, partial(self._run, m, rows, where)))
+            strands += [strand(where, partial(self._run, m, rows, where), part) for part, where in active]
+        return strands
+
+    def _run(self, m: int, rows: Rows, where: slice | Tensor, x: Tensor) -> Tensor:
+        if m == self._last:
+            return rows.after_last_block(self._network, x, where)
+        return self._network.run_block(m, x)
+
+    def _without_weights(self, m: int, rows: Rows, where: slice | Tensor, x: Tensor) -> Tensor:
+        y = self._network.run_block_without_weights(x)
+        return rows.read(y, where) if m == self._last else y
+
+    def _back(self, m: int, strands: list[_Strand], along: Tensor) -> Tensor | None:
+        """From the gradients of block m's output to those of its input, where they are needed."""
+        parameters = self._trained_M[m]
+        inputs = []
+        for strand in strands:
+            if not strand.y.requires_grad:  # without weights, and nobody asks for its input's gradient
+                continue
+            wanted = [self._anchor, *([strand.x] if strand.x.requires_grad else [])]
+            mine = parameters if strand.owner is not None else []
+            with self._products():
+                gradients = torch.autograd.grad(strand.y, [*wanted, *mine], along[strand.where], allow_unused=True)
+            if strand.owner is not None:
+                strand.owner.gradient_M[m].add_all(parameters, gradients[len(wanted) :])
+            if strand.x.requires_grad:
+                inputs.append((strand.where, gradients[1]))
+        return _gathered(inputs) if inputs else None
+
+    def _products(self) -> contextlib.AbstractContextManager[None]:
+        """The precision of products that a backward pass multiplies in. (What autocast has rounded, it knows.)"""
+        precision = "highest" if self._network.precision == "bf16" else self._network.precision
+        return products_in(precision, self._network.device)
+
+
+def _owners(m: int, clients: list[tuple[Part, slice]], length: int) -> Owners:
+    """Whose rows stand where among those of the given clients."""
+    start, of = 0, []
+    for part, _ in clients:
+        if m in part.gradient_M:
+            of.append((start, start + part.num_rows, part.gradient_M[m]))
+        start += part.num_rows
+    return Owners(start, length, tuple(of))
+
+
+def _losses(
+    network: BlockNetwork, rows: Rows, final: Tensor, parts: Sequence[Part], wants_gradient: bool
+) -> tuple[np.ndarray, Tensor | None]:
+    """What each part contributes to F_n, and the gradient of the sum of them by what the loss reads."""
+    examples_P = [len(part.rows) for part in parts]
+    share_E = np.repeat([1 / part.weight for part in parts], examples_P)
+    final = final.requires_grad_(wants_gradient)
+    with torch.set_grad_enabled(wants_gradient):
+        loss_E = rows.losses(network, final) * torch.from_numpy(share_E).to(final.device)
+        along = torch.autograd.grad(loss_E.sum(), final)[0] if wants_gradient else None
+    part_E = np.repeat(np.arange(len(parts)), examples_P)
+    return np.bincount(part_E, weights=loss_E.detach().cpu().numpy(), minlength=len(parts)), along
+
+
+def _joined(places: list[slice]) -> slice | Tensor:
+    """All of them: a slice where they follow each other."""
+    if all(before.stop == after.start for before, after in itertools.pairwise(places)):
+        return slice(places[0].start, places[-1].stop)
+    return torch.cat([torch.arange(place.start, place.stop) for place in places])
+
+
+def _gathered(pieces: list[tuple[slice | Tensor, Tensor]]) -> Tensor:
+    """Rows in their places again."""
+    if len(pieces) == 1:
+        return pieces[0][1]
+    whole = pieces[0][1].new_empty((sum(len(part) for _, part in pieces), *pieces[0][1].shape[1:]))
+    for where, part in pieces:
+        whole[where] = part
+    return whole
