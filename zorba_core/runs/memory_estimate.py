@@ -300,7 +300,7 @@ class _Shapes:
                 positions = min(answers.positions, seq_len)
                 at = LabelPositions(torch.zeros(rows, positions, dtype=torch.long), seq_len)
                 last_SH = self._family.run_at(blocks[-1], hidden_RLH, at).flatten(0, 1)
-            loss = self._loss(last_SH, self._vocabulary if answers.whole_vocabulary else _LABELS).sum()
+            loss = self._of_every_word(last_SH) if answers.whole_vocabulary else self._loss(last_SH, _LABELS).sum()
             del hidden_RLH, last_SH
             torch.autograd.grad(loss, first_RLH)
         return count.peak
@@ -311,6 +311,15 @@ class _Shapes:
         read = min(answers.positions, length)
         at_RP = torch.zeros(rows, read, dtype=torch.long)
         return hidden_RLH[torch.arange(rows)[:, None], at_RP].flatten(0, 1)
+
+    def _of_every_word(self, states_SH: Tensor) -> Tensor:
+        """As :func:`zorba_core.engine.vocabulary.log_probabilities`: backward keeps the logits of every piece."""
+        first_S = torch.zeros(len(states_SH), dtype=torch.long)
+        loss = states_SH.new_zeros((), dtype=torch.float64)
+        for tokens in torch.empty(self._vocabulary, dtype=torch.long).split(piece_rows(*states_SH.shape)):
+            logits = self._family.logits(states_SH, torch.zeros(len(tokens), dtype=torch.long))
+            loss = loss + logits.logsumexp(dim=1).sum() - logits[first_S, first_S].sum()
+        return loss
 
     def _loss(self, states_SH: Tensor, tokens: int) -> Tensor:
         logits = self._family.logits(states_SH, torch.zeros(tokens, dtype=torch.long))
