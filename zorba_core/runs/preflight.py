@@ -51,7 +51,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.methods import method_facts
 
 _CLIENTS, _DIRECTIONS = 2, 4
-_PIECE = 2**22  # numbers
+PIECE = 2**22  # numbers of a block that are compared at a time
 MOST_LOST = 0.5  # of a perturbation or update, to rounding
 MOST_LOST_TO_NEAREST = 0.01  # what is lost is lost for good, and the other way to round loses nothing in the mean
 MOST_SCALAR_ERROR = 0.9
@@ -182,7 +182,7 @@ def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Dire
 
 def _pieces(size: int) -> Iterator[slice]:
     """A large block in parts: in float64 it would take several times its own memory."""
-    return (slice(start, start + _PIECE) for start in range(0, size, _PIECE))
+    return (slice(start, start + PIECE) for start in range(0, size, PIECE))
 
 
 def _perturbation_check(lost: float, settings: TrainSettings) -> Check:

@@ -24,11 +24,13 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.byte_sizes import bytes_of, in_mib
 from zorba_core.runs.memory_estimate import client_peak
 from zorba_core.runs.memory_meter import most_resident_bytes, resident_bytes, restart_most
+from zorba_core.runs.preflight import PIECE
 from zorba_core.runs.streaming.network import StreamedNetwork
 
 _LIBRARIES = 48 * 2**20  # packed factors of products, and code that is loaded when it is first used
 _HOLES = 1.1  # of an allocator between tensors of a block
 _FORWARD_MODE = 3  # of preflight: each tensor, its derivative, and what makes it
+_COMPARED_BYTES = 5 * 8  # of preflight: weights before and after, step, and their differences, in 64 bits
 _MEMORY_INFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _M_MMAP_THRESHOLD = -3  # of mallopt
@@ -109,9 +111,10 @@ class MemoryLimit:
         loaded = self.used + _LIBRARIES  # rows, tokenizer, what is not in blocks
         evaluated = min(EVALUATION_ROWS, settings.eval_rows or EVALUATION_ROWS)
         round_tensors, judged_tensors = tensors(at_once), tensors(evaluated) if evaluates else 0
-        probe = _FORWARD_MODE * tensors(settings.batch_size) if evaluates else 0
+        compared = _COMPARED_BYTES * min(max(network.sizes_M), PIECE)
+        probe = max(_FORWARD_MODE * tensors(settings.batch_size), compared) if evaluates else 0
         least_round = 2 * block + round_tensors + 2 * state
-        least_judged = block + judged_tensors
+        least_judged = 2 * block + judged_tensors  # an update that is due takes as much as its block
         least_probe = 2 * block + probe
         least = loaded + max(least_round, least_judged, least_probe)
         self._next_block = block
@@ -130,12 +133,12 @@ class MemoryLimit:
             )
         network.store.prefetch = least + block <= self.limit
         blocks = block * network.store.prefetch
-        spare = self.limit - loaded - max(least_round - 2 * state, least_judged) - blocks
+        spare = self.limit - loaded - max(least_round - 2 * state, least_judged, least_probe) - blocks
         network.hidden_bytes = max(2 * state, min(spare, (1 + settings.num_perturbations) * state))
         self.planned = {
             "blocks": 2 * block + blocks,
             "hidden_states": network.hidden_bytes,
-            "within_a_block": max(round_tensors, judged_tensors),
+            "within_a_block": max(round_tensors, judged_tensors, probe),
             "other": loaded,
         }
 

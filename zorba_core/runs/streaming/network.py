@@ -180,7 +180,7 @@ class StreamedNetwork(BlockNetwork):
             for parameter in self._blocks[self._resident].parameters():
                 parameter.data = _nothing(parameter.shape, self.dtype, math.nan)
             self._store.give_back(self._weights)
-        self._resident = self._weights = None
+        self._resident = self._weights = self._aside = None  # an update of the next block takes as much
         self._put_aside = False
 
     def outputs(self, batches: Iterable[Rows]) -> Iterator[tuple[Rows, Tensor]]:
