@@ -30,7 +30,7 @@ from zorba_core.runs.streaming.network import StreamedNetwork
 _LIBRARIES = 48 * 2**20  # packed factors of products, and code that is loaded when it is first used
 _HOLES = 1.1  # of an allocator between tensors of a block
 _FORWARD_MODE = 3  # of preflight: each tensor, its derivative, and what makes it
-_COMPARED_BYTES = 5 * 8  # of preflight: weights before and after, step, and their differences, in 64 bits
+_COMPARED_BYTES = 6 * 8  # of preflight: weights before and after, step, and their differences, in 64 bits
 _MEMORY_INFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _M_MMAP_THRESHOLD = -3  # of mallopt
