@@ -20,9 +20,9 @@ MU = 1e-3
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-def batch(generator: torch.Generator, rows: int, length: int) -> Encoded:
+def batch(generator: torch.Generator, rows: int, length: int, vocabulary: int = 400) -> Encoded:
     return Encoded(
-        torch.randint(2, 400, (rows, length), generator=generator),
+        torch.randint(2, vocabulary, (rows, length), generator=generator),
         torch.randint(0, length, (rows,), generator=generator),
         torch.randint(0, 3, (rows,), generator=generator),
     )

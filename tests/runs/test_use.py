@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.inference import Said
 from zorba_core.data.splits import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -162,6 +161,14 @@ def test_the_same_rows_in_a_table_are_judged_the_same(whole):
     assert mean == pytest.approx(report.accuracy)
 
 
+def test_one_file_a_client_is_judged_client_by_client(whole, tmp_path):
+    for name, rows in (("north", 3), ("south", 5)):
+        load_split("toy-reviews", "validation").head(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+    report = whole.evaluate(f"{tmp_path}/*.csv")
+    assert report.data == f"{tmp_path.name}/*.csv"
+    assert {entry["client"]: entry["rows"] for entry in report.per_client} == {"north": 3, "south": 5}
+
+
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
@@ -287,11 +294,12 @@ def writing(tiny_opt_folder, tmp_path_factory) -> Run:
     table = pd.DataFrame({"question": "well , " + rows["text"], "answer": np.where(rows["label"], "good", "bad")})
     table["site"] = ["north", "south", "east"] * 40
     table.to_csv(folder / "questions.csv", index=False)
-    said = Said(text=("question",), answer="answer", client="site")
     return fine_tune(
         ALLOCATION,
         data=folder / "questions.csv",
-        said=said,
+        text="question",
+        answer="answer",
+        client="site",
         model=tiny_opt_folder,
         settings=SETTINGS,
         runs_folder=folder / "runs",

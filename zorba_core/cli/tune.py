@@ -21,6 +21,7 @@ def tune(
             "lr",
             "num_seeds",
             "max_rows",
+            "memory_limit",
             "outlier_ratio",
             "eval_every",
             "eval_rows",

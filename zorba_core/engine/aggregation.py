@@ -9,9 +9,11 @@ Shapes: M blocks, N clients, Q directions of the round.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
@@ -36,7 +38,29 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
     return (weight_MN[:, :, None] * rho_NQ[None]).sum(axis=1) / rho_NQ.shape[1]
 
 
-@torch.no_grad()
+@dataclass(frozen=True, eq=False)
+class SharedStep:
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m for one block, in place."""
+
+    block: int
+    rho_bar_Q: np.ndarray  # float64
+    seeds_Q: Sequence[int]
+    directions: Directions
+    lr: float
+    rounding: Rounding | None = None
+
+    @torch.no_grad()
+    def __call__(self, weights: Tensor) -> None:
+        step = shared_step(weights, self.block, self.rho_bar_Q, self.seeds_Q, self.directions)
+        subtract(weights, step, self.lr, self.block, self.rounding)
+
+    @property
+    def identity(self) -> bytes:
+        """Equal for two steps exactly when they do the same."""
+        numbers = np.asarray(self.rho_bar_Q, np.float64).tobytes() + np.asarray(self.seeds_Q, np.uint64).tobytes()
+        return f"{self.directions.identity} {self.lr!r} {self.rounding} ".encode() + numbers
+
+
 def update_blocks(
     network: BlockNetwork,
     rho_bar_MQ: np.ndarray,
@@ -50,19 +74,17 @@ def update_blocks(
     ``rounding``: how weights of 16 bits are rounded in this round (:func:`zorba_core.engine.rounding.rounding_of`).
     """
     for m in range(network.num_blocks):
-        if not np.any(rho_bar_MQ[m]):
-            continue
-        step = shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions)
-        subtract(network.block_weights(m), step, lr, m, rounding)
+        if np.any(rho_bar_MQ[m]):
+            network.change_block(m, SharedStep(m, rho_bar_MQ[m], seeds_Q, directions, lr, rounding))
 
 
 @torch.no_grad()
 def shared_step(
-    network: BlockNetwork, block: int, rho_bar_Q: np.ndarray, seeds_Q: Sequence[int], directions: Directions
-) -> torch.Tensor:
-    """sum_q rho_bar[q] v_q,m for one block, (D_m,). Summed before it meets the weights: one rounding against w_m a
-    round instead of Q."""
-    step = torch.zeros_like(network.block_weights(block), dtype=network.dtype)
+    weights: Tensor, block: int, rho_bar_Q: np.ndarray, seeds_Q: Sequence[int], directions: Directions
+) -> Tensor:
+    """sum_q rho_bar[q] v_q,m for the block of these weights, (D_m,). Summed before it meets the weights: one rounding
+    against w_m a round instead of Q."""
+    step = torch.zeros_like(weights, dtype=directions.dtype)
     for q, seed in enumerate(seeds_Q):
-        step.add_(directions.block(int(seed), block), alpha=float(rho_bar_Q[q]))
+        directions.sum_into(step, int(seed), block, float(rho_bar_Q[q]))
     return step

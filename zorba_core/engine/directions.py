@@ -65,6 +65,11 @@ class Directions:
         self.device = torch.device(device)
         self._scale_by_seed: dict[int, float] = {}
 
+    @property
+    def identity(self) -> str:
+        """Equal for two objects exactly when their directions are."""
+        return f"{self.kind.name} {self.rank} {self.dtype} {self.sizes_M}"
+
     def block(self, seed: int, block: int) -> Tensor:
         """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
         values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
@@ -85,6 +90,11 @@ class Directions:
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
                 weights[start:stop].add_(values.mul_(scale))
+
+    def sum_into(self, step: Tensor, seed: int, block: int, weight: float) -> None:
+        """step += weight * v_m, in place, as a term of a sum over directions, without holding all of v_m."""
+        for start, stop, values in self.drawn(seed, block):
+            step[start:stop].add_(values, alpha=weight)
 
     def factors(self, seed: int, block: int) -> list[Factors | Tensor]:
         """v_m of a low-rank kind, parameter by parameter: a matrix's factors, or a vector's own numbers."""

@@ -72,8 +72,8 @@ def _in_batches(network: BlockNetwork, rows: Rows, batch_size: int) -> Iterator[
     # Rows before each example: a batch ends where a multiple of batch_size does.
     before_E = rows.sequences_E[order_E].cumsum(0) - rows.sequences_E[order_E]
     batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
-    for chosen in order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist()):
-        batch = rows.rows(chosen).trimmed(network.device)
-        with network.at_precision("highest"):
-            final = network(batch)
+    chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
+    batches = (rows.rows(chosen).trimmed(network.device) for chosen in chosen_by_batch)
+    with network.at_precision("highest"):
+        for chosen, (batch, final) in zip(chosen_by_batch, network.outputs(batches), strict=True):
             yield chosen.numpy(), batch, final

@@ -17,7 +17,7 @@ import contextlib
 import copy
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,6 +61,8 @@ class BlockNetwork:
     Raises:
         InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
+
+    hidden_bytes: int | None = None  # most memory for hidden states that wait while another's turn is; None: no limit
 
     def __init__(
         self,
@@ -123,6 +125,10 @@ class BlockNetwork:
         """w_m, shape (D_m,), as it is kept: writing to it changes the block."""
         return self._weights_M[block]
 
+    def change_block(self, block: int, change: Callable[[Tensor], None]) -> None:
+        """Have ``change`` move w_m in place: now, or before it is next used."""
+        change(self.block_weights(block))
+
     def block_module(self, block: int) -> nn.Module:
         """Block m as the model's own module."""
         return self._blocks[block]
@@ -169,7 +175,7 @@ class BlockNetwork:
     def run_block(self, block: int, hidden_BLH: Tensor) -> Tensor:
         """Hidden states after block m with its current weights."""
         with products_in(self.precision, self.device), self._running(block):
-            return self._family.run(self._blocks[block], hidden_BLH)
+            return self._family.run(self.block_module(block), hidden_BLH)
 
     def run_last_block(self, hidden_BLH: Tensor, read_B: Tensor) -> Tensor:
         """Hidden states (B, H) after the last block at the position of each row that the head reads, or (B, P, H) at
@@ -178,7 +184,7 @@ class BlockNetwork:
         read_BP = read_B if read_B.ndim == 2 else read_B[:, None]
         at = LabelPositions(read_BP, hidden_BLH.shape[1], SAME_BITS_ROWS)
         with products_in(self.precision, self.device), self._running(self.num_blocks - 1):
-            hidden_RPH = self._family.run_at(self._blocks[-1], hidden_BLH, at)[: len(read_B)]
+            hidden_RPH = self._family.run_at(self.block_module(self.num_blocks - 1), hidden_BLH, at)[: len(read_B)]
         return hidden_RPH if read_B.ndim == 2 else hidden_RPH[:, 0]
 
     def _running(self, block: int) -> contextlib.AbstractContextManager[None]:
@@ -193,10 +199,14 @@ class BlockNetwork:
         if self._residual_passes_through:
             return hidden_BLH
         if self._without_weights is None:
-            self._without_weights = copy.deepcopy(self._blocks[0]).to(self.dtype)
-            for parameter in self._without_weights.parameters():
-                parameter.zero_()
+            self._without_weights = self._zeroed_block()
         return self._family.run(self._without_weights, hidden_BLH)
+
+    def _zeroed_block(self) -> nn.Module:
+        block = copy.deepcopy(self._blocks[0]).to(self.dtype)
+        for parameter in block.parameters():
+            parameter.zero_()
+        return block
 
     @functools.cached_property
     def _residual_passes_through(self) -> bool:
@@ -231,6 +241,11 @@ class BlockNetwork:
             else:
                 hidden_BLH = self.run_block(m, hidden_BLH)
         return rows.read(hidden_BLH)
+
+    def outputs(self, batches: Iterable[Rows]) -> Iterator[tuple[Rows, Tensor]]:
+        """Each batch with what the network makes of it, in the order that suits where the weights are."""
+        for batch in batches:
+            yield batch, self(batch)
 
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""

@@ -160,9 +160,7 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
         return [
             tokens,
             Term("estimate", "hidden states", rows * position * shape.hidden, "cohort: hidden_RLH"),
-            Term(
-                "estimate", "states before the first active block", rows * position * shape.hidden, "cohort: kept_RLH"
-            ),
+            Term("estimate", "states before the first active block", rows * position * shape.hidden, "cohort: copies"),
             Term(
                 "estimate",
                 "one block's tensors",
@@ -229,7 +227,6 @@ def _update(shape: ModelShape, load: Load) -> list[Term]:
     block = shape.block_parameters * load.number_bytes
     return [
         Term("update", "one block's step", block, "aggregation: shared_step"),
-        Term("update", "a direction added to it", block, "aggregation: shared_step"),
         _noise(shape, "update"),
     ]
 
@@ -264,7 +261,6 @@ def _streamed(shape: ModelShape, load: Load, resident_blocks: int) -> list[Term]
         ),
         _noise(shape, "estimate"),
         Term("update", "one block's step", block, "aggregation: shared_step, when the block is next visited"),
-        Term("update", "a direction added to it", block, "aggregation: shared_step"),
         _noise(shape, "update"),
     ]
 

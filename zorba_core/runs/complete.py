@@ -17,6 +17,8 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs.checkpoint import Checkpoint
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.replaying import records_of
+from zorba_core.runs.streaming.limit import memory_errors
+from zorba_core.runs.streaming.network import StreamedNetwork
 from zorba_core.runs.summary import CountReports, summarise
 from zorba_core.runs.trajectory import Trajectory
 from zorba_core.runs.writer import RunWriter
@@ -67,7 +69,8 @@ def complete_run(
             checkpoint = Checkpoint(path, network)
             listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
         meter.begin()
-        outcome = run_rounds(rounds, evaluation, [*listening, *callbacks], earlier.records)
+        with memory_errors():
+            outcome = run_rounds(rounds, evaluation, [*listening, *callbacks], earlier.records)
         measured = meter.describe()
         if writer is not None:
             added = finish()
@@ -81,7 +84,11 @@ def complete_run(
                 earlier.resumed_after,
                 answer_shape(evaluation),
             )
+            if isinstance(network, StreamedNetwork):
+                summary["memory"] |= network.limit.describe()
             writer.finish({**summary, **added})
+            if isinstance(network, StreamedNetwork) and outcome.stopped_by != "interrupt":
+                network.store.remove_scratch()
             if checkpoint is not None and outcome.stopped_by != "interrupt":
                 checkpoint.remove()
     except BaseException as error:

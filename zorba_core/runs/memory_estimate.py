@@ -65,7 +65,7 @@ class PeakEstimate:
     parameters: int
     perturbation: int  # while estimating: noise drawn ahead, and weights put aside while they are perturbed
     activations: int  # while estimating: hidden states kept, and the working tensors of one block
-    update: int  # while updating: one block's step and the direction added to it
+    update: int  # while updating: one block's step and, at most, the direction added to it
     evaluation: int  # while evaluating: hidden states, the working tensors of one block, and its copy in 32 bits
 
     @property

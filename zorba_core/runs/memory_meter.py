@@ -53,6 +53,17 @@ def resident_bytes() -> int | None:
     return _status("VmRSS")
 
 
+def most_resident_bytes() -> int | None:
+    """The most that this process's resident set was since :func:`restart_most`, or since it began."""
+    return _status("VmHWM")
+
+
+def restart_most() -> None:
+    """Let :func:`most_resident_bytes` start anew, where the system can."""
+    with contextlib.suppress(OSError):
+        _CLEAR.write_text("5")
+
+
 def _status(field: str) -> int | None:
     """A line of /proc/self/status, in bytes."""
     try:

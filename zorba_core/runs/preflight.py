@@ -25,7 +25,7 @@ Shapes: M blocks, N clients, Q directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ import torch
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.directions import Directions, directions_of
+from zorba_core.engine.estimators.block_major import derive_block_major, estimate_block_major
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
@@ -50,6 +51,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.methods import method_facts
 
 _CLIENTS, _DIRECTIONS = 2, 4
+_PIECE = 2**22  # numbers
 MOST_LOST = 0.5  # of a perturbation or update, to rounding
 MOST_LOST_TO_NEAREST = 0.01  # what is lost is lost for good, and the other way to round loses nothing in the mean
 MOST_SCALAR_ERROR = 0.9
@@ -109,7 +111,10 @@ def preflight(
     directions = directions_of(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
     with network.at_precision("highest"):
-        exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
+        if settings.memory_limit is None:
+            exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
+        else:
+            exact_NQ = derive_block_major(*probe, inactive=settings.inactive)
     checks = []
     if settings.precision != "highest":
         rounded_NQ = estimator_of(settings)(*probe).rho_NQ
@@ -124,7 +129,8 @@ def preflight(
         if not error <= MOST_SCALAR_ERROR:
             error_of = {}
             for mu in settings.mu * _OTHER_MU:
-                tried = estimate(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=settings.inactive)
+                by = estimate if settings.memory_limit is None else estimate_block_major
+                tried = by(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=settings.inactive)
                 error_of[mu] = np.nan_to_num(_relative_error(tried.rho_NQ, exact_NQ), nan=np.inf)
             best = min(error_of, key=error_of.__getitem__)
             mu_cure = f"mu {best:.1g} (its error here: {error_of[best]:.1%})"
@@ -133,12 +139,12 @@ def preflight(
         taking_part = max(1, round(settings.participation * allocation.num_clients))
 
         def step_of(m: int) -> torch.Tensor:
-            return own_step(network, m, exact_NQ, clients, seeds_Q, directions)
+            return own_step(network.block_weights(m), m, exact_NQ, clients, seeds_Q, directions)
     else:
         taking_part, rho_bar_MQ = len(clients), average_per_block(exact_NQ, A_MN)
 
         def step_of(m: int) -> torch.Tensor:
-            return shared_step(network, m, rho_bar_MQ[m], seeds_Q, directions)
+            return shared_step(network.block_weights(m), m, rho_bar_MQ[m], seeds_Q, directions)
 
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
@@ -165,11 +171,18 @@ def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Dire
     lost = intended = 0.0
     for m in np.flatnonzero(A_MN.any(axis=1)):
         shift = directions.block(seed, int(m)).mul_(mu)
-        weights = network.block_weights(int(m)).to(network.dtype)  # what is moved: see wide_copies
-        moved = (weights + shift).double() - weights.double()
-        lost += float((moved - shift.double()).square().sum())
-        intended += float(shift.double().square().sum())
+        kept = network.block_weights(int(m))
+        for piece in _pieces(len(kept)):
+            weights, moved_by = kept[piece].to(network.dtype), shift[piece]  # what is moved: see wide_copies
+            moved = (weights + moved_by).double() - weights.double()
+            lost += float((moved - moved_by.double()).square().sum())
+            intended += float(moved_by.double().square().sum())
     return (lost / intended) ** 0.5 if intended > 0 else 1.0
+
+
+def _pieces(size: int) -> Iterator[slice]:
+    """A large block in parts: in float64 it would take several times its own memory."""
+    return (slice(start, start + _PIECE) for start in range(0, size, _PIECE))
 
 
 def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
@@ -236,17 +249,21 @@ def _step_checks(
     still = moving = 0
     rounding = rounding_of(settings, 1)
     for m in map(int, blocks):
-        weights, step = network.block_weights(m), step_of(m)
-        after = weights.clone()
-        subtract(after, step, rate, m, rounding)
-        moved = weights.double() - after.double()
-        intended = step.double().mul_(rate)
-        still += int(((after == weights) & (step != 0)).sum())
-        moving += int((step != 0).sum())
-        lost += float((moved - intended).square().sum())
-        arrived += float((moved * intended).sum())
-        step_square += float(intended.square().sum())
-        length += float(weights.double().square().sum())
+        kept, whole_step = network.block_weights(m), step_of(m)
+        # The random bits of 16-bit weights are drawn for a whole block.
+        pieces = _pieces(len(kept)) if kept.dtype == whole_step.dtype else [slice(None)]
+        for piece in pieces:
+            weights, step = kept[piece], whole_step[piece]
+            after = weights.clone()
+            subtract(after, step, rate, m, rounding)
+            moved = weights.double() - after.double()
+            intended = step.double().mul_(rate)
+            still += int(((after == weights) & (step != 0)).sum())
+            moving += int((step != 0).sum())
+            lost += float((moved - intended).square().sum())
+            arrived += float((moved * intended).sum())
+            step_square += float(intended.square().sum())
+            length += float(weights.double().square().sum())
     stride = (step_square / length) ** 0.5 * averaged * (lr / rate)
     share_lost = 1.0
     if 0 < step_square < np.inf:

@@ -15,6 +15,7 @@ from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.rounds import TrainState
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.streaming.network import StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory
 
 
@@ -35,6 +36,8 @@ def replay_rounds(
         InvalidInputError: the weights come out differently here.
     """
     proof = evaluations[-1] if evaluations else None
+    if isinstance(network, StreamedNetwork) and network.store.has_scratch:
+        proof = None  # files left by the run say themselves which updates they had, those after the proof among them
     state = init(network, settings)
     for done in range(len(rounds) + 1):
         if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:

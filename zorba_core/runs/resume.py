@@ -38,7 +38,8 @@ from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
-from zorba_core.runs.session import divide_rows, open_network, save_model_in, use_threads
+from zorba_core.runs.session import check_alone, divide_rows, open_network, save_model_in, use_threads
+from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter, header_of
 
@@ -55,6 +56,7 @@ def resume(
     test: str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     notice: Notice = lambda line: None,
+    memory_limit: str | None = None,
     ranks: Ranks = ALONE,
 ) -> Run:
     """Resume a run that was killed, interrupted or failed, in its own folder, and read it back.
@@ -64,6 +66,7 @@ def resume(
         model: the folder of its base model, if it is not the one in the run's config.
         data, test: where the user's own rows lie now, if not where the run's config says.
         callbacks: as for ``fine_tune``.
+        memory_limit: another one than the run began with; the bits do not depend on it.
         notice: called with one line for each fact a user should know: a torn record that was dropped, the round that
             it resumes after.
 
@@ -74,6 +77,9 @@ def resume(
     """
     request = read_request(run)
     settings = settings_of(request)
+    if memory_limit is not None:
+        settings = replace(settings, memory_limit=memory_limit)
+    check_alone(settings, ranks)
     if "federation" in request.config:
         raise InvalidInputError(
             f"{request.path}: its clients were processes of their own; resume it with: "
@@ -95,6 +101,11 @@ def resume(
             clients = request.allocation.num_clients
             rows, facts = divide_rows(task, tokenizer, clients, _alpha_of(request), settings, division)
             check_rows(request, facts, "train", "evaluation")
+            if isinstance(network, StreamedNetwork):
+                network.limit.plan(network, settings, clients)
+                notice(network.limit.sentence())
+                network.release()
+                network.store.use_scratch(request.path / BLOCKS)
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
                 state = replace(init(network, settings), rounds_done=trajectory.rounds_done)

@@ -45,9 +45,11 @@ from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
 from zorba_core.runs.environment import describe
-from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, resolve_model
+from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
+from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
+from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
@@ -121,6 +123,7 @@ def fine_tune(
     else:
         task = dataset if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
+    check_alone(settings, ranks)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(settings.threads):
@@ -132,7 +135,11 @@ def fine_tune(
         check_fit(network, allocation, rows, settings)
         for line in _cut_lines(data_facts, settings.seq_len):
             notice(line)
-        checked = preflight(network, allocation, rows, settings)
+        if isinstance(network, StreamedNetwork):
+            network.limit.plan(network, settings, allocation.num_clients)
+            notice(network.limit.sentence())
+        with memory_errors():
+            checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
         config = {
@@ -163,6 +170,8 @@ def fine_tune(
         path = Path(ranks.from_first(None if writer is None else str(writer.path)))
         if writer is not None:
             write_task(path, task)
+        if isinstance(network, StreamedNetwork):
+            network.store.use_scratch(path / BLOCKS)
         complete_run(
             path,
             writer,
@@ -221,6 +230,12 @@ def _check_clients(method: str, allocation: AllocationMetrics | None, num_client
         raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs how many clients take part")
 
 
+def check_alone(settings: TrainSettings, ranks: Ranks) -> None:
+    """Refuse several processes on one run whose changed blocks are in one folder."""
+    if settings.memory_limit is not None and ranks.size > 1:
+        raise InvalidInputError(f"memory_limit is for one process and there are {ranks.size}; leave one of them out")
+
+
 def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
 
@@ -238,8 +253,19 @@ def use_threads(count: int) -> Iterator[None]:
 def open_network(
     task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
+    limit = None if settings.memory_limit is None else MemoryLimit(settings.memory_limit)
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
+    if limit is not None:
+        streamed = StreamedNetwork(
+            *open_model_files(model),
+            label_ids_C,
+            dtype=settings.torch_dtype,
+            precision=settings.precision,
+            watch=limit.watch,
+        )
+        streamed.limit = limit
+        return streamed, tokenizer
     # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
     loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
     network = BlockNetwork(

@@ -68,20 +68,13 @@ def estimate_cohort(
     """
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
-    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)  # num_blocks: activates none, never starts
-    cohort = _Cohort(network, batches_N, A_MN, max_rows)  # embedded
-    everyone = cohort.pieces(np.ones(num_clients, dtype=bool))
-    active_M = [cohort.pieces(A_MN[m]) for m in range(num_blocks)]
-    passive_M = [cohort.pieces(~A_MN[m] & (first_N < m)) for m in range(num_blocks)]
-    starting_M = [cohort.pieces(first_N == m) for m in range(num_blocks)]
+    cohort = Cohort(network, batches_N, A_MN, max_rows)  # embedded
+    cohort.add_copies(1)
+    route = Route.of(cohort, A_MN)
 
     for m in range(num_blocks):
-        cohort.keep(starting_M[m])
-        if inactive == "frozen":
-            cohort.through(m, everyone)
-        else:
-            cohort.through(m, active_M[m])
-            cohort.through_dropped(m, cohort.pieces(~A_MN[m]))
+        cohort.keep(0, route.starting_M[m])
+        route.base_pass(cohort, m, inactive)
     loss_N = cohort.losses()
 
     rho_NQ = np.zeros((num_clients, len(seeds_Q)))
@@ -89,19 +82,16 @@ def estimate_cohort(
         together = cohort.directions_at_once(max_rows)
         for start in range(0, len(seeds_Q), together):
             seeds_G = [int(seed) for seed in seeds_Q[start : start + together]]
-            losses_GN = cohort.losses_along(active_M, passive_M, seeds_G, directions, mu, inactive)
+            losses_GN = cohort.losses_along(route.active_M, route.passive_M, seeds_G, directions, mu, inactive)
             rho_NQ[:, start : start + len(seeds_G)] = (losses_GN.T - loss_N[:, None]) / mu
         return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
     for q, seed in enumerate(seeds_Q):
         cohort.restart()
         for m in range(num_blocks):
-            if inactive == "frozen":
-                cohort.through(m, passive_M[m])
-            else:
-                cohort.through_dropped(m, passive_M[m])
-            if active_M[m]:
-                with _moved(network, m, directions, int(seed), mu):
-                    cohort.through(m, active_M[m])
+            route.passive_pass(cohort, m, inactive)
+            if route.active_M[m]:
+                with moved(network, m, directions, int(seed), mu):
+                    cohort.through(m, route.active_M[m])
         rho_NQ[:, q] = (cohort.losses() - loss_N) / mu
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
 
@@ -116,7 +106,7 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
 
 
 @contextlib.contextmanager
-def _moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
+def moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
     with network.moving([block]) as weights_by_block:
         directions.add_to(weights_by_block[block], seed, block, mu)
@@ -132,18 +122,23 @@ class _Group:
     piece_rows: int
     alone: bool  # a client's rows go through on their own
     hidden_RLH: Tensor
-    kept_RLH: Tensor  # each row's state before its first active block
     final_R: Tensor  # of the last block's output, what the loss reads
+    copies: list[Tensor]  # other states of the same rows: hidden states, and after the last block what the loss reads
+    finals: list[Tensor]
 
 
 Piece = tuple[_Group, slice | Tensor]  # some rows of a group
 
 
-class _Cohort:
+class Cohort:
     """The rows of all clients and where they stand."""
 
     def __init__(
-        self, network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, max_rows: int | None
+        self,
+        network: BlockNetwork,
+        batches_N: Sequence[Rows],
+        A_MN: np.ndarray,
+        max_rows: int | None,
     ) -> None:
         if max_rows is not None and max_rows < 1:
             raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
@@ -171,8 +166,9 @@ class _Cohort:
             piece_rows=min(piece_rows, max_rows or piece_rows),
             alone=bool(alone),
             hidden_RLH=hidden_RLH,
-            kept_RLH=torch.empty_like(hidden_RLH),
             final_R=torch.empty_like(batch.read(hidden_RLH)),
+            copies=[],
+            finals=[],
         )
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
@@ -187,14 +183,45 @@ class _Cohort:
                     chosen.append((group, where if together else where.to(self._network.device)))
         return chosen
 
-    def keep(self, pieces: list[Piece]) -> None:
+    @property
+    def state_bytes(self) -> int:
+        """Of one hidden state of every row."""
+        return sum(group.hidden_RLH.nbytes for group in self._groups)
+
+    def add_copies(self, count: int) -> None:
+        """So many hidden states beside the one that goes through blocks. A copy takes memory where it is written."""
+        for group in self._groups:
+            group.copies += [torch.empty_like(group.hidden_RLH) for _ in range(count)]
+
+    def keep(self, copy: int, pieces: list[Piece]) -> None:
+        """Write these rows' hidden states into a copy."""
         for group, rows in pieces:
-            group.kept_RLH[rows] = group.hidden_RLH[rows]
+            group.copies[copy][rows] = group.hidden_RLH[rows]
 
     def restart(self) -> None:
-        """Every row at its first active block again."""
+        """Every row at its first active block again, from the first copy."""
         for group in self._groups:
-            group.hidden_RLH.copy_(group.kept_RLH)
+            group.hidden_RLH.copy_(group.copies[0])
+
+    def copy_finals(self) -> None:
+        """Give every copy what the loss reads of the rows where they stand now, after the last block."""
+        for group in self._groups:
+            group.finals = [group.final_R.clone() for _ in group.copies]
+
+    @contextlib.contextmanager
+    def in_copy(self, copy: int) -> Iterator[None]:
+        """Within the context the rows stand where the copy has them."""
+        self._exchange(copy)
+        try:
+            yield
+        finally:
+            self._exchange(copy)
+
+    def _exchange(self, copy: int) -> None:
+        for group in self._groups:
+            group.hidden_RLH, group.copies[copy] = group.copies[copy], group.hidden_RLH
+            if group.finals:
+                group.final_R, group.finals[copy] = group.finals[copy], group.final_R
 
     def through(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:
@@ -229,7 +256,7 @@ class _Cohort:
     ) -> np.ndarray:
         """F_n of every client along each direction, no weight moved: (G, N), float64."""
         copies = [
-            Copies(self._network, group.batch, group.kept_RLH, group.final_R, len(seeds_G)) for group in self._groups
+            Copies(self._network, group.batch, group.copies[0], group.final_R, len(seeds_G)) for group in self._groups
         ]
         number = {id(group): index for index, group in enumerate(self._groups)}
         active, passive = (
@@ -252,3 +279,43 @@ class _Cohort:
             client_E = group.client_R[group.batch.example_rows]
             sum_N += np.bincount(client_E, weights=loss_E, minlength=len(sum_N))
         return sum_N / self._weight_N
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """Which pieces go through each block, and how."""
+
+    everyone: list[Piece]
+    active_M: list[list[Piece]]  # whose client activates the block
+    inactive_M: list[list[Piece]]
+    passive_M: list[list[Piece]]  # of these, those who activate a block before it
+    starting_M: list[list[Piece]]  # for whom it is the first
+
+    @classmethod
+    def of(cls, cohort: Cohort, A_MN: np.ndarray) -> Route:
+        num_blocks, num_clients = A_MN.shape
+        # num_blocks: activates none, never starts
+        first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)
+        blocks = range(num_blocks)
+        return cls(
+            cohort.pieces(np.ones(num_clients, dtype=bool)),
+            [cohort.pieces(A_MN[m]) for m in blocks],
+            [cohort.pieces(~A_MN[m]) for m in blocks],
+            [cohort.pieces(~A_MN[m] & (first_N < m)) for m in blocks],
+            [cohort.pieces(first_N == m) for m in blocks],
+        )
+
+    def base_pass(self, cohort: Cohort, block: int, inactive: Inactive) -> None:
+        """Everyone through a block whose weights are not moved."""
+        if inactive == "frozen":
+            cohort.through(block, self.everyone)
+        else:
+            cohort.through(block, self.active_M[block])
+            cohort.through_dropped(block, self.inactive_M[block])
+
+    def passive_pass(self, cohort: Cohort, block: int, inactive: Inactive) -> None:
+        """Those on their way whose client does not activate the block."""
+        if inactive == "frozen":
+            cohort.through(block, self.passive_M[block])
+        else:
+            cohort.through_dropped(block, self.passive_M[block])

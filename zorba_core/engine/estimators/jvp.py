@@ -63,7 +63,7 @@ def _derivative(
         for m in range(network.num_blocks):
             if active_M[m]:
                 with network.computing([m]):
-                    hidden_BLH = _run_along(network, m, direction_M[m], hidden_BLH)
+                    hidden_BLH = run_along(network, m, direction_M[m], hidden_BLH)
             elif inactive == "dropped":
                 hidden_BLH = network.run_block_without_weights(hidden_BLH)
             else:
@@ -84,7 +84,7 @@ class _Block(nn.Module):
         return self._run(hidden_BLH)
 
 
-def _run_along(network: BlockNetwork, m: int, direction: Tensor, hidden_BLH: Tensor) -> Tensor:
+def run_along(network: BlockNetwork, m: int, direction: Tensor, hidden_BLH: Tensor) -> Tensor:
     wrapped, duals, start = _Block(network, m), {}, 0
     for name, parameter in network.block_parameters(m).items():
         part = direction[start : start + parameter.numel()].view(parameter.shape)

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.engine.methods.steps import lr_of_round
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounding import rounding_of, subtract
+from zorba_core.engine.rounding import Rounding, rounding_of, subtract
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 
@@ -41,20 +42,46 @@ def _client_seed(seed: int, client: int) -> int:
 
 @torch.no_grad()
 def own_step(
-    network: BlockNetwork,
+    weights: Tensor,
     block: int,
     rho_NQ: np.ndarray,
     clients: Sequence[int],
     seeds_Q: Sequence[int],
     directions: Directions,
-) -> torch.Tensor:
-    """The mean over ``clients`` of their estimates (1/Q) sum_q rho[n, q] v_nq of block m: (D_m,). ``rho_NQ`` has their
-    rows."""
-    step = torch.zeros_like(network.block_weights(block), dtype=network.dtype)
+) -> Tensor:
+    """The mean over ``clients`` of their estimates (1/Q) sum_q rho[n, q] v_nq of the block of these weights: (D_m,).
+    ``rho_NQ`` has the clients' rows."""
+    step = torch.zeros_like(weights, dtype=directions.dtype)
     for row, client in enumerate(clients):
         for q, seed in enumerate(client_seeds(seeds_Q, int(client))):
-            step.add_(directions.block(seed, block), alpha=float(rho_NQ[row, q]) / rho_NQ.size)
+            directions.sum_into(step, seed, block, float(rho_NQ[row, q]) / rho_NQ.size)
     return step
+
+
+@dataclass(frozen=True, eq=False)
+class OwnStep:
+    """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m for one block, in place."""
+
+    block: int
+    rho_NQ: np.ndarray
+    clients: Sequence[int]
+    seeds_Q: Sequence[int]
+    directions: Directions
+    lr: float
+    rounding: Rounding
+
+    @torch.no_grad()
+    def __call__(self, weights: Tensor) -> None:
+        step = own_step(weights, self.block, self.rho_NQ, self.clients, self.seeds_Q, self.directions)
+        subtract(weights, step, self.lr, self.block, self.rounding)
+
+    @property
+    def identity(self) -> bytes:
+        """Equal for two steps exactly when they do the same."""
+        numbers = [np.asarray(self.rho_NQ, np.float64), np.asarray([*self.clients, -1, *self.seeds_Q], np.int64)]
+        return f"own {self.directions.identity} {self.lr!r} {self.rounding} ".encode() + b"".join(
+            part.tobytes() for part in numbers
+        )
 
 
 class OwnDirections(ScalarMethod):
@@ -87,6 +114,5 @@ class OwnDirections(ScalarMethod):
         settings, t = context.settings, context.plan.round
         lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
         for m in range(network.num_blocks):
-            step = own_step(network, m, rho_NQ, clients, seeds_Q, context.directions)
-            subtract(network.block_weights(m), step, lr, m, rounding)
+            network.change_block(m, OwnStep(m, rho_NQ, clients, seeds_Q, context.directions, lr, rounding))
         return None, state

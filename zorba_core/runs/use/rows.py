@@ -88,7 +88,10 @@ def _table(rows: FileRows) -> pd.DataFrame:
 
 def named(table: Table) -> str:
     """What a report calls the rows."""
-    return "a table in memory" if isinstance(table, pd.DataFrame) else Path(table).name
+    if isinstance(table, pd.DataFrame):
+        return "a table in memory"
+    path = Path(table)
+    return path.name if path.exists() else "/".join(path.parts[-2:])  # of a pattern, also the folder
 
 
 def _row_of(task: Task, item: str | Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Models larger than the memory: weights stay in files, and one block after another visits the data."""
