@@ -14,6 +14,7 @@ from tests.engine.test_families import CASES, LABELS, VOCABULARY, label_logits, 
 from zorba_core.engine.adapters import is_adapter, with_adapters
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
@@ -104,6 +105,16 @@ def test_forward_derivatives_are_along_the_adapters(family, mu, tolerance):
     exact = estimate_jvp(network, batches(), A_MN, [5], directions).rho_NQ
     difference = estimate(network, batches(), A_MN, [5], directions, mu=mu).rho_NQ
     assert np.abs(exact - difference).max() <= tolerance * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+@pytest.mark.parametrize("family", ["opt norm after", "gpt2", "falcon"])
+def test_one_backward_pass_gives_the_derivatives_along_the_adapters(family, inactive):
+    network = network_of(family, dtype=torch.float64)
+    probe = (network, batches(), A_MN, [5, 6], Directions("gaussian", network.sizes_M, dtype=torch.float64))
+    forward_mode = estimate_jvp(*probe, inactive=inactive).rho_NQ
+    backward = estimate_exact(*probe, inactive=inactive).rho_NQ
+    assert np.abs(backward - forward_mode).max() <= 1e-10 * np.abs(forward_mode).max()
 
 
 def test_the_first_adapters_follow_from_the_seed_alone():

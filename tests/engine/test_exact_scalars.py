@@ -78,7 +78,7 @@ def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(m
     for least_bytes, positions, at_once in ((0, 1, 1), (60_000, 30, 2), (10**9, 10**6, 16)):
         monkeypatch.setattr(exact, "_LEAST_BYTES", least_bytes)
         monkeypatch.setattr(exact, "_POSITIONS_CPU", positions)
-        monkeypatch.setattr(exact, "_DIRECTIONS_AT_ONCE", at_once)
+        monkeypatch.setattr(exact, "_DIRECTIONS_CPU", at_once)
         assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
 
 

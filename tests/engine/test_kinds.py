@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities
@@ -144,6 +145,23 @@ def test_forward_mode_and_the_gradient_agree_with_each_other(make_tiny_model, ma
         along_Q = [sum(float(one_M.sum_M[m] @ directions.block(seed, m)) for m in range(3)) for seed in SEEDS]
         assert along_Q == pytest.approx(exact.rho_NQ.sum(axis=0), rel=1e-9)
         assert one_M.loss_N == pytest.approx(exact.loss_N, rel=1e-10)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_tiny_model, make, inactive):
+    network = BlockNetwork(make_tiny_model(family), [], dtype=torch.float64)
+    batches_N = [make(3 + n % 2, n) for n in range(4)]
+    A_MN = np.random.default_rng(1).random((3, 4)) < 0.6
+    directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
+    forward_mode = estimate_jvp(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
+    scale = np.abs(forward_mode.rho_NQ).max()
+    assert scale > 0.1
+    for max_rows in (None, 2):
+        backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive, max_rows=max_rows)
+        # Llama's norm computes in float32 whatever the dtype.
+        assert np.abs(backward.rho_NQ - forward_mode.rho_NQ).max() <= (1e-5 if family == "llama" else 1e-10) * scale
+        assert backward.loss_N == pytest.approx(forward_mode.loss_N, rel=1e-7 if family == "llama" else 1e-10)
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 from transformers import OPTConfig
 
+from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.exact import estimate_exact
@@ -15,6 +16,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.text_rows import TextRows
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
 from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak, run_peak
@@ -137,3 +139,34 @@ def test_answers_of_several_tokens_add_pieces_of_the_vocabulary_and_no_more():
     assert words == client_peak(config, **sizes, answers=AnswerShape())
     gradient = gradient_peak(config, rows=4, seq_len=32, dtype=torch.float32, answers=AnswerShape(1, 8, True))
     assert gradient.activations > 4 * 8 * 50_000 * 8  # backward keeps all logits of the answers
+
+
+@pytest.mark.parametrize("answers", [AnswerShape(1, 8, True), AnswerShape(3, 2, True)])
+def test_exact_scalars_of_longer_answers_are_counted_as_they_are_held(answers):
+    """The same counter over the real computation: backward keeps logits of every word, and rows of a choice count."""
+    from transformers import OPTForCausalLM
+
+    config = OPTConfig(vocab_size=3000, hidden_size=64, ffn_dim=256, num_hidden_layers=3, num_attention_heads=4)
+    settings = TrainSettings(batch_size=4, seq_len=32, num_perturbations=2, estimator="exact")
+    network = BlockNetwork(OPTForCausalLM(config), [])
+    rng = np.random.default_rng(0)
+    if answers.rows == 1:
+        rows = [
+            TextRows(
+                torch.from_numpy(rng.integers(2, 3000, (4, 32))),
+                torch.full((4,), 24),
+                torch.from_numpy(rng.integers(2, 3000, (4, 8))),
+            )
+            for _ in range(3)
+        ]
+    else:
+        options = [(token, last) for token in (5, 6, 7) for last in (8, 9)]  # three first tokens: three rows
+        rows = [
+            ChoiceRows.of(rng.integers(2, 3000, (4, 31)).tolist(), [options] * 4, np.zeros(4, dtype=int), 32, 0)
+            for _ in range(3)
+        ]
+    A_MN = np.array([[1, 1, 0], [1, 0, 1], [1, 0, 1]], dtype=bool)
+    with TensorBytes() as count:
+        estimate_exact(network, rows, A_MN, [1, 2], Directions("rademacher", network.sizes_M))
+    peak = run_peak(config, A_MN, settings, rows_at_once=1, answers=answers)
+    assert count.peak == pytest.approx(peak.perturbation + peak.activations, rel=0.2)

@@ -128,7 +128,7 @@ def run_peak(
     B, L = settings.batch_size * answers.rows, settings.seq_len
     estimator = ESTIMATORS[settings.estimator]
     if estimator.backward:
-        return _backward_peak(shapes, int(config.hidden_size), A_MN, settings)
+        return _backward_peak(shapes, int(config.hidden_size), A_MN, settings, answers)
     if estimator.cohort:
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
         at_once = min(rows_at_once, settings.max_rows or rows)
@@ -151,10 +151,13 @@ def run_peak(
     return PeakEstimate(single.parameters, perturbation, activations, single.update, single.evaluation)
 
 
-def _backward_peak(shapes: _Shapes, width: int, A_MN: np.ndarray, settings: TrainSettings) -> PeakEstimate:
+def _backward_peak(
+    shapes: _Shapes, width: int, A_MN: np.ndarray, settings: TrainSettings, answers: AnswerShape
+) -> PeakEstimate:
     """Exact scalars: the gradients of a share of the clients, and a few directions of a block; what the backward pass
     keeps of the rows that go through the blocks together."""
-    B, L, bytes_each = settings.batch_size, settings.seq_len, settings.torch_dtype.itemsize
+    B, L, bytes_each = settings.batch_size * answers.rows, settings.seq_len, settings.torch_dtype.itemsize
+    on_cpu = settings.device == "cpu"
     participants = max(1, round(A_MN.shape[1] * settings.participation))
     heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
     plan = Plan.of(
@@ -163,13 +166,14 @@ def _backward_peak(shapes: _Shapes, width: int, A_MN: np.ndarray, settings: Trai
         bytes_each,
         np.full((participants, 2), (B, L)),
         A_MN[:, heaviest],
-        on_cpu=settings.device == "cpu",
+        on_cpu=on_cpu,
         max_rows=settings.max_rows,
     )
     block_parameters = max(shapes.block_bytes) // bytes_each
-    held = plan.store_numbers + held_at_once(block_parameters, settings.num_perturbations)
-    kept = shapes.kept(plan.rows_at_once(B, L), L, settings.precision)
-    plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows)
+    held = plan.store_numbers + held_at_once(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
+    rows = min(plan.rows_at_once(B, L), B * max(map(len, plan.shares)))
+    kept = shapes.kept(rows, L, settings.precision, answers)
+    plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows, answers=answers)
     return PeakEstimate(plain.parameters, held * bytes_each, kept, plain.update, plain.evaluation)
 
 
@@ -284,8 +288,8 @@ class _Shapes:
         return count.peak
 
     @functools.cache  # noqa: B019 - as above
-    def kept(self, rows: int, seq_len: int, precision: str) -> int:
-        """Peak bytes of a pass of R rows forward and back to their hidden states, the last block at one position."""
+    def kept(self, rows: int, seq_len: int, precision: str, answers: AnswerShape) -> int:
+        """Peak bytes of a pass of R rows forward and back to their hidden states, the last block where answers are."""
         kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
         with self._fake, TensorBytes() as count, torch.enable_grad(), sdpa_kernel(kernels):
             first_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long)).requires_grad_(True)
@@ -293,11 +297,11 @@ class _Shapes:
             with products_in(precision, first_RLH.device):
                 for block in blocks[:-1]:
                     hidden_RLH = self._family.run(block, hidden_RLH)
-                at = LabelPositions(torch.zeros(rows, 1, dtype=torch.long), seq_len)
-                last_RH = self._family.run_at(blocks[-1], hidden_RLH, at)[:, 0]
-            logits_RC = self._family.logits(last_RH, torch.zeros(_LABELS, dtype=torch.long))
-            loss = F.cross_entropy(logits_RC.double(), torch.zeros(rows, dtype=torch.long))
-            del hidden_RLH, last_RH, logits_RC
+                positions = min(answers.positions, seq_len)
+                at = LabelPositions(torch.zeros(rows, positions, dtype=torch.long), seq_len)
+                last_SH = self._family.run_at(blocks[-1], hidden_RLH, at).flatten(0, 1)
+            loss = self._of_every_word(last_SH) if answers.whole_vocabulary else self._loss(last_SH, _LABELS).sum()
+            del hidden_RLH, last_SH
             torch.autograd.grad(loss, first_RLH)
         return count.peak
 
@@ -307,6 +311,15 @@ class _Shapes:
         read = min(answers.positions, length)
         at_RP = torch.zeros(rows, read, dtype=torch.long)
         return hidden_RLH[torch.arange(rows)[:, None], at_RP].flatten(0, 1)
+
+    def _of_every_word(self, states_SH: Tensor) -> Tensor:
+        """As :func:`zorba_core.engine.vocabulary.log_probabilities`: backward keeps the logits of every piece."""
+        first_S = torch.zeros(len(states_SH), dtype=torch.long)
+        loss = states_SH.new_zeros((), dtype=torch.float64)
+        for tokens in torch.empty(self._vocabulary, dtype=torch.long).split(piece_rows(*states_SH.shape)):
+            logits = self._family.logits(states_SH, torch.zeros(len(tokens), dtype=torch.long))
+            loss = loss + logits.logsumexp(dim=1).sum() - logits[first_S, first_S].sum()
+        return loss
 
     def _loss(self, states_SH: Tensor, tokens: int) -> Tensor:
         logits = self._family.logits(states_SH, torch.zeros(tokens, dtype=torch.long))

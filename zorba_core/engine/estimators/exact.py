@@ -42,7 +42,7 @@ _KEPT_STATES = 14  # hidden states that the backward pass keeps of a block, its 
 _KEPT_SHARE = 0.6  # of the memory that is for rows on their way; the rest is for gradients
 _POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1024, 2**16  # that go through a block at once: what a core's cache is good for
 _LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
-_DIRECTIONS_AT_ONCE = 16
+_DIRECTIONS_CPU, _DIRECTIONS_ELSEWHERE = 1, 16  # multiplied with the gradients at once
 
 
 @torch.no_grad()
@@ -98,21 +98,28 @@ def estimate_exact(
 def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
     """< grad_m F_n, v_q,m > of the given clients and all directions: (C, Q), float64."""
     total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
-    for at in range(0, len(seeds_Q) if len(gradient_CD) else 0, _DIRECTIONS_AT_ONCE):
-        seeds_K = seeds_Q[at : at + _DIRECTIONS_AT_ONCE]
-        drawn_K = [directions.drawn(int(seed), block) for seed in seeds_K]  # in the same pieces
+    at_once = _directions_at_once(gradient_CD.device.type == "cpu")
+    for at in range(0, len(seeds_Q) if len(gradient_CD) else 0, at_once):
+        drawn_K = [directions.drawn(int(seed), block) for seed in seeds_Q[at : at + at_once]]  # in the same pieces
         for start, stop, first_S in drawn_K[0]:
-            v_KS = gradient_CD.new_empty(len(seeds_K), stop - start)
-            v_KS[0] = first_S
-            for k, drawn in enumerate(drawn_K[1:], 1):
-                v_KS[k] = next(drawn)[2]
-            total_CQ[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
+            gradient_CS = gradient_CD[:, start:stop]
+            if len(drawn_K) == 1:
+                total_CQ[:, at] += gradient_CS @ first_S
+                continue
+            v_KS = torch.stack([first_S, *(next(drawn)[2] for drawn in drawn_K[1:])])
+            total_CQ[:, at : at + len(drawn_K)] += gradient_CS @ v_KS.t()
     return total_CQ.cpu().numpy()
 
 
-def held_at_once(block_parameters: int, num_directions: int) -> int:
+def _directions_at_once(on_cpu: bool) -> int:
+    """A core's cache holds a piece of one direction, and a product with it alone needs no copy; elsewhere the gradients
+    are read once for several directions."""
+    return _DIRECTIONS_CPU if on_cpu else _DIRECTIONS_ELSEWHERE
+
+
+def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
     """Numbers of directions that are held at once, at most."""
-    return min(num_directions, _DIRECTIONS_AT_ONCE) * block_parameters
+    return min(num_directions, _directions_at_once(on_cpu)) * block_parameters
 
 
 def _carve(store: Tensor, sizes_M: Sequence[int], A_MC: np.ndarray) -> list[Tensor]:
