@@ -74,7 +74,7 @@ class Client:
         if self._replica is None or self._run != hello.run:
             self._enter(config, hello.run)
         replica = self._replica
-        blocks, vram_bytes = self.settings.capacity()
+        blocks, vram_bytes = self.settings.capacity(replica.network.num_blocks)
         return Registration(
             self._run, self.settings.seat, replica.round, replica.base_sha256, len(replica.rows), vram_bytes, blocks
         )
@@ -93,7 +93,7 @@ class Client:
         # A name from the server decides neither what folder is read here nor what is fetched from a hub.
         if own.model is None and config.model not in BUNDLED:
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
-        local = with_local(config, own.device, own.threads)
+        local = with_local(config, own.device, own.threads, own.memory_limit)
         with self._timed("open_s"):
             kept_rows = store.rows(run, own.seat) if store else None
             self._replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)

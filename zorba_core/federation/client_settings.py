@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning.byte_sizes import bytes_of
 
 
 @dataclass(frozen=True)
@@ -12,7 +13,7 @@ class ClientSettings:
     """What one client's operator decides.
 
     Raises:
-        InvalidInputError: neither a number of blocks nor an amount of VRAM, or one out of range.
+        InvalidInputError: none of a number of blocks, an amount of VRAM and a memory limit, or one out of range.
     """
 
     seat: int
@@ -22,17 +23,29 @@ class ClientSettings:
     rows: str | None = None  # the file with this client's rows; None: its share of a built-in dataset
     device: str = "cpu"
     threads: int = 1
+    memory_limit: str | None = None  # such as 1GiB: the model stays in its files, and one block at a time is held
 
     def __post_init__(self) -> None:
         if self.seat < 0:
             raise InvalidInputError(f"seat is {self.seat}; it must be at least 0")
         if self.blocks < 0 or self.vram_bytes < 0 or (self.blocks and self.vram_bytes):
             raise InvalidInputError("give either blocks or vram_bytes, above 0")
-        if not (self.blocks or self.vram_bytes) and self.device != "cuda":
-            raise InvalidInputError("without a GPU to measure, give blocks or vram_bytes")
+        if self.memory_limit is not None:
+            bytes_of(self.memory_limit)
+            if self.vram_bytes or self.device != "cpu":
+                raise InvalidInputError(
+                    "memory_limit is of this machine's own memory and the model stays in its files; leave vram_bytes "
+                    "out, and use device cpu"
+                )
+        elif not (self.blocks or self.vram_bytes) and self.device != "cuda":
+            raise InvalidInputError("without a GPU to measure, give blocks, vram_bytes or memory_limit")
 
-    def capacity(self) -> tuple[int, int]:
-        """(blocks, bytes), one of them 0. Free GPU memory is measured when neither was given."""
+    def capacity(self, num_blocks: int) -> tuple[int, int]:
+        """(blocks, bytes), one of them 0. A client within a memory limit holds one block at a time, so it can activate
+        all ``num_blocks`` of the model, or as many as ``blocks`` allows. Free GPU memory is measured when nothing was
+        given."""
+        if self.memory_limit is not None and not self.blocks:
+            return num_blocks, 0
         if self.blocks or self.vram_bytes:
             return self.blocks, self.vram_bytes
         import torch

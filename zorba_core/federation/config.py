@@ -2,7 +2,7 @@
 
 :class:`RunConfig` is what the server sends to a client that joins, as JSON. A client takes from it what decides the
 numbers (task, words, division of the rows, settings of the estimator) and nothing that decides what its machine does:
-which model folder to read, which device and how many threads are the client's own settings.
+which model folder to read, which device, how many threads and how much memory are the client's own settings.
 """
 
 from __future__ import annotations
@@ -100,9 +100,15 @@ def read_config(text: str) -> RunConfig:
         raise MessageError(f"hello: its config cannot be used: {_line(error)}") from None
 
 
-def with_local(config: RunConfig, device: str, threads: int) -> RunConfig:
-    """The same run on this machine's device. The fingerprint of the run is that of the config as it was sent."""
-    return replace(config, settings=replace(config.settings, device=device, threads=threads))
+def with_local(config: RunConfig, device: str, threads: int, memory_limit: str | None = None) -> RunConfig:
+    """The same run on this machine's device, within this machine's memory. The fingerprint of the run is that of the
+    config as it was sent.
+
+    Raises:
+        InvalidInputError: the run's settings cannot be had on that device, or within a memory limit.
+    """
+    local = replace(config.settings, device=device, threads=threads, memory_limit=memory_limit)
+    return replace(config, settings=local)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from zorba_core.federation.config import RunConfig
 from zorba_core.federation.local_files import local_rows
 from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
 from zorba_core.runs.session import open_network, use_threads
+from zorba_core.runs.streaming.network import StreamedNetwork
 
 
 class Replica:
@@ -43,6 +44,7 @@ class Replica:
     ) -> None:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
+        self.latest: tuple[Aggregate, ...] = ()  # what the latest call of apply moved the weights by
         self._directions = directions_of(network, settings)
 
     @torch.no_grad()
@@ -52,6 +54,7 @@ class Replica:
         Raises:
             MessageError: a round is missing between the replica's and the first one, or they are not of this model.
         """
+        self.latest = tuple(average for average in averages if average.round > self.round)
         for average in averages:
             if average.round <= self.round:
                 continue
@@ -135,6 +138,8 @@ def open_base(config: RunConfig, model: str | None = None) -> Base:
         network, tokenizer = open_network(
             config.described_task(), model or config.model, config.label_words, config.settings
         )
+        if isinstance(network, StreamedNetwork):
+            network.limit.plan(network, config.settings, 1, evaluates=False)
         return Base(network, tokenizer, network.weights_sha256())
 
 

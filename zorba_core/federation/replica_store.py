@@ -4,6 +4,11 @@
     <folder>/weights-<round>.safetensors   every block's weights
     <folder>/rows.safetensors              the client's own rows as tokens
 
+Where the model stays in its files, in place of the weights:
+
+    <folder>/average-<round>.json          every average so far; the state has the SHA-256 of their chain
+    <folder>/blocks/                       changed blocks, each of which says which averages it has had
+
 A state that does not fit (another run, a torn or altered file) is not an error: the replica is then opened from the
 base, and the server sends all averages.
 
@@ -23,10 +28,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
+from zorba_core.federation import messages
+from zorba_core.federation.messages import CatchUp, MessageError, Payload
 from zorba_core.federation.replica import Replica
-from zorba_core.files import atomic_path, write_json
+from zorba_core.files import atomic_path, to_json, write_json
+from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
+_NO_AVERAGES = hashlib.sha256().hexdigest()
 
 
 class ReplicaStore:
@@ -43,6 +52,9 @@ class ReplicaStore:
             with atomic_path(self.folder / _ROWS) as temporary:
                 save_file(to_tensors(replica.rows), temporary)
             state = {"rows_sha256": _sha256(self.folder / _ROWS)}
+        if isinstance(replica.network, StreamedNetwork):
+            self._save_streamed(replica, state, run, seat, config)
+            return
         name = f"weights-{replica.round}.safetensors"
         weights = {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
         with atomic_path(self.folder / name) as temporary:
@@ -60,6 +72,51 @@ class ReplicaStore:
         for old in self.folder.glob("weights-*.safetensors"):
             if old.name != name:
                 old.unlink(missing_ok=True)
+
+    def _save_streamed(self, replica: Replica, earlier: dict[str, Any], run: str, seat: int, config: str) -> None:
+        """Keep the averages that are new; the blocks' files are written when blocks are visited."""
+        goes_on = (
+            (earlier.get("run"), earlier.get("seat")) == (run, seat)
+            and "averages_sha256" in earlier
+            and earlier["round"] <= replica.round  # otherwise they could not be restored
+        )
+        kept, chain = (earlier["round"], earlier["averages_sha256"]) if goes_on else (0, _NO_AVERAGES)
+        for average in replica.latest:
+            if average.round == kept + 1:
+                payload = messages.encode(CatchUp(run, (average,)))
+                text = to_json({"what": payload.what, "values": dict(payload.values)})
+                with atomic_path(self._average(average.round)) as temporary:
+                    Path(temporary).write_text(text, encoding="utf-8")
+                kept, chain = average.round, _chained(chain, text)
+        state = {
+            "run": run,
+            "config": config,
+            "seat": seat,
+            "round": kept,
+            "base_sha256": replica.base_sha256,
+            "averages_sha256": chain,
+            "rows_sha256": earlier["rows_sha256"],
+        }
+        write_json(self.folder / _STATE, state)
+        for old in self.folder.glob("weights-*.safetensors"):
+            old.unlink(missing_ok=True)
+
+    def _restore_streamed(self, replica: Replica, run: str, state: dict[str, Any]) -> bool:
+        chain, averages = _NO_AVERAGES, []
+        try:
+            for round_index in range(1, state["round"] + 1):
+                text = self._average(round_index).read_text(encoding="utf-8")
+                chain = _chained(chain, text)
+                averages += messages.decode(Payload(**json.loads(text)), CatchUp).averages
+        except (OSError, ValueError, TypeError, MessageError):
+            return False
+        if chain != state.get("averages_sha256"):
+            return False
+        replica.apply(averages)
+        return True
+
+    def _average(self, round_index: int) -> Path:
+        return self.folder / f"average-{round_index}.json"
 
     def state(self) -> dict[str, Any]:
         """The stored state, not yet verified; empty when there is none."""
@@ -79,13 +136,19 @@ class ReplicaStore:
 
     @torch.no_grad()
     def restore(self, replica: Replica, run: str, seat: int) -> bool:
-        """Put the kept weights into a replica that stands at the base. False, with nothing done, if they do not fit."""
+        """Put the kept weights into a replica that stands at the base. False, with nothing done, if they do not fit.
+        A replica whose model stays in its files reads a kept block when it visits it."""
         state = self.state()
+        if isinstance(replica.network, StreamedNetwork):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replica.network.store.use_scratch(self.folder / BLOCKS)
         if (state.get("run"), state.get("seat"), state.get("base_sha256")) != (run, seat, replica.base_sha256):
             return False
         round_index = state.get("round")
         if type(round_index) is not int or round_index < 0:
             return False
+        if isinstance(replica.network, StreamedNetwork):
+            return self._restore_streamed(replica, run, state)
         tensors = _load(self.folder / f"weights-{round_index}.safetensors", state.get("weights_sha256"))
         network = replica.network
         if tensors is None or any(
@@ -108,6 +171,11 @@ def _load(path: Path, sha256: str | None) -> dict[str, torch.Tensor] | None:
         return load_file(path)
     except (OSError, SafetensorError):
         return None
+
+
+def _chained(chain: str, text: str) -> str:
+    """The fingerprint of the averages up to one more."""
+    return hashlib.sha256(f"{chain} {text}".encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -84,8 +84,13 @@ class MemoryLimit:
                 "and resume the run"
             )
 
-    def plan(self, network: StreamedNetwork, settings: TrainSettings, num_clients: int) -> None:
+    def plan(
+        self, network: StreamedNetwork, settings: TrainSettings, num_clients: int, *, evaluates: bool = True
+    ) -> None:
         """Divide the limit, and have the network keep to it.
+
+        Args:
+            evaluates: False for a client of a federation, which computes its rounds alone: no evaluation, no preflight.
 
         Raises:
             InvalidInputError: it is too small, or the machine has less; the message has the amount that would do.
@@ -103,8 +108,8 @@ class MemoryLimit:
 
         loaded = self.used + _LIBRARIES  # rows, tokenizer, what is not in blocks
         evaluated = min(EVALUATION_ROWS, settings.eval_rows or EVALUATION_ROWS)
-        round_tensors, judged_tensors = tensors(at_once), tensors(evaluated)
-        probe = _FORWARD_MODE * tensors(settings.batch_size)
+        round_tensors, judged_tensors = tensors(at_once), tensors(evaluated) if evaluates else 0
+        probe = _FORWARD_MODE * tensors(settings.batch_size) if evaluates else 0
         least_round = 2 * block + round_tensors + 2 * state
         least_judged = block + judged_tensors
         least_probe = 2 * block + probe

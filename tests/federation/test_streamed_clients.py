@@ -1,0 +1,103 @@
+"""Clients whose model stays in its files take part within their limit, with everybody's bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.federation.test_faults import Scripted, all_equal, notes_of
+from zorba_core.errors import InvalidInputError
+from zorba_core.federation.client import Client
+from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.flower.client_app import client_settings
+from zorba_core.federation.messages import Hello, Refusal, Registration, decode, encode
+from zorba_core.federation.replica_store import ReplicaStore
+from zorba_core.federation.session import serve
+from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
+
+
+@pytest.fixture
+def config(make_config, train_settings):
+    return make_config(replace(train_settings, estimator="cohort"))
+
+
+@pytest.fixture
+def streamed(tiny_opt_folder):
+    def make(seat: int, store: Path | None = None, limit: str = "2GiB", blocks: int = 0) -> Client:
+        settings = ClientSettings(seat, blocks=blocks, model=str(tiny_opt_folder), memory_limit=limit)
+        return Client(settings, None if store is None else ReplicaStore(store))
+
+    return make
+
+
+def test_a_streamed_replica_ends_with_the_servers_weights(config, server_settings, make_clients, streamed, tmp_path):
+    whole = serve(
+        config, server_settings, Scripted(make_clients((2, 1, 3, 3))), runs_folder=tmp_path / "whole", force=True
+    )
+    clients = make_clients((2, 1, 3, 3)) | {102: streamed(2), 103: streamed(3)}
+    run = serve(config, server_settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True)
+    assert all_equal(run)
+    assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
+    budgets = {note["seat"]: note["budget"] for _, what, note in notes_of(run) if what == "joined"}
+    assert budgets == {0: 2, 1: 1, 2: 3, 3: 3}  # all three blocks, one at a time
+    for address in (102, 103):
+        assert isinstance(clients[address]._replica.network, StreamedNetwork)
+        assert clients[address]._replica.fingerprint() == run.summary["weights_sha256"]
+
+
+def test_a_limited_client_comes_back_from_its_folder(config, server_settings, make_clients, streamed, tmp_path):
+    whole = serve(
+        config, server_settings, Scripted(make_clients((2, 1, 3, 1))), runs_folder=tmp_path / "whole", force=True
+    )
+
+    def dies_and_comes_back(transport: Scripted) -> None:  # between two rounds: nobody misses it
+        transport.clients[102] = streamed(2, tmp_path / "seat-2")
+
+    clients = make_clients((2, 1, 3, 1)) | {102: streamed(2, tmp_path / "seat-2")}
+    transport = Scripted(clients, {4: dies_and_comes_back})
+    run = serve(config, server_settings, transport, runs_folder=tmp_path / "runs", force=True)
+    assert all_equal(run)
+    assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]  # it answered every round
+    assert sorted(path.name for path in (tmp_path / "seat-2").glob("average-*")) == [
+        f"average-{t}.json" for t in (1, 2, 3, 4)
+    ]
+    assert len(list((tmp_path / "seat-2" / BLOCKS).glob("block-?"))) == 3
+
+
+@pytest.mark.parametrize("damage", ["state.json", "average-2.json", "rows.safetensors", f"{BLOCKS}/block-1"])
+def test_a_damaged_folder_of_a_limited_client_is_not_trusted(
+    config, server_settings, make_clients, streamed, tmp_path, damage
+):
+    clients = make_clients() | {101: streamed(1, tmp_path / "seat-1", blocks=1)}
+    serve(config, server_settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True)
+    path = tmp_path / "seat-1" / damage
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    again = make_clients() | {101: streamed(1, tmp_path / "seat-1", blocks=1)}
+    run = serve(config, server_settings, Scripted(again), runs_folder=tmp_path / "runs", force=True)
+    assert all_equal(run)
+
+
+def test_a_limit_that_is_too_small_is_a_refusal_with_the_amount_that_would_do(config, streamed):
+    answer = streamed(0, limit="1MiB").answer(encode(Hello(config.run, config.to_json())))
+    refusal = decode(answer, Registration, Refusal)
+    assert "memory limit 1 MiB is too small" in refusal.reason
+    assert "give --memory-limit" in refusal.reason
+
+
+def test_the_limit_is_the_clients_own(config, make_clients):
+    limited = replace(config, settings=replace(config.settings, memory_limit="1MiB"))  # of the server's machine
+    answer = make_clients()[100].answer(encode(Hello(limited.run, limited.to_json())))
+    assert decode(answer, Registration, Refusal).blocks == 2
+
+
+def test_a_limit_is_said_in_the_nodes_config():
+    settings, _ = client_settings({"seat": 1, "replica": "x", "memory-limit": "1GiB"})
+    assert settings.capacity(12) == (12, 0)
+    assert replace(settings, blocks=4).capacity(12) == (4, 0)
+    for wrong in ({"memory_limit": "much"}, {"vram_bytes": 2**30}, {"device": "cuda"}):
+        with pytest.raises(InvalidInputError):
+            replace(settings, **wrong)
