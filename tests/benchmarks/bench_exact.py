@@ -75,7 +75,9 @@ def turns(run: dict[str, Callable[[int], Estimate]], count: int) -> dict[str, An
 def memory_of(name: str, count: int) -> int | None:
     """Bytes that the resident set grew by, measured in a new process."""
     command = [sys.executable, "-m", "tests.benchmarks.bench_exact", name, str(count)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    # From the repository, wherever this process was started; what goes wrong there is seen here.
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=OUT.parents[2])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
@@ -99,8 +101,12 @@ def main() -> None:
         exact_NQ, jvp_NQ = run["exact"](1).rho_NQ, run["jvp"](1).rho_NQ
         result["jvp_difference_over_largest"] = float(np.abs(exact_NQ - jvp_NQ).max() / np.abs(jvp_NQ).max())
         memory = {name: memory_of(name, 10) for name in ("cohort", "exact")}
-        result["memory_growth_bytes"] = memory
-        result["memory_ratio"] = memory["exact"] / memory["cohort"] if all(memory.values()) else None
+        model = load_model(SETTINGS.model)
+        loaded = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+        result |= {"memory_growth_bytes": memory, "model_bytes": loaded, "memory_ratio": None}
+        if all(memory.values()):
+            result["memory_ratio"] = memory["exact"] / memory["cohort"]
+            result["memory_ratio_with_model"] = (memory["exact"] + loaded) / (memory["cohort"] + loaded)
         for count in TURNS:  # the cheap ones first, and what is done is on disk
             result["directions"][count] = turns(run, count)
             OUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -141,7 +141,7 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--budgets", "3,9"], "client 1 has 9"),
         (["--budgets", "1,1"], "block"),
         (["--fleet", "none.csv"], "'none.csv' does not exist"),
-        (["--label-words", "extraordinarily,good"], "splits the label word"),
+        (["--label-words", "good,goodness"], "begins (or is) the label word"),
         (["--seq-len", "65"], "64 positions"),
         (["--solver", "magic"], "unknown solver 'magic'"),
         (["--perturbations", "9"], "more seeds or fewer perturbations"),

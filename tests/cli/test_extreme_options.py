@@ -36,6 +36,11 @@ SMALL = {
         "--eval-rows", "4", "--rounds", "1", "--clients", "3", "--force", "--seq-len", "48",
     ],
     "tune": ["--model", "MODEL", "--clients", "3", "--first-rounds", "1", "--lrs", "0.01", "--batch-size", "2"],
+    "plan": ["--fleet", "FLEET", "--model", "opt-mini", "--calibration", "RATES", "--seq-len", "16"],
+    "task check": ["ROWS", "--model", "MODEL", "--seq-len", "48"],
+    "predict": ["RUNS/whole", "--text", "the room was clean"],
+    "evaluate": ["RUNS/whole"],
+    "export": ["RUNS/whole", "--to", "new"],
     "runs": ["RUNS"],
     "resume": ["RUNS/whole"],
     "replay": ["RUNS/whole"],
@@ -95,6 +100,9 @@ def check_option(key: str, option: str, value: str, folder: Path, places: dict[s
     assert "RuntimeWarning" not in left.err, left.err
     if left.status == 1 and key.startswith("train"):  # it began: the run folder keeps what was done
         assert left.lines[-1].startswith("zorba: round "), left.err
+    elif left.status and key == "task check":  # what was inferred of the rows comes before
+        assert left.lines[-1].startswith("zorba: "), left.err
+        assert tree(folder) == before
     elif left.status and not (key == "doctor" and left.out):
         check_refused(left)
         assert tree(folder) == before
@@ -111,9 +119,12 @@ def places_in(folder: Path, model: Path, run: Path) -> dict[str, Any]:
     runs.mkdir()
     (runs / "whole").symlink_to(run)
     (folder / "file.json").write_text("{}")
+    (folder / "fleet.csv").write_text("client,vram_gib\na,0.5\nb,0.02\n")
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f"room {n} was {n % 2},{n % 2}\n" for n in range(40)))
     (folder / "folder").mkdir()
     return {
         "MODEL": str(model), "RUNS": str(runs), "FILE": str(folder / "file.json"), "FOLDER": str(folder / "folder"),
+        "FLEET": str(folder / "fleet.csv"), "ROWS": str(folder / "rows.csv"), "RATES": str(folder / "rates.json"),
     }  # fmt: skip
 
 

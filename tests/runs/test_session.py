@@ -67,13 +67,14 @@ def test_a_run_that_diverges_keeps_its_metrics_and_has_no_summary(tiny_opt_folde
     assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path):
+@pytest.mark.parametrize(("failure", "raised"), [(ArithmeticError, ArithmeticError), (MemoryError, RunError)])
+def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path, failure, raised):
     class PowerCut(Callback):
         def on_round(self, record):
             if record.round == 2:
-                raise MemoryError("killed")
+                raise failure("killed")
 
-    with pytest.raises(MemoryError):
+    with pytest.raises(raised):
         fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path, callbacks=[PowerCut()])
     (run,), _ = list_runs(tmp_path)
     assert not run.finished

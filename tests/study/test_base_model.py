@@ -121,10 +121,10 @@ def test_opt_mini_is_a_small_opt_of_twelve_blocks_with_whole_label_words(root):
     assert model.config.num_hidden_layers == FULL.num_blocks == 12
     assert sum(file.stat().st_size for file in folder.iterdir()) < 16e6
     assert facts["weights_sha256"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    for name, task in TASKS.items():
-        assert facts["tasks"][name]["label_words"] == list(task.label_words)
+    for name, taught in facts["tasks"].items():
+        assert taught["label_words"] == list(TASKS[name].label_words)
         assert facts["tasks"][name]["donor_words"] == list(DONOR_WORDS[name])
-        label_token_ids(task, tokenizer)
+        label_token_ids(TASKS[name], tokenizer)
 
 
 def test_opt_mini_knows_toy_reviews_in_donor_words_and_starts_near_chance_in_label_words(root):

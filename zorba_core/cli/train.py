@@ -217,10 +217,11 @@ def summary_lines(run: Run) -> list[str]:
     ]
     if by_client:
         rows.insert(3, ("refused for a round", f"{sum(by_client.values())} reports of {len(by_client)} clients"))
+    width = max(33, *(len(what) + 1 for what, _ in rows))
     return [
         f"{METHODS[summary['method']].title} on {config['dataset']}{note}, {config['model']}, "
         f"{config['num_clients']} clients, "
         f"{summary['total_blocks']} of {config['num_clients'] * config['num_blocks']} blocks, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
-        *(f"  {what:<33}{value}" for what, value in rows),
+        *(f"  {what:<{width}}{value}" for what, value in rows),
     ]

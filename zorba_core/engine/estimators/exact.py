@@ -37,7 +37,7 @@ from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 
 MOST_MEMORY = 4  # times a cohort's
-_LEAST_BYTES = 96 * 2**20  # of gradients and what a backward pass keeps: for small models, nobody need save these
+_LEAST_BYTES = 32 * 2**20  # of gradients and what a backward pass keeps: for small models, nobody need save these
 _KEPT_STATES = 14  # hidden states that the backward pass keeps of a block, its four times wider middle among them
 _KEPT_SHARE = 0.6  # of the memory that is for rows on their way; the rest is for gradients
 _POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1024, 2**16  # that go through a block at once: what a core's cache is good for
