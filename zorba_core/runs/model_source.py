@@ -1,6 +1,7 @@
 """Resolve a model's name to a folder, or a hub's name, that ``transformers`` loads; and load it.
 
-Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code.
+Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code. A folder
+that has checksums beside its files (SHA256SUMS, as saved and exported models do) is compared with them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 
@@ -187,6 +189,8 @@ def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
 def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
+    if local:
+        check_sums(source)
     try:
         with without_bar() if local else contextlib.nullcontext():
             return load(source, trust_remote_code=False, local_files_only=local)
