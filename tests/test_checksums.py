@@ -1,4 +1,4 @@
-"""A flipped bit in a file that carries numbers is noticed, or changes no number; files without a checksum still read."""
+"""A flipped bit in a file that carries numbers is noticed, or changes no number; files without one are read."""
 
 from __future__ import annotations
 
@@ -47,10 +47,12 @@ def noticed_or_unchanged(path: Path, read: Callable[[], Any], random_: random.Ra
         try:
             value = read()
         except InvalidInputError as error:
-            assert "\n" not in str(error)
             noticed += 1
+            lines = str(error).count("\n")
         else:
+            lines = 0
             assert value == expected, bytes(changed)
+        assert lines == 0
     path.write_bytes(whole)
     assert read() == expected
     return noticed
@@ -142,7 +144,7 @@ def test_a_saved_model_with_a_flipped_bit_is_not_loaded(tiny_opt_folder, tmp_pat
         while changed == whole:
             changed = damage_bytes(generator, whole)
         (folder / name).write_bytes(changed)
-        with pytest.raises(InvalidInputError, match="SHA256SUMS"):
+        with pytest.raises(InvalidInputError, match="SHA256SUMS|cannot be loaded"):
             load_tokenizer(folder)
         (folder / name).write_bytes(whole)
     load_tokenizer(folder)

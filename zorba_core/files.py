@@ -49,6 +49,10 @@ _DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or chan
 _LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
 
 
+class ChecksumError(InvalidInputError):
+    """A file holds something else than was written into it."""
+
+
 def check_target(target: str | os.PathLike[str]) -> None:
     """Refuse a name that no file can be written under. Commands ask before they compute; nothing is made.
 
@@ -193,13 +197,13 @@ def unsealed(content: Any, text: str) -> Any:
     """What was read from ``text``, without its checksum.
 
     Raises:
-        InvalidInputError: the checksum is there and does not fit.
+        ChecksumError: the checksum is there and does not fit.
     """
     stated = content.pop(_CHECKSUM, None) if isinstance(content, dict) else None
     if stated is None and _PREFIX not in text[-_TAIL:]:  # the field's name may be what was damaged
         return content
     if stated != _PREFIX + fingerprint(content):
-        raise InvalidInputError(f"{_DOES_NOT_FIT} remove its field {_CHECKSUM} if you changed it on purpose")
+        raise ChecksumError(f"{_DOES_NOT_FIT} remove its field {_CHECKSUM} if you changed it on purpose")
     return content
 
 
@@ -210,14 +214,14 @@ def with_sum_line(text: str) -> str:
 def without_sum_line(text: str) -> str:
     """
     Raises:
-        InvalidInputError: the first line has a checksum that does not fit the rest.
+        ChecksumError: the first line has a checksum that does not fit the rest.
     """
     line, _, rest = text.partition("\n")
     if "sha256" not in line and not line.startswith("#"):
         return text
     stated = re.match(r"#\s*sha256\s+([0-9a-f]{64})\b", line)
     if stated is None or hashlib.sha256(rest.encode()).hexdigest() != stated.group(1):
-        raise InvalidInputError(f"{_DOES_NOT_FIT} remove its first line if you changed it on purpose")
+        raise ChecksumError(f"{_DOES_NOT_FIT} remove its first line if you changed it on purpose")
     return rest
 
 
@@ -232,7 +236,7 @@ def check_sums(folder: str | os.PathLike[str]) -> bool:
     """Compare a folder's files with its checksums; False where it has none. Files that it does not name are left alone.
 
     Raises:
-        InvalidInputError: a file that is named there is missing or another; or the list is damaged.
+        ChecksumError: a file that is named there is missing or another; or the list is damaged.
     """
     folder = Path(folder)
     try:
@@ -248,12 +252,12 @@ def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int], ...]) -> bool:
     for line in (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines():
         stated = re.fullmatch(r"([0-9a-f]{64})  ([^/\\\0]{1,200})", line)
         if stated is None or stated.group(2) in (".", ".."):
-            raise InvalidInputError(f"{folder / SUMS}: a line is damaged; {restore}")
+            raise ChecksumError(f"{folder / SUMS}: a line is damaged; {restore}")
         path = folder / stated.group(2)
         if not path.is_file():
-            raise InvalidInputError(f"{path} is missing and {SUMS} beside it names it; {restore}")
+            raise ChecksumError(f"{path} is missing and {SUMS} beside it names it; {restore}")
         if sha256_of(path) != stated.group(1):
-            raise InvalidInputError(f"{path} is not the file whose checksum {SUMS} has; {restore}")
+            raise ChecksumError(f"{path} is not the file whose checksum {SUMS} has; {restore}")
     return True
 
 

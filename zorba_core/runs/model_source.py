@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import check_sums
+from zorba_core.files import ChecksumError, check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 
@@ -189,11 +189,14 @@ def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
 def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
-    if local:
-        check_sums(source)
     try:
         with without_bar() if local else contextlib.nullcontext():
-            return load(source, trust_remote_code=False, local_files_only=local)
+            loaded = load(source, trust_remote_code=False, local_files_only=local)
+        if local:
+            check_sums(source)
+        return loaded
+    except ChecksumError:
+        raise
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
     if not local:
