@@ -232,8 +232,9 @@ def write_sums(folder: str | os.PathLike[str]) -> None:
     write_text(folder / SUMS, "".join(lines))
 
 
-def check_sums(folder: str | os.PathLike[str]) -> bool:
-    """Compare a folder's files with its checksums; False where it has none. Files that it does not name are left alone.
+def check_sums(folder: str | os.PathLike[str], *, without: str | None = None) -> bool:
+    """Compare a folder's files with its checksums; False where it has none. Files that it does not name are left alone,
+    and those whose names end in ``without``.
 
     Raises:
         ChecksumError: a file that is named there is missing or another; or the list is damaged.
@@ -243,17 +244,19 @@ def check_sums(folder: str | os.PathLike[str]) -> bool:
         stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.iterdir()))
     except OSError:
         return False
-    return (folder / SUMS).is_file() and _check_sums(folder, stamp)
+    return (folder / SUMS).is_file() and _check_sums(folder, stamp, without)
 
 
 @functools.lru_cache(maxsize=64)
-def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int], ...]) -> bool:
+def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int], ...], without: str | None) -> bool:
     restore = f"restore it from a copy, or remove {SUMS} if you changed it on purpose"
     for line in (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines():
         stated = re.fullmatch(r"([0-9a-f]{64})  ([^/\\\0]{1,200})", line)
         if stated is None or stated.group(2) in (".", ".."):
             raise ChecksumError(f"{folder / SUMS}: a line is damaged; {restore}")
         path = folder / stated.group(2)
+        if without is not None and path.name.endswith(without):
+            continue
         if not path.is_file():
             raise ChecksumError(f"{path} is missing and {SUMS} beside it names it; {restore}")
         if sha256_of(path) != stated.group(1):
