@@ -7,7 +7,6 @@ every evaluation, so what a killed process had not yet put there comes back from
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,21 +21,10 @@ from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import fingerprint, sealed, write_json
 from zorba_core.runs import folder as runs
+from zorba_core.runs.folder import check_name
 from zorba_core.runs.trajectory import Note, TrajectoryLog
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_REPEATS = 10_000
-
-
-def check_name(name: str) -> str:
-    """A run's name becomes part of a folder's.
-
-    Raises:
-        InvalidInputError: anything but letters, digits, dot, dash and underscore, or longer than 100.
-    """
-    if not _NAME.fullmatch(name):
-        raise InvalidInputError(f"run name {name!r}: use up to 100 letters, digits, dots, dashes and underscores")
-    return name
 
 
 class RunWriter(Callback):
