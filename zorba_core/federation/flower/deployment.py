@@ -64,8 +64,8 @@ class Deployment:
     def __post_init__(self) -> None:
         if not self.insecure and not _is_loopback(self.listen):
             raise InvalidInputError(
-                f"a SuperLink that listens on {self.listen} needs certificates and registered nodes, which a deployment "
-                "on one machine has not; start it by hand as zorba_core/federation/README.md says"
+                f"a SuperLink that listens on {self.listen} needs certificates and registered nodes, which a "
+                "deployment on one machine has not; start it by hand as zorba_core/federation/README.md says"
             )
         if not _command("flower-superlink").is_file():
             raise MissingDataError(
