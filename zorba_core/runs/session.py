@@ -140,12 +140,12 @@ def fine_tune(
         if isinstance(network, StreamedNetwork):
             network.limit.plan(network, settings, allocation.num_clients)
             notice(network.limit.sentence())
-        else:
-            notice(_memory_line(network, allocation, settings, rows))
         with memory_errors():
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        if not isinstance(network, StreamedNetwork):
+            notice(_memory_line(network, allocation, settings, rows))
         config = {
             **task_config(task),
             "model": os.fspath(model),
