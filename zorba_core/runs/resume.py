@@ -116,7 +116,7 @@ def resume(
             complete_run(
                 request.path,
                 None if log is None else reopen(request, settings, log, earlier, notice),
-                LocalRounds(network, request.allocation, rows, settings, ranks, state),
+                LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds),
                 rows.evaluation,
                 callbacks,
                 earlier=earlier,
