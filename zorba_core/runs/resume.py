@@ -29,7 +29,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_folder, check_model_folder
+from zorba_core.files import atomic_folder, check_model_folder, write_sums
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
@@ -41,7 +41,7 @@ from zorba_core.runs.run_task import check_files, task_of, with_data
 from zorba_core.runs.session import check_alone, divide_rows, open_network, save_model_in, use_threads
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
-from zorba_core.runs.writer import RunWriter, header_of
+from zorba_core.runs.writer import RunWriter
 
 Notice = Callable[[str], None]
 # Of an environment.
@@ -182,6 +182,7 @@ def replay(
             with atomic_folder(save) as folder:
                 network.save(folder)
                 tokenizer.save_pretrained(folder)
+                write_sums(folder)
     return Rebuilt(target, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
@@ -241,16 +242,7 @@ def check_log(request: Request, trajectory: Trajectory) -> None:
     """Refuse a folder whose files are not those that its log was written under."""
     if trajectory.header is None:
         return  # killed before the first record was whole: nothing was done yet
-    expected = header_of(request.config, request.environment, request.allocation)
-    for name, what in (
-        ("config_sha256", runs.CONFIG),
-        ("allocation_sha256", runs.ALLOCATION),
-        ("base_weights_sha256", runs.ENVIRONMENT),
-    ):
-        if getattr(trajectory.header, name) != getattr(expected, name):
-            raise InvalidInputError(
-                f"{request.path / what} is not the one that {runs.TRAJECTORY} was written under; put the original back"
-            )
+    runs.check_written_under(request, trajectory.header)
 
 
 def _open_base(
@@ -296,11 +288,13 @@ def reopen(
         notice(
             f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
         )
+    if trajectory.header is not None and runs.changed_environment(request, trajectory.header):
+        notice(f"{runs.ENVIRONMENT} was changed since the run began; what it says of the machine may not hold")
     notice(f"resuming after round {trajectory.rounds_done}")
     for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
         leftover.unlink(missing_ok=True)
     (request.path / runs.SUMMARY).unlink(missing_ok=True)
     if trajectory.header is None:
-        log.write_header(header_of(request.config, request.environment, request.allocation))
+        log.write_header(runs.header_of(request.config, request.environment, request.allocation))
     log.write_resumed()
     return RunWriter.reopen(request.path, log, earlier.records)
