@@ -115,7 +115,7 @@ def resume(
                 state = replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
             earlier = Earlier.of(trajectory)
             saves = bool(request.config.get("save_model"))
-            rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state)
+            rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
             measures = measuring(request.path, rounds, rows, request.config, ranks)
             complete_run(
                 request.path,
