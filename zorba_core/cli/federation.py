@@ -47,6 +47,8 @@ _TRAINED_WITH = (
     "lora_rank",
     "lora_alpha",
     "lora_targets",
+    "curvature_rate",
+    "density",
     "estimator",
     "vary",
     "replan",

@@ -106,6 +106,7 @@ def summarise(
                 parameters=trained if network.has_adapters else spec.num_parameters,
                 block_parameters=trained,
                 bytes_per_number=workload.bytes_per_number,
+                density=settings.density,
             )
             for A_MN, rounds, sent_count, usable in (own, *planned)
         ]
