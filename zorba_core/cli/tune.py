@@ -22,6 +22,8 @@ def tune(
             "lr",
             "num_seeds",
             "max_rows",
+            "replan",
+            "explore",
             "memory_limit",
             "outlier_ratio",
             "eval_every",

@@ -7,6 +7,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     allocation.npz    A_MN, bool
     task.toml         of a run on the user's own rows: the task, to be read and used again (config.json has it too)
     trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
+    diagnostics.parquet  where asked for: the clients' gradients, measured (zorba_core.runs.diagnostics)
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
 
@@ -31,6 +32,7 @@ from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
 from zorba_core.files import fingerprint, unsealed
 from zorba_core.planning.communication import run_communication
+from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
 from zorba_core.runs.fields import CONFIG_FIELDS, ENVIRONMENT_FIELDS, MOST, SUMMARY_FIELDS, Fields, check_fields
 from zorba_core.runs.trajectory import header_of_rounds
 from zorba_core.runs.trajectory_records import Header
@@ -122,6 +124,15 @@ class Run:
     def evaluations(self) -> pd.DataFrame:
         """The rows of ``metrics`` in which the model was evaluated."""
         return self.metrics.dropna(subset=["eval_accuracy"])
+
+    @property
+    def diagnostics(self) -> tuple[Measured, ...]:
+        """What was measured of the clients' gradients, in the order of rounds; nothing where it was not asked for.
+
+        Raises:
+            InvalidInputError: the file is damaged.
+        """
+        return read_measured(self.path / DIAGNOSTICS, self.allocation.num_blocks, self.allocation.num_clients)
 
     # What follows loads the model, so its code loads when it is first used (zorba_core.runs.use).
 

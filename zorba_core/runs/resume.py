@@ -35,10 +35,11 @@ from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
+from zorba_core.runs.diagnostics.callback import check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
-from zorba_core.runs.session import check_alone, divide_rows, open_network, save_model_in, use_threads
+from zorba_core.runs.session import check_alone, divide_rows, measuring, open_network, save_model_in, use_threads
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
 from zorba_core.runs.writer import RunWriter
@@ -80,6 +81,7 @@ def resume(
     if memory_limit is not None:
         settings = replace(settings, memory_limit=memory_limit)
     check_alone(settings, ranks)
+    check_diagnostics(request.config.get("diagnostics"), settings)
     if "federation" in request.config:
         raise InvalidInputError(
             f"{request.path}: its clients were processes of their own; resume it with: "
@@ -116,12 +118,14 @@ def resume(
                 )
             earlier = Earlier.of(trajectory)
             saves = bool(request.config.get("save_model"))
+            rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
+            measures = measuring(request.path, rounds, rows, request.config, ranks)
             complete_run(
                 request.path,
                 None if log is None else reopen(request, settings, log, earlier, notice),
-                LocalRounds(network, request.allocation, rows, settings, ranks, state),
+                rounds,
                 rows.evaluation,
-                callbacks,
+                [*callbacks, *measures],
                 earlier=earlier,
                 finish=partial(save_model_in, request.path, network, tokenizer) if saves else dict,
             )
