@@ -31,6 +31,7 @@ from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit
 from zorba_core.engine.network import BlockNetwork
@@ -147,6 +148,8 @@ def fine_tune(
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
+            notice(checked.differences.sentence())
         config = {
             **task_config(task),
             "model": os.fspath(model),
