@@ -1,0 +1,58 @@
+"""What does each part buy? The paper's ZorBA with one change at a time, with all of them, and other methods, at equal
+forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from zorba_core.study.experiments.own_protocol import cells_of, trials_and_runs
+from zorba_core.study.experiments.specs import Experiment, RunSpec
+from zorba_core.study.experiments.what_to_run import FULL, PAPER, recipe_of_arm
+
+NAME = "parts"
+TOGETHER = "gain + normalised + cosine"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One arm: whose allocation, which rates, and what differs from the paper's settings."""
+
+    allocation: str  # an arm of what-to-run
+    rates: str = "plain"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+_COSINE = {"schedule": "cosine", "warmup": 4}
+ARMS: Mapping[str, Part] = {
+    PAPER: Part(PAPER),  # this one, gain and full are runs of what-to-run
+    "+ cosine": Part(PAPER, "cosine", _COSINE),
+    "+ normalised": Part(PAPER, "normalised", {"step": "normalised"}),
+    "+ gain": Part("gain"),
+    TOGETHER: Part("gain", "normalised", {"step": "normalised", **_COSINE}),
+    "full": Part(FULL),
+    "full + normalised + cosine": Part(FULL, "normalised", {"step": "normalised", **_COSINE}),
+    "decomfl": Part(FULL, "plain", {"method": "decomfl"}),
+}
+_STANDARD = (("opt-mini", "sst2"), ("llama-mini", "sst2"))
+_SEEDS = {"ci": 1, "standard": 12, "paper": 12}
+_TUNE, _FIRST, _LATER = 20, 21, 60
+_FIRST_SEEDS = 6
+
+
+def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
+    waves: dict[int | str, int] = {"tune": _TUNE}
+    waves |= {seed: _FIRST + seed if seed < _FIRST_SEEDS else _LATER + seed for seed in range(_SEEDS[profile])}
+    specs = []
+    for cell in _STANDARD if profile == "standard" else cells_of(profile):
+        for arm, part in ARMS.items():
+            recipe_of = partial(recipe_of_arm, part.allocation, profile, cell)
+            specs += trials_and_runs(runs, arm, profile, cell, recipe_of, part.rates, waves, **part.changes)
+    return specs
+
+
+EXPERIMENT = Experiment(NAME, "What do step, schedule and importance buy, one at a time and together?", _build)
