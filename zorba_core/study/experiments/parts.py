@@ -12,10 +12,9 @@ import pandas as pd
 
 from zorba_core.study.experiments.own_protocol import cells_of, trials_and_runs
 from zorba_core.study.experiments.specs import Experiment, RunSpec
-from zorba_core.study.experiments.what_to_run import FULL, PAPER, recipe_of_arm
+from zorba_core.study.experiments.what_to_run import BEST_STEP, CANDIDATE, FULL, PAPER, recipe_of_arm
 
 NAME = "parts"
-TOGETHER = "gain + normalised + cosine"
 
 
 @dataclass(frozen=True)
@@ -27,20 +26,20 @@ class Part:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-_COSINE = {"schedule": "cosine", "warmup": 4}
+_COSINE = {"schedule": "cosine", "warmup": 2}
 ARMS: Mapping[str, Part] = {
-    PAPER: Part(PAPER),  # this one, gain and full are runs of what-to-run
+    PAPER: Part(PAPER),  # this one, gain, candidate and full are runs of what-to-run
     "+ cosine": Part(PAPER, "cosine", _COSINE),
     "+ normalised": Part(PAPER, "normalised", {"step": "normalised"}),
-    "+ gain": Part("gain"),
-    TOGETHER: Part("gain", "normalised", {"step": "normalised", **_COSINE}),
-    "full": Part(FULL),
-    "full + normalised + cosine": Part(FULL, "normalised", {"step": "normalised", **_COSINE}),
+    "gain": Part("gain"),
+    CANDIDATE: Part("gain", "normalised", BEST_STEP),
+    FULL: Part(FULL),
+    "full + normalised + cosine": Part(FULL, "normalised", BEST_STEP),
     "decomfl": Part(FULL, "plain", {"method": "decomfl"}),
 }
-_STANDARD = (("opt-mini", "sst2"), ("llama-mini", "sst2"))
+_STANDARD = (("opt-mini", "toy-reviews"), ("opt-mini", "sst2"), ("llama-mini", "sst2"))
 _SEEDS = {"ci": 1, "standard": 12, "paper": 12}
-_TUNE, _FIRST, _LATER = 20, 21, 60
+_TUNE, _FIRST, _LATER = 30, 31, 60
 _FIRST_SEEDS = 6
 
 

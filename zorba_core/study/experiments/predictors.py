@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.study.experiments.design import NUM_BLOCKS, NUM_CLIENTS, recipe_of, stored_design
-from zorba_core.study.experiments.own_protocol import Cell, rates_of, spec_of, tuned
+from zorba_core.study.experiments.own_protocol import Cell, rates_of, spec_of, trial_size, tuned
 from zorba_core.study.experiments.protocol import TUNING_SEED
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import Experiment, RunSpec
@@ -14,14 +14,13 @@ from zorba_core.study.experiments.specs import Experiment, RunSpec
 NAME = "predictors"
 BALANCED = "balanced-4"  # its trials choose the one rate of all matrices; not one of them
 _CELLS: tuple[Cell, ...] = (
-    ("opt-mini", "sst2"),
-    ("llama-mini", "sst2"),
     ("opt-mini", "toy-reviews"),
+    ("llama-mini", "sst2"),
+    ("opt-mini", "sst2"),
     ("llama-mini", "toy-reviews"),
 )
 _SEEDS = {"ci": 1, "standard": 12, "paper": 12}
-_ROUNDS = 28
-_TUNE, _FIRST = 30, (31, 80, 130, 160)  # waves of the trials, and of seed 0 of each cell
+_FIRST = (51, 81, 131, 161)  # wave of seed 0 of each cell; the trials come just before
 _PERMUTATIONS = 1000  # more than there are matrices: every run of every seed has a permutation of its own
 
 
@@ -39,13 +38,13 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
             for k, recipe in enumerate(recipes)
         ]
     specs, columns_K = [], stored_design().columns_K
-    changes = {"step": "normalised", **({"rounds": _ROUNDS} if profile == "standard" else {})}
+    changes = {"step": "normalised"}
     for cell, first in zip(_CELLS if profile == "standard" else (("facebook/opt-125m", "sst2"),), _FIRST, strict=False):
         rates = rates_of(profile, "normalised")
         trial = Recipe("uniform", NUM_CLIENTS, num_blocks=NUM_BLOCKS, blocks=4)
-        wave = _TUNE if first == _FIRST[0] else first - 1
+        sized = {**changes, **trial_size(profile)}
         specs += [
-            spec_of(BALANCED, trial, profile, cell, lr=rate, seed=TUNING_SEED, role="tune", wave=wave, **changes)
+            spec_of(BALANCED, trial, profile, cell, lr=rate, seed=TUNING_SEED, role="tune", wave=first - 1, **sized)
             for rate in rates
         ]
         lr = tuned(runs, BALANCED, cell, rates)

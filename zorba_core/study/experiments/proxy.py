@@ -63,7 +63,7 @@ def measure(model: str, dataset: str, *, batch_size: int = 2, batches: int = BAT
 
     task, tokenizer = TASKS[dataset], load_tokenizer(model)
     rows = load_split(dataset, "base")
-    chosen = stream(seed, "proxy").permutation(len(rows))[: batches * batch_size]
+    chosen = stream("proxy", seed).permutation(len(rows))[: batches * batch_size]
     encoded = encode(task, rows.iloc[chosen].reset_index(drop=True), tokenizer, 64)
     network = load_model(model).eval().requires_grad_(False)
     blocks = [list(block.parameters()) for block in family_of(network).blocks()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -20,26 +22,25 @@ from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 
 NAME = "what-to-run"
-PAPER, FULL = "paper", "full"
-SOLVERS = {PAPER: "lexicographic", "lambda-exact": "exact", "balanced": "balanced", "gain": "gain"}
-ARMS = (*SOLVERS, FULL)
+PAPER, FULL, CANDIDATE = "paper", "full", "candidate"
+SOLVERS = {PAPER: "lexicographic", "gain": "gain", CANDIDATE: "gain", "balanced": "balanced", "lambda-exact": "exact"}
+CORE, REST = (PAPER, "gain", CANDIDATE, "balanced"), ("lambda-exact", FULL)
+ARMS = (*CORE, *REST)
+# What the candidate changes beside the allocation.
+BEST_STEP: Mapping[str, Any] = {"step": "normalised", "schedule": "cosine", "warmup": 2}
 DIFFERENCES = "by differences"  # the same run with finite differences: what an arm's name ends with
-_DIFFERENCES_OF, _DIFFERENCES_SEEDS = (PAPER, FULL), (0, 1, 2)
+_DIFFERENCES_OF, _DIFFERENCES_SEEDS, _DIFFERENCES_WAVE = (PAPER, "gain"), (0, 1, 2), 28
 SEEDS = {"ci": 1, "standard": 20, "paper": 20}
-# First wave of the trials and of seeds 0-5, 6-11 and 12-19, for the cells of opt-mini and of llama-mini.
-STAGES = {"opt-mini": (0, 1, 40, 100), "llama-mini": (10, 11, 40, 100)}
-_STAGE_SEEDS = (0, 6, 12)
-_DIFFERENCES_WAVE = 18
+# Waves of the trials and of seeds 0-5, by whether an arm is of the core and which base; later seeds come after all.
+_TUNE = {(True, "opt-mini"): 0, (True, "llama-mini"): 10, (False, "opt-mini"): 20, (False, "llama-mini"): 40}
+_FIRST_SEEDS, _LATER = 6, 100
 
 
-def waves_of(profile: str, model: str) -> dict[int | str, int]:
+def waves_of(profile: str, arm: str, model: str) -> dict[int | str, int]:
     """The wave of the trials ("tune") and of every seed."""
-    tune, *first = STAGES.get(model, STAGES["opt-mini"])
-    waves: dict[int | str, int] = {"tune": tune}
-    for seed in range(SEEDS[profile]):
-        stage = max(place for place, start in enumerate(_STAGE_SEEDS) if seed >= start)
-        waves[seed] = first[stage] + seed - _STAGE_SEEDS[stage]
-    return waves
+    tune = _TUNE.get((arm in CORE, model), 0)
+    seeds = range(SEEDS[profile])
+    return {"tune": tune} | {seed: tune + 1 + seed if seed < _FIRST_SEEDS else _LATER + seed for seed in seeds}
 
 
 def recipe_of_arm(arm: str, profile: str, cell: Cell, seed: int) -> Recipe | None:
@@ -52,8 +53,9 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     specs = []
     for cell in cells_of(profile):
         for arm in ARMS:
-            recipe_of = partial(recipe_of_arm, arm, profile, cell)
-            specs += trials_and_runs(runs, arm, profile, cell, recipe_of, "plain", waves_of(profile, cell[0]))
+            recipe_of, waves = partial(recipe_of_arm, arm, profile, cell), waves_of(profile, arm, cell[0])
+            kind, changes = ("normalised", BEST_STEP) if arm == CANDIDATE else ("plain", {})
+            specs += trials_and_runs(runs, arm, profile, cell, recipe_of, kind, waves, **changes)
     if profile == "standard":
         specs += _by_differences(profile, runs)
     return specs
@@ -61,7 +63,7 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
 
 def _by_differences(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     """Some runs again with the finite differences that a client computes."""
-    cell, specs = ("opt-mini", "sst2"), []
+    cell, specs = ("opt-mini", "toy-reviews"), []
     for seed in _DIFFERENCES_SEEDS:
         for arm in _DIFFERENCES_OF:
             lr = tuned(runs, arm, cell, rates_of(profile, "plain"))
