@@ -103,6 +103,13 @@ class FolderOptions:
     runs_folder: Path = setting(DEFAULT_FOLDER, "Where the run's folder is made.")
     name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")
     save_model: bool = setting(False, "Also write the fine-tuned model to <run>/model.")
+    diagnostics: int | None = setting(
+        None,
+        "Also measure every client's gradients, before the first round and after every so many: what the allocation's "
+        "measures stand for. Changes nothing of the run; takes backward passes.",
+        at_least=1,
+        at_most=10**9,
+    )
     force: bool = setting(False, "Train also with settings that are found unable to learn.")
 
 
@@ -181,6 +188,15 @@ def fail_if_interrupted(run: Run, ranks: Ranks) -> None:
     )
 
 
+def _spread(summary: dict) -> str:
+    inverse = summary["mean_inverse_popularity"]
+    return "blocks without a client" if inverse is None else f"V {inverse:.3f}"
+
+
+def _plans(summary: dict) -> str:
+    return f"; {summary['plans']} plans from its scalars" if "plans" in summary else ""
+
+
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment["data"]
     memory, sent = summary["memory"], summary["communication"]
@@ -198,8 +214,8 @@ def summary_lines(run: Run) -> list[str]:
         (f"target {summary['target']:.2f}", "not reached" if reached is None else f"reached in round {reached}"),
         (
             "allocation",
-            f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
-            f"effective clients {summary['effective_clients']:.1f}",
+            f"Lambda {summary['lambda']:.3f}, {_spread(summary)}, "
+            f"effective clients {summary['effective_clients']:.1f}{_plans(summary)}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (

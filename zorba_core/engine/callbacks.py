@@ -6,11 +6,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -61,6 +61,9 @@ class Callback:
 
     def on_step(self, entry: RoundEntry) -> None:
         """The weights are those after the round; its evaluation, where one is due, comes next."""
+
+    def on_note(self, what: str, content: Mapping[str, Any]) -> None:
+        """Something beside the rounds, such as a new plan; before the round that it is about."""
 
     def on_evaluation(self, entry: EvaluationEntry) -> None:
         """The model was evaluated."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.reports import REPORTED
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 
@@ -92,6 +94,13 @@ class RoundResult:
     method_state: MethodState = field(default_factory=dict)  # after the round
     # rho_bar_MQ and the state do not follow from rho_NQ and the allocation alone, so the log must hold them.
     log_update: bool = False
+    A_MN: np.ndarray | None = None  # bool; who activated what, where it is not the run's own allocation
+    note: Mapping[str, Any] | None = None  # of a plan that began with this round
+
+    @property
+    def reported_N(self) -> np.ndarray:
+        """Whose scalars entered the update."""
+        return self.status_N == REPORTED
 
 
 def client_batch(

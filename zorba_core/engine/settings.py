@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from zorba_core.allocation.problem import IDLE_BLOCKS
+from zorba_core.allocation.varied import VARIATIONS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
@@ -32,6 +34,7 @@ STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 _LORA_RANK = 8
+_EXPLORE = 5
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -89,6 +92,20 @@ class TrainSettings:
     )
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
+    )
+    vary: str = setting("fixed", "The allocation from round to round. {choices}.", choices=lambda: VARIATIONS)
+    replan: int | None = setting(
+        None,
+        "Rounds after which blocks are allocated anew for the largest gain, by what the scalars say of them; default: "
+        "never.",
+        at_least=1,
+        at_most=10**8,
+    )
+    explore: int = setting(
+        _EXPLORE, "With --replan: first rounds, whose blocks are in random order.", at_least=1, at_most=10**6
+    )
+    idle_blocks: str = setting(
+        "forbid", "allow: --solver gain and --replan may leave blocks without a client.", choices=lambda: IDLE_BLOCKS
     )
     participation: float = setting(1.0, "Share of the clients that take part in a round.", above=0, at_most=1)
     outlier_ratio: float = setting(
@@ -159,6 +176,7 @@ class TrainSettings:
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
                 f"{facts.exchanges}; use plain"
             )
+        self._check_plans(facts.allocates)
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -181,6 +199,18 @@ class TrainSettings:
             )
         if self.device == "cuda":
             self._check_device()
+
+    def _check_plans(self, allocates: bool) -> None:
+        given = [name for name, plain in (("vary", "fixed"), ("replan", None)) if getattr(self, name) != plain]
+        if given and not allocates:
+            raise InvalidInputError(
+                f"{given[0]} is {getattr(self, given[0])} and {self.method} activates every block of every client; "
+                "leave it out, or use zorba"
+            )
+        if len(given) == 2:
+            raise InvalidInputError("vary and replan both say who trains what from round to round; leave one out")
+        if self.replan is None and self.explore != _EXPLORE:
+            raise InvalidInputError(f"explore is {self.explore} and there is no replan to explore for; leave it out")
 
     def _check_memory_limit(self, first_order: bool) -> None:
         bytes_of(self.memory_limit)

@@ -38,6 +38,8 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
             "clients take forward passes alone; use cohort, reference or jvp"
         )
+    if settings.privacy.on and config.settings.replan is not None:
+        raise InvalidInputError("replan reads the clients' scalars, which privacy hides; leave one of them out")
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if config.task and not settings.evaluate_on:

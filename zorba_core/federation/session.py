@@ -154,9 +154,16 @@ def resume(
             )
         notes = NoteBook(tell)
         server = Server(config, settings, parts.network, notes)
-        plans = [note for note in trajectory.notes if note.what == "plan"]
+        plans = [note for note in trajectory.notes if note.what == "plan" and "budgets" in note.content]
         plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
-        server.resume(state, map(_average_of, trajectory.rounds), plan, parts.environment["base_weights_sha256"])
+        server.resume(
+            state,
+            map(_average_of, trajectory.rounds),
+            plan,
+            parts.environment["base_weights_sha256"],
+            request.allocation,
+            trajectory.rounds,
+        )
         earlier = Earlier.of(trajectory)
         writer = reopen(request, config.settings, log, earlier, tell)
         notes.open(writer)

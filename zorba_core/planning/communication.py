@@ -20,6 +20,7 @@ Shapes: M blocks, N clients, Q directions of a round, D kinds of block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +31,7 @@ from zorba_core.planning import message_sizes as wire
 from zorba_core.planning.methods import method_facts
 
 Form = Literal["averages", "scalars", "dense"]
+COUNTS = ("messages", "paper", "needed", "wire_bytes")  # of a Message, in its order
 
 
 class RoundNumbers(NamedTuple):
@@ -74,6 +76,23 @@ class Communication:
             "down": {count: self.total(count, "down") for count in counts},
             "by_message": [asdict(message) for message in self.messages],
         }
+
+
+def joined_communication(parts: Sequence[Communication]) -> Communication:
+    """The counts of a run whose allocation changed: of the stretches of rounds with one allocation each. ``form`` and
+    ``kinds_of_block`` are the first one's."""
+    first, *others = parts
+    if not others:
+        return first
+    messages = [
+        Message(
+            kind.kind,
+            kind.direction,
+            *(sum(getattr(part.messages[at], count) for part in parts) for count in COUNTS),
+        )
+        for at, kind in enumerate(first.messages)
+    ]
+    return Communication(first.method, first.form, first.kinds_of_block, tuple(messages))
 
 
 def numbers_a_round(

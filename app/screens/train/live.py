@@ -17,6 +17,7 @@ from app.screens.train.measures import evaluation_cost, numbers
 from app.screens.train.run_log import LiveLog
 from app.screens.train.words import ERROR, STATES, ago, duration
 from app.shared import components
+from app.shared import importance as worth
 from app.shared.links import keep
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import progress_figure
@@ -135,6 +136,8 @@ def _running(job: Job, state: State, request: Request) -> None:
     st.progress(done / rounds if rounds else 0.0, words)
     components.numbers(numbers(job, state, request, log))
     _curves(log, config, rounds)
+    if state.run is not None:
+        worth.draw(state.run, str(config.get("method", "zorba")), log.rounds_done, "live_importance")
 
 
 def _curves(log: LiveLog, config: dict[str, Any], rounds: int) -> None:
