@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,7 @@ def write_page(ledger: Ledger, path: str | os.PathLike[str], checkout: str | os.
 
 def render(ledger: Ledger, figures: Iterable[ReportFigure]) -> str:
     """The page's text, from the ledger and pictures already drawn."""
+    ours, whole, ledger = ledger.ours, ledger, ledger.papers
     counts, findings = ledger.count(), ledger.count_findings()
     tiles = "".join(
         f'<div class="tile {_COLOURS[verdict]}"><b>{counts[verdict]}</b><span>{_e(verdict)}</span><br>'
@@ -87,7 +88,8 @@ is typed in: <code>zorba report --html</code> builds it from solvers and stored 
 model of two million parameters, so they can show the paper’s orders or their opposite, not its round counts. A number
 counts rows; below it, how many distinct findings they are: {_contradictions_text(ledger)}.</p>
 <nav><a href="#figures">Figures</a><a href="#table-1">Table I</a><a href="#table-2">Table II</a>
-<a href="#claims">Every claim</a><a href="#made">How it was made</a></nav>
+<a href="#claims">Every claim</a>{'<a href="#ours">Our own claims</a>' if ours else ""}
+<a href="#made">How it was made</a></nav>
 <div class="tiles">{tiles}</div>
 <h2>What to know first</h2><div class="cards">{cards}</div>
 <h2 id="figures">Figures</h2><div class="figures">{drawn}</div>
@@ -105,7 +107,7 @@ the true best may lie beyond. Another model: no cell can be confirmed.</p>
 <p class="muted">Open a line for the numbers, the command that repeats it, and what the finding rests on. The cells of
 the tables above are rows of <code>artifacts/ledger.json</code> in the same form.</p>
 {_sections(ledger)}
-<h2 id="made">How it was made</h2>{_provenance(ledger.provenance)}
+{_ours(ours)}<h2 id="made">How it was made</h2>{_provenance(whole.provenance)}
 </main></body></html>
 """
 
@@ -184,6 +186,18 @@ def _sections(ledger: Ledger) -> str:
         shown = [claim for claim in shown if claim not in rows]
         text += f"<h3>{_e(title)}</h3>" + "".join(map(_details, rows)) if rows else ""
     return text + ("<h3>Others</h3>" + "".join(map(_details, shown)) if shown else "")
+
+
+def _ours(claims: Sequence[Claim]) -> str:
+    """What we claim ourselves, as cards that open: not counted above."""
+    if not claims:
+        return ""
+    return (
+        '<h2 id="ours">Our own claims</h2><p>What to run at equal VRAM, what each part buys, which measure predicts: '
+        "held to the same rules. Arms, rates, targets, analysis and the words of the verdict were committed as a plan "
+        "before the runs; a claim whose runs are not there says so. Not counted in the numbers above.</p>"
+        + "".join(map(_details, claims))
+    )
 
 
 def _details(claim: Claim) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from zorba_core.study.experiments.own_protocol import cells_of, trials_and_runs
 from zorba_core.study.experiments.specs import Experiment, RunSpec
+from zorba_core.study.experiments.what_to_run import ARMS as ARMS_TO_RUN
 from zorba_core.study.experiments.what_to_run import BEST_STEP, CANDIDATE, FULL, PAPER, recipe_of_arm
 
 NAME = "parts"
@@ -32,7 +33,8 @@ ARMS: Mapping[str, Part] = {
     "+ cosine": Part(PAPER, "cosine", _COSINE),
     "+ normalised": Part(PAPER, "normalised", {"step": "normalised"}),
     "gain": Part("gain"),
-    CANDIDATE: Part("gain", "normalised", BEST_STEP),
+    "gain, idle blocks": Part("gain, idle blocks", "plain", ARMS_TO_RUN["gain, idle blocks"].changes),
+    CANDIDATE: Part(CANDIDATE, "normalised", ARMS_TO_RUN[CANDIDATE].changes),
     FULL: Part(FULL),
     "full + normalised + cosine": Part(FULL, "normalised", BEST_STEP),
     "decomfl": Part(FULL, "plain", {"method": "decomfl"}),

@@ -188,15 +188,15 @@ def speed_table(results: Results, arms: Sequence[str], paper: str = "paper") -> 
     interval, and the difference of the areas, arm - paper, with its t interval."""
     rows, by_arm = [], {arm: {} for arm in arms}
     for model, dataset in cells(results.runs):
-        try:
-            tables = outcomes(results, model, dataset, list(dict.fromkeys((paper, *arms))))
-            horizon = horizon_of(results, model, dataset)
-        except MissingDataError:
-            continue
-        rounds, areas = tables["rounds_to"], tables["area"]
         for arm in arms:
             if arm == paper:
                 continue
+            try:
+                tables = outcomes(results, model, dataset, (paper, arm))
+                horizon = horizon_of(results, model, dataset)
+            except MissingDataError:
+                continue
+            rounds, areas = tables["rounds_to"], tables["area"]
             by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
             rows.append(
                 {"model": model, "dataset": dataset, "arm": arm}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,11 +24,35 @@ from zorba_core.study.experiments.specs import Experiment, RunSpec
 
 NAME = "what-to-run"
 PAPER, FULL, CANDIDATE = "paper", "full", "candidate"
-SOLVERS = {PAPER: "lexicographic", "gain": "gain", CANDIDATE: "gain", "balanced": "balanced", "lambda-exact": "exact"}
-CORE, REST = (PAPER, "gain", CANDIDATE, "balanced"), ("lambda-exact", FULL)
-ARMS = (*CORE, *REST)
 # What the candidate changes beside the allocation.
 BEST_STEP: Mapping[str, Any] = {"step": "normalised", "schedule": "cosine", "warmup": 2}
+_IDLE = {"idle_blocks": "allow"}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An allocation, and what differs from the paper's settings. ``solver`` none: every block of every client."""
+
+    solver: str | None
+    core: bool
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rates(self) -> str:
+        return "normalised" if self.changes.get("step") == "normalised" else "plain"
+
+
+ARMS: Mapping[str, Arm] = {
+    PAPER: Arm("lexicographic", core=True),
+    "gain": Arm("gain", core=True),
+    CANDIDATE: Arm("gain", core=True, changes={**BEST_STEP, **_IDLE}),
+    "balanced": Arm("balanced", core=True),
+    "adaptive": Arm("balanced", core=False, changes={"replan": 6, "explore": 4}),  # balanced at first
+    "gain, idle blocks": Arm("gain", core=False, changes=_IDLE),
+    "lambda-exact": Arm("exact", core=False),
+    FULL: Arm(None, core=False),
+}
+CORE = tuple(name for name, arm in ARMS.items() if arm.core)
 DIFFERENCES = "by differences"  # the same run with finite differences: what an arm's name ends with
 _DIFFERENCES_OF, _DIFFERENCES_SEEDS, _DIFFERENCES_WAVE = (PAPER, "gain"), (0, 1, 2), 28
 SEEDS = {"ci": 1, "standard": 20, "paper": 20}
@@ -38,24 +63,25 @@ _FIRST_SEEDS, _LATER = 6, 100
 
 def waves_of(profile: str, arm: str, model: str) -> dict[int | str, int]:
     """The wave of the trials ("tune") and of every seed."""
-    tune = _TUNE.get((arm in CORE, model), 0)
+    tune = _TUNE.get((ARMS[arm].core, model), 0)
     seeds = range(SEEDS[profile])
     return {"tune": tune} | {seed: tune + 1 + seed if seed < _FIRST_SEEDS else _LATER + seed for seed in seeds}
 
 
 def recipe_of_arm(arm: str, profile: str, cell: Cell, seed: int) -> Recipe | None:
-    if arm == FULL:
+    chosen = ARMS[arm]
+    if chosen.solver is None:
         return Recipe("uniform", clients_of(profile), blocks=12)
-    return solver_recipe(SOLVERS[arm], profile, seed, cell)
+    idle = {"idle": True} if chosen.solver == "gain" and "idle_blocks" in chosen.changes else {}
+    return solver_recipe(chosen.solver, profile, seed, cell, **idle)
 
 
 def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     specs = []
     for cell in cells_of(profile):
-        for arm in ARMS:
-            recipe_of, waves = partial(recipe_of_arm, arm, profile, cell), waves_of(profile, arm, cell[0])
-            kind, changes = ("normalised", BEST_STEP) if arm == CANDIDATE else ("plain", {})
-            specs += trials_and_runs(runs, arm, profile, cell, recipe_of, kind, waves, **changes)
+        for name, arm in ARMS.items():
+            recipe_of, waves = partial(recipe_of_arm, name, profile, cell), waves_of(profile, name, cell[0])
+            specs += trials_and_runs(runs, name, profile, cell, recipe_of, arm.rates, waves, **arm.changes)
     if profile == "standard":
         specs += _by_differences(profile, runs)
     return specs
