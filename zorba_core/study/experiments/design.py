@@ -32,6 +32,7 @@ FILE = Path(__file__).resolve().parents[3] / "artifacts" / "experiments" / "pred
 FEATURES = ("log_lambda", "V", "E", "D")
 NUM_CLIENTS, NUM_BLOCKS, TOTAL, COUNT = 20, 12, 80, 24
 _POOL, _RESTARTS, _SEED = 20_000, 12, 0
+_TRIED = 400  # that could take the place of one
 _MAX_BYTES = 1_000_000
 
 
@@ -139,7 +140,8 @@ def choose(pool_PF: NDArray[np.float64], count: int, rng: np.random.Generator, r
         while improved:
             improved = False
             for place in range(count):
-                candidates = rng.choice(np.setdiff1d(usable, chosen), 400, replace=False)
+                others = np.setdiff1d(usable, chosen)
+                candidates = rng.choice(others, min(_TRIED, len(others)), replace=False)
                 trial_CKF = np.repeat(pool_PF[chosen][None], len(candidates), axis=0)
                 trial_CKF[:, place] = pool_PF[candidates]
                 value_C = _value(trial_CKF)
