@@ -96,12 +96,15 @@ def measure(model: str, dataset: str, *, batch_size: int = 2, batches: int = BAT
 
 
 def main() -> None:
+    from zorba_core.runs.session import use_threads
+
     parser = argparse.ArgumentParser(description="Measure energy and noise of each block, and store them.")
     parser.add_argument("model")
     parser.add_argument("dataset")
     arguments = parser.parse_args()
     stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
-    stored[f"{arguments.model}/{arguments.dataset}"] = measure(arguments.model, arguments.dataset)
+    with use_threads(1):
+        stored[f"{arguments.model}/{arguments.dataset}"] = measure(arguments.model, arguments.dataset)
     write_json(FILE, dict(sorted(stored.items())))
     print(json.dumps(stored[f"{arguments.model}/{arguments.dataset}"]))
 
