@@ -139,6 +139,11 @@ def problem(title: str, sentence: str) -> None:
     st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
 
 
+def capitalised(text: str) -> str:
+    """With a capital at its front, and all else as it is."""
+    return text[:1].upper() + text[1:]
+
+
 def plain(text: str) -> str:
     """Names and messages that come from outside, shown as they are and not as Markdown."""
     return "".join("\\" + character if character in _MARKDOWN else character for character in text)

@@ -21,7 +21,7 @@ _RESAMPLES = 60
 def draw(path: Path, method: str, rounds_done: int, key: str) -> None:
     """Energy and noise of every block, read of the run's scalars; nothing where it has none."""
     facts = METHODS.get(method)
-    if rounds_done < LEAST_ROUNDS or facts is None or facts.exchanges != "scalars":
+    if rounds_done < LEAST_ROUNDS or facts is None or facts.along != "shared":
         return
     try:
         read = _read(str(path), (path / TRAJECTORY).stat().st_size)

@@ -145,7 +145,7 @@ def test_importance_is_read_of_the_log_alone_also_while_the_run_is_unfinished(tr
 def test_a_method_whose_clients_have_their_own_directions_says_nothing_of_blocks(tiny_opt_folder, tmp_path):
     settings = dataclasses.replace(SETTINGS, rounds=1).for_method("fedzo")
     run = fine_tune(num_clients=3, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
-    with pytest.raises(InvalidInputError, match="its method is fedzo; importance is read of scalars along directions"):
+    with pytest.raises(InvalidInputError, match="its method is fedzo; importance is read of scalars along plain"):
         importance(run)
 
 

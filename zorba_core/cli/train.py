@@ -15,9 +15,10 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.inference import Said
+from zorba_core.data.label_words import listed
 from zorba_core.data.own_data import num_clients_of, task_for
 from zorba_core.data.partition import DIVISIONS
-from zorba_core.data.tasks import TASKS, Task, get_task
+from zorba_core.data.tasks import METRIC_TITLES, TASKS, Task, get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.fields import declared, setting
@@ -93,7 +94,7 @@ class TaskOptions:
 
 
 def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")] if text.strip() else []
+    return listed(text) if text.strip() else []
 
 
 @dataclass(frozen=True)
@@ -151,20 +152,24 @@ def train(
                 ranks=ranks,
                 **asdict(folder),
             ),
+            METRIC_TITLES[chosen_task.counted],
         )
         if ranks.writes:
             emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
     fail_if_interrupted(run, ranks)
 
 
-def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run]) -> Run:
-    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks."""
+def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
+    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks.
+
+    ``metric``: what the run counts as right.
+    """
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.engine.callbacks import Interrupt, Progress
 
     transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
-    progress, interrupt = Progress(rounds), Interrupt(None if ranks.writes else io.StringIO())
+    progress, interrupt = Progress(rounds, metric=metric), Interrupt(None if ranks.writes else io.StringIO())
     try:
         with interrupt.listening():
             return work([progress, interrupt] if ranks.writes else [interrupt])
@@ -204,7 +209,7 @@ def summary_lines(run: Run) -> list[str]:
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data["note"] else ""
-    metric = data.get("metric", "accuracy").replace("_", " ")
+    metric = METRIC_TITLES[data.get("metric", "accuracy")]
     rows = [
         (
             f"{metric}, {data['evaluation_split']} ({data['evaluation_rows']} rows)",

@@ -63,9 +63,9 @@ class RoundContext:
     directions: Directions
     ranks: Ranks = ALONE
 
-    def batch(self, client: int) -> Rows:
-        """Client n's mini-batch of this round."""
-        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device)
+    def batch(self, client: int, step: int = 0) -> Rows:
+        """Client n's mini-batch of this round, or of a later one of its own steps."""
+        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,13 @@ class RoundResult:
 
 
 def client_batch(
-    rows: FederatedRows, settings: TrainSettings, round_index: int, client: int, device: torch.device | str = "cpu"
+    rows: FederatedRows,
+    settings: TrainSettings,
+    round_index: int,
+    client: int,
+    device: torch.device | str = "cpu",
+    step: int = 0,
 ) -> Rows:
     """Client n's mini-batch of round t, without positions that are padding in all of it."""
-    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
+    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size, step)
     return rows.train.rows(chosen).trimmed(device)

@@ -34,7 +34,7 @@ STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 _LORA_RANK = 8
-_EXPLORE = 5
+_EXPLORE, _CURVATURE_RATE, _DENSITY = 5, 1e-2, 1e-3
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -58,7 +58,7 @@ class TrainSettings:
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
     num_perturbations: int | None = setting(
         None,
-        "directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
+        "directions a round, of fedkseed local steps; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
         symbol="Q",
         at_most=MAX_SEEDS,
         option="perturbations",
@@ -81,6 +81,8 @@ class TrainSettings:
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
     )
+    curvature_rate: float = setting(_CURVATURE_RATE, "Of hiso: weight of a round in the curvature.", above=0, at_most=1)
+    density: float = setting(_DENSITY, "Of meerkat: share of the weights that is trained.", above=0, at_most=1)
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
     max_rows: int | None = setting(
         None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
@@ -177,6 +179,7 @@ class TrainSettings:
                 f"{facts.exchanges}; use plain"
             )
         self._check_plans(facts.allocates)
+        self._check_directions(facts.along)
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -199,6 +202,25 @@ class TrainSettings:
             )
         if self.device == "cuda":
             self._check_device()
+
+    def _check_directions(self, directions: str) -> None:
+        for name, method, plain in (
+            ("curvature_rate", "hiso", _CURVATURE_RATE),
+            ("density", "meerkat", _DENSITY),
+        ):
+            if getattr(self, name) != plain and self.method != method:
+                raise InvalidInputError(
+                    f"{name} is {getattr(self, name)} and the method is {self.method}; leave it out, or use {method}"
+                )
+        if directions in ("picked", "scaled") and self.memory_limit is not None:
+            raise InvalidInputError(f"memory_limit holds one block at a time and {self.method} needs all; leave it out")
+        if directions == "scaled" and DIRECTIONS[self.direction].low_rank:
+            raise InvalidInputError(
+                f"direction {self.direction} moves along products of vectors and {self.method} scales every weight; "
+                "use another direction"
+            )
+        if directions == "picked" and self.step != "plain":
+            raise InvalidInputError(f"step is {self.step} and {self.method}'s clients step by themselves; use plain")
 
     def _check_plans(self, allocates: bool) -> None:
         given = [name for name, plain in (("vary", "fixed"), ("replan", None)) if getattr(self, name) != plain]

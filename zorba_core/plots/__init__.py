@@ -9,7 +9,7 @@ from zorba_core.plots.live import progress_figure
 from zorba_core.plots.outcomes import outcomes_figure
 from zorba_core.plots.overview import matrix_picture, parallel_figure
 from zorba_core.plots.quality import answer_figure, clients_figure, confusion_figure
-from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
+from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure, measure_title
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
 from zorba_core.plots.tradeoff import Axis, Mark, Points, tradeoff_figure
 
@@ -38,6 +38,7 @@ __all__ = [
     "labels_per_client",
     "learning_curves_figure",
     "matrix_picture",
+    "measure_title",
     "outcomes_figure",
     "palette_named",
     "parallel_figure",

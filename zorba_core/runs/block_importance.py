@@ -65,10 +65,10 @@ def scalar_rounds(trajectory: Trajectory, own: Allocation) -> list[ScalarRound]:
 
 def _check(request: Request) -> None:
     method = request.config.get("method", "zorba")
-    if method not in METHODS or METHODS[method].exchanges != "scalars":
+    if method not in METHODS or METHODS[method].along != "shared":
         raise InvalidInputError(
-            f"{request.path}: its method is {method}; importance is read of scalars along directions that all clients "
-            "share, such as zorba's"
+            f"{request.path}: its method is {method}; importance is read of scalars along plain directions that all "
+            "clients share, such as zorba's"
         )
     if request.config.get("federation", {}).get("privacy", {}).get("noise_multiplier"):
         raise InvalidInputError(f"{request.path}: differential privacy hides its clients' scalars")

@@ -18,7 +18,7 @@ from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from zorba_core.runs.streaming.tensor_files import TensorFiles
 
@@ -180,10 +180,18 @@ def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or the config cannot be had or read.
     """
+    return getattr(load_config(name_or_path), "max_position_embeddings", None)
+
+
+def load_config(name_or_path: str | os.PathLike[str]) -> PretrainedConfig:
+    """The model's config.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or it cannot be had or read.
+    """
     from transformers import AutoConfig
 
-    config = _load(name_or_path, "config", AutoConfig.from_pretrained)
-    return getattr(config, "max_position_embeddings", None)
+    return _load(name_or_path, "config", AutoConfig.from_pretrained)
 
 
 def _load(name_or_path, what, load):

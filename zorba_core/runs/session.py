@@ -31,11 +31,12 @@ from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.row_kinds import Rows, answer_shape
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder, write_sums
@@ -47,6 +48,7 @@ from zorba_core.runs.complete import complete_run
 from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
+from zorba_core.runs.needs import client_needs, in_words, process_needs
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
@@ -147,6 +149,8 @@ def fine_tune(
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        if not isinstance(network, StreamedNetwork):
+            notice(_memory_line(network, allocation, settings, rows))
         config = {
             **task_config(task),
             "model": os.fspath(model),
@@ -188,6 +192,15 @@ def fine_tune(
             finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
         )
     return read_run(path)
+
+
+def _memory_line(
+    network: BlockNetwork, allocation: AllocationMetrics, settings: TrainSettings, rows: FederatedRows
+) -> str:
+    config, answers = network.model.config, answer_shape(rows.train)
+    at_once = rows_at_once(network, settings.seq_len)
+    process = process_needs(config, allocation.A_MN, settings, answers, at_once)
+    return in_words(client_needs(config, settings, answers), process, allocation.num_clients)
 
 
 def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:

@@ -14,20 +14,19 @@ import numpy as np
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
-from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import Outcome
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.plans import explores
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
-from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.answers import AnswerShape
 from zorba_core.planning.communication import joined_communication, run_communication
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import BACKWARD_WORK
-from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
 from zorba_core.runs.model_source import spec_of_model
+from zorba_core.runs.needs import client_needs, process_needs
 
 
 class CountReports(Callback):
@@ -107,6 +106,7 @@ def summarise(
                 parameters=trained if network.has_adapters else spec.num_parameters,
                 block_parameters=trained,
                 bytes_per_number=workload.bytes_per_number,
+                density=settings.density,
             )
             for A_MN, rounds, sent_count, usable in (own, *planned)
         ]
@@ -155,18 +155,9 @@ def _memory(
     psi and ``client`` are about one client (psi: the largest) on a device of its own; ``process`` and ``measured`` are
     about this process, which plays all clients.
     """
-    config, B, L, dtype = network.model.config, settings.batch_size, settings.seq_len, settings.torch_dtype
-    if method_facts(settings.method).first_order:
-        participants = max(1, round(allocation.num_clients * settings.participation))
-        together = participants if ESTIMATORS[settings.estimator].cohort else 1
-        rows = min(B * together, settings.max_rows or B * together)
-        client, process = (
-            gradient_peak(config, rows=count, seq_len=L, dtype=dtype, answers=answers, lora=settings.lora)
-            for count in (B, rows)
-        )
-    else:
-        client = client_peak(config, batch_size=B, seq_len=L, dtype=dtype, answers=answers, lora=settings.lora)
-        process = run_peak(config, allocation.A_MN, settings, rows_at_once=rows_at_once(network, L), answers=answers)
+    config = network.model.config
+    client = client_needs(config, settings, answers)
+    process = process_needs(config, allocation.A_MN, settings, answers, rows_at_once(network, settings.seq_len))
     return {
         "psi_bytes": psi_bytes,
         "client": client.describe(),

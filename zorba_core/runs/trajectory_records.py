@@ -93,7 +93,7 @@ def round_from_record(record: dict[str, Any], header: Header) -> RoundEntry:
         raise ValueError("a client's status is unknown")
     record["rho_NQ"] = record["rho_NQ"].reshape(N, Q)
     if "rho_bar_MQ" in record:
-        record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, Q)
+        record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, -1)
     if "A_MN" in record:
         cells = header.num_blocks * N
         packed = _from_text(record["A_MN"], "u1")

@@ -23,7 +23,7 @@ from zorba_core.engine import ENGINE_VERSION
 from zorba_core.files import to_json
 from zorba_core.planning.methods import METHODS
 from zorba_core.plots import allocation_figure, client_order
-from zorba_core.study.comparison import Record, target_reached
+from zorba_core.study.comparison import Record, metric_of, target_reached
 from zorba_core.study.comparison.names import shown
 from zorba_core.study.comparison.records import flat
 
@@ -96,10 +96,10 @@ def _warnings(record: Record) -> None:
 
 def _headline(record: Record) -> list[Number]:
     accuracy, reached, outcome = record.evaluations["eval_accuracy"], target_reached(record), record.outcome
-    target, allocation = record.config.get("target"), record.allocation
+    target, allocation, metric = record.config.get("target"), record.allocation, metric_of(record)
     numbers = [
         Number(
-            "Best accuracy",
+            f"Best {metric}",
             f"{accuracy.max():.1%}" if len(accuracy) else "none yet",
             "Of the model all clients share, on rows that no client trains on.",
             f"started at {accuracy.iloc[0]:.1%}" if len(accuracy) else None,
@@ -107,7 +107,7 @@ def _headline(record: Record) -> list[Number]:
         Number(
             "Rounds to target",
             "not reached" if reached is None else f"{int(reached['round'])}",
-            "The first evaluation at which accuracy was at least the target.",
+            f"The first evaluation at which {metric} was at least the target.",
             f"target {target:.0%}" if isinstance(target, int | float) else None,
         ),
     ]
