@@ -16,7 +16,7 @@ from zorba_core.runs.model_source import load_model, load_tokenizer
 from zorba_core.study.base_model.build import make_base
 from zorba_core.study.base_model.model import accuracy, blocks_of, build_model
 from zorba_core.study.base_model.optimizer import orthogonal_factor
-from zorba_core.study.base_model.recipe import DONOR_WORDS, FULL, TINY
+from zorba_core.study.base_model.recipe import DONOR_WORDS, FULL, LLAMA, TINY
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +164,24 @@ def test_opt_mini_knows_sst2_in_donor_words_and_starts_near_chance_in_label_word
     assert donor == pytest.approx(sst2["donor_accuracy"], abs=0.005)
     assert start == pytest.approx(sst2["start_accuracy"], abs=0.005)
     assert donor > 0.75 > 0.6 > start
+
+
+def test_llama_mini_is_another_small_base_with_whole_label_words(root):
+    folder = root / "artifacts" / "models" / "llama-mini"
+    model, tokenizer = load_model("llama-mini"), load_tokenizer("llama-mini")
+    facts = json.loads((folder / "zorba.json").read_text())
+    assert model.config.model_type == "llama"
+    assert model.config.num_hidden_layers == LLAMA.num_blocks == 12
+    assert (facts["seed"], facts["profile"]) == (1, "llama")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 16e6
+    assert facts["weights_sha256"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    for name, taught in facts["tasks"].items():
+        assert taught["label_words"] == list(TASKS[name].label_words)
+        label_token_ids(TASKS[name], tokenizer)
+    toy = facts["tasks"]["toy-reviews"]
+    assert recomputed("llama-mini", "toy-reviews", toy["donor_words"]) == pytest.approx(
+        toy["donor_accuracy"], abs=0.005
+    )
+    assert recomputed("llama-mini", "toy-reviews", toy["label_words"]) == pytest.approx(
+        toy["start_accuracy"], abs=0.005
+    )
