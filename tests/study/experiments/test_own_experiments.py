@@ -58,10 +58,16 @@ def test_arms_of_a_cell_share_seeds_passes_and_data_and_differ_in_what_they_say(
 
 def test_runs_go_seed_by_seed_so_that_any_number_of_them_is_balanced():
     specs = OWN["what-to-run"].specs("standard", with_trials(OWN["what-to-run"]))
-    core = [s for s in specs if s.role == "measure" and s.arm in what_to_run.CORE and s.model == "opt-mini"]
-    for count in range(len(core)):
-        seen = Counter((spec.dataset, spec.arm) for spec in core[:count])
-        assert not seen or max(seen.values()) - min(seen[key] for key in {(s.dataset, s.arm) for s in core}) <= 1
+    for cell in CELLS:
+        core = [
+            spec
+            for spec in specs
+            if spec.role == "measure" and spec.arm in what_to_run.CORE and (spec.model, spec.dataset) == cell
+        ]
+        for count in range(1, len(core)):
+            seen = Counter(spec.arm for spec in core[:count])
+            assert max(seen.values()) - min(seen[arm] for arm in what_to_run.CORE if arm in seen) <= 1
+            assert len(seen) == min(count, len({spec.arm for spec in core}))
 
 
 def test_parts_share_the_runs_of_what_to_run():

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from zorba_core.study.experiments.own_protocol import (
+    CELLS,
     Cell,
     cells_of,
     clients_of,
@@ -56,14 +57,15 @@ CORE = tuple(name for name, arm in ARMS.items() if arm.core)
 DIFFERENCES = "by differences"  # the same run with finite differences: what an arm's name ends with
 _DIFFERENCES_OF, _DIFFERENCES_SEEDS, _DIFFERENCES_WAVE = (PAPER, "gain"), (0, 1, 2), 28
 SEEDS = {"ci": 1, "standard": 20, "paper": 20}
-# Waves of the trials and of seeds 0-5, by whether an arm is of the core and which base; later seeds come after all.
-_TUNE = {(True, "opt-mini"): 0, (True, "llama-mini"): 10, (False, "opt-mini"): 20, (False, "llama-mini"): 40}
-_FIRST_SEEDS, _LATER = 6, 100
+# Waves of the core arms' trials by cell, of the others' by base; then come the first seeds, and later ones after all.
+_CORE_TUNE = {cell: 5 * place for place, cell in enumerate(CELLS)}
+_REST_TUNE = {"opt-mini": 20, "llama-mini": 40}
+_FIRST_SEEDS, _LATER = 4, 100
 
 
-def waves_of(profile: str, arm: str, model: str) -> dict[int | str, int]:
+def waves_of(profile: str, arm: str, cell: Cell) -> dict[int | str, int]:
     """The wave of the trials ("tune") and of every seed."""
-    tune = _TUNE.get((ARMS[arm].core, model), 0)
+    tune = _CORE_TUNE.get(cell, 0) if ARMS[arm].core else _REST_TUNE.get(cell[0], 0)
     seeds = range(SEEDS[profile])
     return {"tune": tune} | {seed: tune + 1 + seed if seed < _FIRST_SEEDS else _LATER + seed for seed in seeds}
 
@@ -80,7 +82,7 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     specs = []
     for cell in cells_of(profile):
         for name, arm in ARMS.items():
-            recipe_of, waves = partial(recipe_of_arm, name, profile, cell), waves_of(profile, name, cell[0])
+            recipe_of, waves = partial(recipe_of_arm, name, profile, cell), waves_of(profile, name, cell)
             specs += trials_and_runs(runs, name, profile, cell, recipe_of, arm.rates, waves, **arm.changes)
     if profile == "standard":
         specs += _by_differences(profile, runs)
