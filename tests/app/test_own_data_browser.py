@@ -31,10 +31,10 @@ def tickets(tmp_path):
     rng, path = random.Random(1), tmp_path / "my tickets.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(["id", "message", "remarks", "topic"])
+        rows.writerow(["id", "message", "topic"])
         for number in range(90):
             topic = rng.choice(list(WORDS))
-            rows.writerow([number, f"{WORDS[topic]}, please, order {number}", "none at all so far", topic])
+            rows.writerow([number, f"{WORDS[topic]}, please, order {number}", topic])
     return path
 
 
@@ -56,18 +56,18 @@ def test_an_uploaded_file_becomes_a_run_whose_model_answers(runs, tickets):
         page.wait_for_selector("[class*=st-key-train_upload]")
         page.set_input_files("[class*=st-key-train_upload] input[type=file]", str(tickets))
         settled(page, FORM, timeout_s=PATIENCE_MS / 1000)
-        # The second column of text is no use: it is taken out, and the prompt follows.
-        page.locator("[class*=st-key-train_columns] [data-baseweb=tag]", has_text="remarks").locator("svg").click()
-        page.wait_for_function(
-            "() => document.querySelector('[class*=st-key-train_prompt] textarea').value === '{message} Topic:'"
-        )
+        prompt = page.get_by_role("textbox", name="What the model reads")
+        assert prompt.input_value() == "{message} Topic:"
+        prompt.fill("{message} This is about")
+        prompt.press("Tab")
+        page.wait_for_function("() => document.body.innerText.includes(' This is about ')")  # the example follows
         settled(page, FORM, timeout_s=PATIENCE_MS / 1000)
         assert "90 rows, 3 labels" in page.locator("body").inner_text()
         page.get_by_role("button", name="Start", exact=True).click()
         page.get_by_role("link", name="Open in Runs").wait_for()
         (job,) = list_jobs(runs).jobs
         run = read_run(state_of(runs, job).run)
-        assert run.config["task"]["prompt"] == "{message} Topic:"
+        assert run.config["task"]["prompt"] == "{message} This is about"
         assert run.config["task"]["label_names"] == sorted(WORDS)
 
         page.get_by_role("link", name="Open in Runs").click()
