@@ -17,8 +17,10 @@ from typing import Any, get_type_hints
 
 import click
 import typer
+from click.core import ParameterSource
 from typer.core import TyperCommand
 
+from zorba_core.errors import in_short
 from zorba_core.fields import Field, declared
 
 
@@ -64,6 +66,8 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
             parameters.append(parameter.replace(annotation=annotation, kind=kind))
 
     def run(**values: Any) -> None:
+        if values.get("preset") is not None:
+            values = _with_preset(values)
         made = {
             name: group.make(**{field.name: values.pop(field.option) for field in group.fields})
             for name, group in groups.items()
@@ -79,8 +83,43 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     app.command(name, cls=Command)(run)
 
 
+def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """The options of the command that is running, where they were not given, as its preset has them."""
+    from zorba_core.runs.presets import filled
+
+    context = click.get_current_context()
+    given = {name for name in values if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    return filled(values["preset"], values, given)
+
+
+class _PlainNumber(click.ParamType):
+    """Digits as people write numbers: Python also takes 1_000, digits of any script, and spaces."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and ("_" in value or not value.isascii() or value != value.strip()):
+            self.fail(f"{in_short(value)} is not a number; write it in the digits 0 to 9 alone.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Whole(_PlainNumber, click.types.IntParamType):
+    pass
+
+
+class _Number(_PlainNumber, click.types.FloatParamType):
+    pass
+
+
+_PLAIN = {click.types.IntParamType: _Whole, click.types.FloatParamType: _Number}
+
+
 class _Command(TyperCommand):
     fields: tuple[Field, ...]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for parameter in self.params:
+            if type(parameter.type) in _PLAIN:
+                parameter.type = _PLAIN[type(parameter.type)]()
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         by_name = {field.option: field for field in self.fields}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zorba_core.runs.streaming.tensor_files import TensorFiles
 
 MODELS_VARIABLE = "ZORBA_MODELS"
-BUNDLED = ("opt-mini",)
+BUNDLED = {"opt-mini": "full", "llama-mini": "llama"}  # by name, the profile of zorba make-base that makes it
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -34,7 +34,7 @@ def models_folder() -> Path:
 
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
-    """The folder of a bundled model (``opt-mini``) or a local one, or the hub's name as given (``facebook/opt-125m``).
+    """The folder of a bundled model (``opt-mini``, ``llama-mini``) or a local one, or the hub's name as given.
 
     Whether the hub has it is found out only when it is loaded.
 
@@ -48,7 +48,7 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
         if not (folder / "config.json").is_file():
             raise MissingDataError(
                 f"model {name} is not in {folder}: set {MODELS_VARIABLE} to the folder that holds it, "
-                f"or make it with zorba make-base --out {folder}"
+                f"or make it with zorba make-base --profile {BUNDLED[name]} --out {folder}"
             )
         return str(folder)
     folder = Path(name).expanduser()
@@ -171,7 +171,14 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     """
     from transformers import AutoTokenizer
 
-    return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
+    def load(source: str, **options: bool) -> PreTrainedTokenizerBase:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if not isinstance(tokenizer.model_max_length, int | float):  # the loader takes any JSON
+            raise TypeError(f"model_max_length is {tokenizer.model_max_length!r}; it must be a number")
+        tokenizer(["two words"])
+        return tokenizer
+
+    return _load(name_or_path, "tokenizer", load)
 
 
 def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
