@@ -7,6 +7,7 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 from app.shared import glossary, tradeoff
+from tests.app.shown import TRADE_OFF
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +33,7 @@ def test_the_glossary_says_that_the_bound_grows_with_lambda_and_that_training_is
 
 
 def test_the_solver_control_says_why_balanced_is_the_default():
-    app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=60).run()
+    app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=60).switch_page(TRADE_OFF).run()
     (solver,) = [box for box in app.selectbox if box.label == "Solver"]
     assert "default because it is fast and all clients count" in solver.help
     assert "no run here shows that it trains better" in solver.help

@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.shared.folders import ROOT
+from tests.app.shown import TRADE_OFF
 from tests.app.test_app_train import TIMEOUT_S, alive, texts, train, write_job, write_run
 
 OLDER, NEWER = "20260101-000000-abcdef", "20260102-000000-abcdef"
@@ -24,11 +25,11 @@ def app(root, runs, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def opened(app):
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
     for key, value in app.query_params.items():
         fresh.query_params[key] = value
     return train(fresh)
