@@ -72,7 +72,7 @@ def test_it_starts_from_the_selected_points_matrix_and_says_it_is_level_with_the
 def test_a_link_brings_back_the_cells_changed_by_hand_and_undo_takes_them_back(app):
     block, client = cell(False)
     visit(app, flips=f"{block}.{client}")
-    assert metrics(app)["VRAM in use"] != ""
+    assert metrics(app)["VRAM by the paper's model"] != ""
     assert "1 cell changed" in texts(app)
     edited = app.session_state["edited_allocation"][1]  # what Train starts from
     assert edited.A_MN[block, client] != start_matrix().A_MN[block, client]

@@ -58,7 +58,7 @@ def test_the_first_page_shows_the_knee_of_the_papers_fleet(app):
     shown = metrics(app)
     knee = result.front.knee
     assert shown["Λ, convergence bias"] == f"{result.front.bias_lambda_E[knee]:.4g}"
-    assert shown["VRAM in use"] == f"{result.front.vram_ratio_E[knee]:.1%}"
+    assert shown["VRAM by the paper's model"] == f"{result.front.vram_ratio_E[knee]:.1%}"
     assert shown["Activated blocks"] == str(result.front.total_blocks_E[knee])
     assert "Selected: the knee" in texts(app)
 

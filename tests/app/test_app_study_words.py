@@ -29,7 +29,7 @@ def test_v_is_what_it_is_and_no_predictor():
 def test_the_glossary_says_that_the_bound_grows_with_lambda_and_that_training_is_open():
     row = next(line for line in glossary._TABLE.splitlines() if "convergence bias" in line)
     assert "error bound grows with it" in row
-    assert "not decided" in row
+    assert "undecided" in row
 
 
 def test_the_solver_control_says_why_balanced_is_the_default():
