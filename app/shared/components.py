@@ -26,7 +26,7 @@ _CSS = """
 [data-testid="stMetric"] { min-width: 8.5rem; }
 [data-testid="stMetricLabel"] p { font-size: .85rem; }
 [data-testid="stMarkdownContainer"] h2 { font-size: 1.06rem; padding: .35rem 0 .45rem; letter-spacing: 0; }
-[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; }
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; opacity: 1; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
