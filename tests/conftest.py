@@ -48,6 +48,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first: workers take whole files, and a long one at the end keeps all waiting."""
+    long_files = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
+    items.sort(key=lambda item: item.path not in long_files)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

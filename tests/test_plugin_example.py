@@ -15,6 +15,8 @@ import pytest
 
 from zorba_core.runs import TRAJECTORY
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = (
     "train --method momentum --solver dice --estimator central --dataset tickets --clients 4 --budgets 3,2,1,1 "
     "--rounds 60 --eval-every 20 --eval-rows 8 --batch-size 2 --seq-len 24 --lr 1e-3 --force --json"

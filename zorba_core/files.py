@@ -1,16 +1,27 @@
-"""Files that are either whole or absent: written to a temporary name beside the target, then renamed."""
+"""Files that are either whole or absent: written to a temporary name beside the target, then renamed.
+
+Files that carry numbers also carry a checksum, so that a flipped bit is noticed when they are read. It is optional to
+read: files without one, of an earlier version or of another program, are read as they are.
+
+    JSON      a last field "checksum": "sha256:<of the other fields>"   sealed, unsealed
+    text      a first line "# sha256 <of the rest>"                      with_sum_line, without_sum_line
+    a folder  SHA256SUMS, which ``sha256sum -c`` reads too               write_sums, check_sums
+    Parquet   in the file's metadata                                     zorba_core.data.checked_tables
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +42,15 @@ WRONG_PATH = (
     errno.ELOOP,
     errno.EINVAL,
 )
+SUMS = "SHA256SUMS"
+_CHECKSUM, _PREFIX = "checksum", "sha256:"
+_TAIL = 120  # characters: the checksum is the last field
+_DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or changed; restore it from a copy, or"
 _LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
+
+
+class ChecksumError(InvalidInputError):
+    """A file holds something else than was written into it."""
 
 
 def check_target(target: str | os.PathLike[str]) -> None:
@@ -167,3 +186,89 @@ def _plain(value: Any) -> Any:
 def fingerprint(value: Any) -> str:
     """SHA-256 of a value's JSON."""
     return hashlib.sha256(to_json(value).encode()).hexdigest()
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the checksum of its fields behind them."""
+    return {**content, _CHECKSUM: _PREFIX + fingerprint(content)}
+
+
+def unsealed(content: Any, text: str) -> Any:
+    """What was read from ``text``, without its checksum.
+
+    Raises:
+        ChecksumError: the checksum is there and does not fit.
+    """
+    stated = content.pop(_CHECKSUM, None) if isinstance(content, dict) else None
+    if stated is None and _PREFIX not in text[-_TAIL:]:  # the field's name may be what was damaged
+        return content
+    if stated != _PREFIX + fingerprint(content):
+        raise ChecksumError(f"{_DOES_NOT_FIT} remove its field {_CHECKSUM} if you changed it on purpose")
+    return content
+
+
+def with_sum_line(text: str) -> str:
+    return f"# sha256 {hashlib.sha256(text.encode()).hexdigest()} of the lines below\n{text}"
+
+
+def without_sum_line(text: str) -> str:
+    """
+    Raises:
+        ChecksumError: the first line has a checksum that does not fit the rest.
+    """
+    line, _, rest = text.partition("\n")
+    if "sha256" not in line and not line.startswith("#"):
+        return text
+    stated = re.match(r"#\s*sha256\s+([0-9a-f]{64})\b", line)
+    if stated is None or hashlib.sha256(rest.encode()).hexdigest() != stated.group(1):
+        raise ChecksumError(f"{_DOES_NOT_FIT} remove its first line if you changed it on purpose")
+    return rest
+
+
+def write_sums(folder: str | os.PathLike[str]) -> None:
+    """Write the checksums of a folder's files beside them; pages for people (.md) have none."""
+    folder = Path(folder)
+    lines = [f"{sha256_of(path)}  {path.name}\n" for path in sorted(folder.iterdir()) if _has_sum(path)]
+    write_text(folder / SUMS, "".join(lines))
+
+
+def check_sums(folder: str | os.PathLike[str], *, without: str | None = None) -> bool:
+    """Compare a folder's files with its checksums; False where it has none. Files that it does not name are left alone,
+    and those whose names end in ``without``.
+
+    Raises:
+        ChecksumError: a file that is named there is missing or another; or the list is damaged.
+    """
+    folder = Path(folder)
+    try:
+        stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.iterdir()))
+    except OSError:
+        return False
+    return (folder / SUMS).is_file() and _check_sums(folder, stamp, without)
+
+
+@functools.lru_cache(maxsize=64)
+def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int], ...], without: str | None) -> bool:
+    restore = f"restore it from a copy, or remove {SUMS} if you changed it on purpose"
+    for line in (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines():
+        stated = re.fullmatch(r"([0-9a-f]{64})  ([^/\\\0]{1,200})", line)
+        if stated is None or stated.group(2) in (".", ".."):
+            raise ChecksumError(f"{folder / SUMS}: a line is damaged; {restore}")
+        path = folder / stated.group(2)
+        if without is not None and path.name.endswith(without):
+            continue
+        if not path.is_file():
+            raise ChecksumError(f"{path} is missing and {SUMS} beside it names it; {restore}")
+        if sha256_of(path) != stated.group(1):
+            raise ChecksumError(f"{path} is not the file whose checksum {SUMS} has; {restore}")
+    return True
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _has_sum(path: Path) -> bool:
+    return path.is_file() and path.name != SUMS and not path.name.startswith(".") and path.suffix != ".md"

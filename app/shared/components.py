@@ -26,13 +26,17 @@ _CSS = """
 [data-testid="stMetric"] { min-width: 8.5rem; }
 [data-testid="stMetricLabel"] p { font-size: .85rem; }
 [data-testid="stMarkdownContainer"] h2 { font-size: 1.06rem; padding: .35rem 0 .45rem; letter-spacing: 0; }
-[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; opacity: 1; }
+[data-testid="stCaptionContainer"],
+[data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; opacity: 1; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
-  [data-testid="stMetric"] { min-width: 45%; }
+  [data-testid="stMetric"] { min-width: 0; padding: .6rem; }
+  [data-testid="stLayoutWrapper"]:has(> [data-testid="stHorizontalBlock"]) [data-testid="stElementContainer"]:has(
+    > [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
+  [data-testid="stMetricLabel"] p { white-space: normal; }
   .katex-display { font-size: .8em; }
 }
 </style>
@@ -154,6 +158,11 @@ def let_it_be_drawn(name: str, picture: object) -> None:
 def problem(title: str, sentence: str) -> None:
     """Show a problem in one sentence."""
     st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
+
+
+def capitalised(text: str) -> str:
+    """With a capital at its front, and all else as it is."""
+    return text[:1].upper() + text[1:]
 
 
 def plain(text: str) -> str:

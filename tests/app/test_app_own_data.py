@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import inspect
 import random
 
 import numpy as np
@@ -11,7 +13,9 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.train.take_along import TrainRequest, as_python
 from tests.app.shown import TRADE_OFF
+from zorba_core.data.label_words import listed
 from zorba_core.plots import labels_figure, labels_per_client
+from zorba_core.runs.session import fine_tune
 
 WORDS = {"Refund": "money back", "Parcel": "where is my box", "Login": "the password fails"}
 
@@ -90,6 +94,19 @@ def test_an_answer_column_makes_it_a_text_to_write(app, tickets):
     assert "Who holds which labels" not in shown(app)
 
 
+def test_labels_that_hold_a_comma_are_words_in_quotes(app, tmp_path):
+    path = tmp_path / "rows.csv"
+    labels = ("xyzzy, plugh", "xyzzy, quux")
+    rows = "".join(f'text number {number},"{labels[number % 2]}"\n' for number in range(40))
+    path.write_text("text,label\n" + rows, encoding="utf-8")
+    asked(app, path)
+    assert "40 rows, 2 labels" in shown(app)
+    words = next(field for field in app.text_input if field.label.startswith("Words to answer with"))
+    assert listed(words.value) == ["xyzzy, plugh", "xyzzy, quux"]
+    words.set_value('late, "lost, gone"').run()
+    assert """--label-words 'late,"lost, gone"'""" in app.code[1].value
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -116,8 +133,14 @@ def test_the_copied_program_makes_the_same_task():
         "answer": None, "client": None, "label_words": "a,b", "clients": 4, "rounds": 3,
     }  # fmt: skip
     program = as_python(TrainRequest(None, options, "title"))
-    compile(program, "program", "exec")
-    assert "data='/rows.csv', said=Said(label='topic', prompt='{message} Topic:', label_words=('a', 'b'))" in program
+    (call,) = [
+        node
+        for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "fine_tune"
+    ]
+    given = {word.arg: ast.unparse(word.value) for word in call.keywords}
+    assert given.keys() <= inspect.signature(fine_tune).parameters.keys()
+    assert "data='/rows.csv', label='topic', prompt='{message} Topic:', label_words=['a', 'b']" in program
 
 
 def test_the_picture_counts_each_clients_labels():

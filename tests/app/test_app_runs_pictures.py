@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -192,3 +193,10 @@ def test_one_run_alone_has_curves_and_no_outcomes(app, runs):
     see(app)
     assert not app.exception
     assert not [group for group in app.get("button_group") if group.key == "picture"]
+
+
+def test_a_run_with_a_log_shows_what_each_block_is_worth(app, runs, root):
+    shutil.copytree(root / "artifacts" / "runs" / "sst2-opt-mini-3a199a00", runs / "sst2-opt-mini-3a199a00")
+    see(app)
+    assert "What each block is worth" in texts(app)
+    assert "read of the scalars of 150 rounds" in texts(app)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs import work
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import see, texts, write_run
+from zorba_core.allocation import Allocation
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.plots import answer_figure, clients_figure, confusion_figure
+from zorba_core.runs.session import fine_tune
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
@@ -89,6 +93,42 @@ def test_a_run_without_what_a_model_is_made_of_offers_nothing(app, tmp_path, mon
     see(app)
     assert not app.exception
     assert "Try it" not in texts(app)
+
+
+@pytest.fixture(scope="module")
+def writing(tiny_opt_folder, tmp_path_factory):
+    """A run whose answers are written."""
+    settings = TrainSettings(rounds=1, num_perturbations=1, batch_size=2, seq_len=40, eval_rows=8, mu=1e-2)
+    return fine_tune(
+        Allocation(np.ones((3, 2), dtype=bool)),
+        dataset="toy-verdicts",
+        model=tiny_opt_folder,
+        settings=settings,
+        runs_folder=tmp_path_factory.mktemp("writing"),
+        force=True,
+    )
+
+
+def test_a_run_that_writes_is_judged_by_exact_match_everywhere(app, writing, monkeypatch):
+    monkeypatch.setenv("ZORBA_RUNS", str(writing.path.parent))
+    see(app)
+    assert not app.exception
+    assert "Best exact match" in {metric.label for metric in app.metric}
+    assert "accuracy" not in texts(app).lower()
+    app.button(key=f"evaluate_{writing.name}").click().run()
+    once_done(app, work.evaluation(writing.path))
+    assert not app.exception
+    report = writing.evaluate()
+    shown = {metric.label: metric.value for metric in app.metric}
+    assert shown["Exact match"] == f"{report.accuracy:.1%}"
+    assert shown["Token F1"] == f"{report.after.means['token_f1']:.3f}"
+    assert "Macro F1" not in shown
+    app.text_input(key=f"try_text_{writing.name}").set_value("the soup was fine")
+    next(button for button in app.button if button.label == "Predict").click().run()
+    once_done(app, work.answer(writing.path, {"text": "the soup was fine"}))
+    assert not app.exception
+    answer = writing.predict("the soup was fine", base=True)
+    assert (answer["prediction"][0] or " ") in [code.value for code in app.code]
 
 
 def test_the_figures_say_what_the_numbers_say(whole):

@@ -106,7 +106,7 @@ def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tin
         assert run.communication == run.summary["communication"]
         assert run.communication["method"] == method
     code, out, _ = zorba("runs", str(tmp_path / "runs"), "--json")
-    assert {row["method"] for row in json.loads(out)["runs"]} == set(METHODS)
+    assert {row["method"] for row in json.loads(out)["runs"]} == {"zorba", "decomfl", "fedzo", "fedit"}
 
 
 def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):

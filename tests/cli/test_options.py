@@ -92,7 +92,7 @@ UNOFFERED = {
     "train": set(),
     "tune": {
         "rounds", "lr", "num_seeds", "max_rows", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
-        "precision", "memory_limit",
+        "precision", "memory_limit", "replan", "explore",
     },
     "allocate": {"num_blocks"},
     "scenario": {"num_blocks", "total_mode", "idle_blocks"},
@@ -101,7 +101,7 @@ UNOFFERED = {
     "bench": {"mu"},
     "federation up": {
         "num_seeds", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
-        "precision", "device", "threads", "save_model", "adapter", "memory_limit",
+        "precision", "device", "threads", "save_model", "diagnostics", "adapter", "memory_limit",
     },
 }  # fmt: skip
 CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]

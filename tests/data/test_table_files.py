@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from zorba_core.data.table_files import TableFile, check_output
+from zorba_core.data.tables import read_table
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 ADDED = {"prediction": ["yes", "no"], "probability": [0.25, 0.75]}
@@ -43,6 +44,24 @@ def test_json_lines_keep_their_objects(tmp_path):
         {**row, "prediction": prediction, "probability": probability}
         for row, prediction, probability in zip(rows, *ADDED.values(), strict=True)
     ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_file_is_written_back_from_whatever_encoding_it_could_be_read_in(tmp_path, name, encoding):
+    lines = ['{"text": "é"}', '{"text": "b"}'] if name.endswith("jsonl") else ["text", "é", "b"]
+    (tmp_path / name).write_bytes("\n".join(lines).encode(encoding))
+    TableFile.read(tmp_path / name, "cp1252").write(tmp_path / f"out-{name}", ADDED)
+    assert read_table(tmp_path / f"out-{name}")["text"].tolist() == ["é", "b"]
+
+
+def test_a_table_becomes_a_list_of_objects(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text\n1,a\n2,b\n")
+    TableFile.read(tmp_path / "a.csv").write(tmp_path / "out.json", ADDED)
+    assert json.loads((tmp_path / "out.json").read_text())[1] == {
+        "id": "2", "text": "b", "prediction": "no", "probability": 0.75,
+    }  # fmt: skip
+    assert read_table(tmp_path / "out.json")["prediction"].tolist() == ["yes", "no"]
 
 
 def test_parquet_keeps_its_types(tmp_path):

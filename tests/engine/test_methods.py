@@ -63,7 +63,7 @@ def test_one_table_names_the_methods_everywhere():
 
 
 def test_the_number_of_directions_is_the_papers_unless_given():
-    assert [of(method).num_perturbations for method in METHODS] == [10, 1, 1, 0]
+    assert [of(method).num_perturbations for method in METHODS] == [10, 1, 1, 0, 10, 10, 10]
     assert of("decomfl", num_perturbations=10).num_perturbations == 10
     assert dataclasses.replace(of("fedzo", num_perturbations=3), lr=1.0).num_perturbations == 3
 

@@ -30,7 +30,9 @@ from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning.answers import AnswerShape
 from zorba_core.planning.engine_memory import EVALUATION_ROWS, Load, footprint, most_resident_blocks
+from zorba_core.planning.lora import Lora
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.models import model_spec
 from zorba_core.planning.shapes import model_shape, shape_from_config
@@ -89,6 +91,34 @@ def test_attention_that_writes_its_scores_out_holds_them(config):
         shape = shape_from_config(config.to_dict(), "m")
         counted = client_peak(config, batch_size=8, seq_len=length, dtype=torch.float32)
         assert shape.working_width(length) * 8 * length * 4 == pytest.approx(counted.activations, rel=0.1)
+
+
+@pytest.mark.parametrize("targets", [(), ("all",)], ids=["queries and values", "every layer"])
+def test_adapters_are_what_is_moved_and_what_is_added(targets):
+    """Within two per cent of fake tensors; an adapter's own products take no more than a block's widest tensors do."""
+    config, lora = CONFIGS["llama"], Lora(4, 8.0, targets)
+    shape = shape_from_config(config.to_dict(), "m", lora)
+    counted = client_peak(config, batch_size=8, seq_len=64, dtype=torch.float32, lora=lora)
+    assert shape.trained_parameters * 4 == counted.perturbation
+    assert shape.parameters * 4 == pytest.approx(counted.parameters, rel=0.02)  # adapters are small and in grains
+    terms = footprint(shape, Load(8, 64, 1))
+    assert named(terms, "weights put aside") == shape.trained_parameters * 4
+    assert terms.peak < footprint(shape_from_config(config.to_dict(), "m"), Load(8, 64, 1)).peak
+    with pytest.raises(InvalidInputError, match="training adapters needs every block at once"):
+        footprint(shape, Load(8, 64, 1), resident_blocks=2)
+
+
+@pytest.mark.parametrize("answers", [AnswerShape(1, 12, True), AnswerShape(5, 3, True)], ids=["text", "options"])
+@pytest.mark.parametrize("vocabulary", [200, 50_000])
+def test_answers_of_several_tokens_need_their_rows_and_the_vocabularys_logits(answers, vocabulary):
+    config = OPTConfig(**{**_OPT, "vocab_size": vocabulary})
+    shape = shape_from_config(config.to_dict(), "m")
+    counted = client_peak(config, batch_size=4, seq_len=32, dtype=torch.float32, answers=answers)
+    terms = footprint(shape, Load(4, 32, 1, answers=answers))
+    assert named(terms, "hidden states") == 4 * answers.rows * 32 * _H * 4
+    aside = named(terms, "weights put aside") + named(terms, "noise of a piece") + named(terms, "token ids")
+    kept = named(terms, "states before the first active block")  # the count is of one pass, without a copy
+    assert terms.of("estimate") - aside - kept == pytest.approx(counted.activations, rel=0.25)
 
 
 def real(config, clients: int, rows: int, length: int):

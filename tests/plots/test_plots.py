@@ -107,7 +107,7 @@ def test_vram_bars_follow_their_clients(front):
     assert [row[0] for row in trace(figure, "capacity").customdata] == [f"client-{n}" for n in range(9, -1, -1)]
 
 
-def run(name, accuracy, target=0.75):
+def run(name, accuracy, target=0.75, metric="accuracy"):
     metrics = pd.DataFrame(
         {
             "round": range(len(accuracy)),
@@ -120,8 +120,21 @@ def run(name, accuracy, target=0.75):
         }
     )
     return SimpleNamespace(
-        name=name, metrics=metrics, evaluations=metrics.dropna(subset=["eval_accuracy"]), config={"target": target}
+        name=name,
+        metrics=metrics,
+        evaluations=metrics.dropna(subset=["eval_accuracy"]),
+        config={"target": target},
+        environment={"data": {"metric": metric}},
     )
+
+
+def test_the_axis_names_what_the_runs_count_as_right():
+    written = run("a", [0.1, 0.2], metric="exact_match")
+    title = learning_curves_figure([written]).layout.yaxis.title.text
+    assert title == "Validation exact match"
+    both = learning_curves_figure([written, run("b", [0.5, 0.6])]).layout.yaxis.title.text
+    assert both == "Validation exact match or accuracy"
+    assert "cross-entropy" in learning_curves_figure([written], measure="eval_loss").layout.yaxis.title.text
 
 
 def test_a_star_marks_the_first_round_at_the_target():

@@ -109,6 +109,7 @@ def test_a_value_of_another_kind_is_named_by_list_resume_and_replay(whole, tmp_p
     (run / name).write_text(json.dumps(json.loads((run / name).read_text()) | {field: value}))
     listed = call("runs", str(tmp_path), "--json")
     assert listed.status == 0
+    assert call("runs", str(tmp_path)).out.splitlines()[1].split() == ["run", "-", "damaged"]
     assert json.loads(listed.out)["runs"] == []
     assert says in json.loads(listed.out)["problems"][0]
     assert says in listed.err

@@ -1,5 +1,7 @@
 """Allocations as files: NPZ (the matrix), JSON (block ids per client), CSV (a row per client). Read as data only.
 
+Each carries a checksum, optional to read: NPZ that of its archive, JSON and CSV those of :mod:`zorba_core.files`.
+
 Shapes: M blocks, N clients. ``A_MN`` bool.
 """
 
@@ -23,7 +25,7 @@ from zorba_core.allocation.feasibility import MAX_BLOCKS, MAX_CELLS
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
-from zorba_core.files import fingerprint, to_json, write_bytes
+from zorba_core.files import fingerprint, sealed, to_json, unsealed, with_sum_line, without_sum_line, write_bytes
 
 FORMATS = ("npz", "json", "csv")
 MAX_FILE_BYTES = 256_000_000
@@ -61,14 +63,14 @@ def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> byte
         return buffer.getvalue()
     if file_format == "json":
         shape = {"num_blocks": allocation.num_blocks, "num_clients": allocation.num_clients}
-        return to_json({**shape, "blocks_per_client": allocation.blocks_per_client}).encode()
+        return to_json(sealed({**shape, "blocks_per_client": allocation.blocks_per_client})).encode()
     if file_format == "csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(_HEADER)
         for client, blocks in enumerate(allocation.blocks_per_client):
             writer.writerow((client, allocation.num_blocks, " ".join(map(str, blocks))))
-        return text.getvalue().encode()
+        return with_sum_line(text.getvalue()).encode()
     raise InvalidInputError(f"unknown allocation format {file_format!r}; use a name that ends in {', '.join(FORMATS)}")
 
 
@@ -138,7 +140,8 @@ def _read_npz(path: Path) -> Allocation:
 
 def _read_json(path: Path) -> Allocation:
     try:
-        content = json.loads(_text(path))
+        text = _text(path)
+        content = json.loads(text)
     except (ValueError, RecursionError):  # also a number of too many digits
         raise InvalidInputError(f"not JSON; {_ANOTHER_COPY}") from None
     if not isinstance(content, dict):
@@ -146,12 +149,15 @@ def _read_json(path: Path) -> Allocation:
     for name in _JSON_FIELDS:
         if name not in content:
             raise InvalidInputError(f"no field {name}; want {' and '.join(_JSON_FIELDS)}")
-    return _from_ids(content["blocks_per_client"], content["num_blocks"])
+    allocation = _from_ids(content["blocks_per_client"], content["num_blocks"])
+    unsealed(content, text)
+    return allocation
 
 
 def _read_csv(path: Path) -> Allocation:
     try:
-        lines = list(csv.reader(io.StringIO(_text(path), newline=""), strict=True))
+        text = without_sum_line(_text(path))
+        lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error:
         raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {_ANOTHER_COPY}") from None
     lines = [line for line in lines if line]

@@ -33,6 +33,7 @@ _COMMANDS = {
     "tune": "tune",
     "predict": "predict",
     "evaluate": "evaluate",
+    "importance": "importance",
     "export": "export",
     "runs": "runs",
     "doctor": "doctor",

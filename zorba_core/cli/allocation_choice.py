@@ -23,6 +23,7 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.fields import check, declared, setting
 from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
+from zorba_core.runs import importance, read_run
 
 if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
@@ -55,6 +56,7 @@ class AllocationChoice:
     blocks_per_client: int | None = setting(None, "Give every client this many blocks instead of a fleet.")
     budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3, instead of a fleet.")
     fleet: Path | None = setting(None, "CSV with columns client,vram_gib; default: drawn as in the paper.")
+    importance: Path | None = setting(None, "Run whose scalars say what each block is worth, for --solver gain.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -81,12 +83,21 @@ class AllocationChoice:
         if self.allocation is not None:
             if len(given) > 1:
                 raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
-            return _from_file(self.allocation, spec, self.clients), {"file": self.allocation.name}
+            read = _from_file(self.allocation, spec, self.clients, settings.idle_blocks == "allow")
+            return read, {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings)
-        problem = AllocationProblem(budget_N, spec.num_blocks, self.total)
+        solver = self.solver or DEFAULT_SOLVER
+        # With --replan idle blocks are for the plans to come; this solver may not know them.
+        idle = "forbid" if settings.replan is not None and not SOLVERS[solver].may_idle else settings.idle_blocks
+        problem = AllocationProblem(budget_N, spec.num_blocks, self.total, idle_blocks=idle)
+        facts = None if self.importance is None else importance(read_run(self.importance)).facts()
+        if facts is not None and solver != "gain":
+            raise InvalidInputError(f"--importance is for --solver gain, and the solver is {solver}; leave it out")
         order = self.block_order or "as-solved"
-        solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed, block_order=order)
+        solution = solve(problem, solver=solver, seed=settings.seed, block_order=order, facts=facts)
         ordered = {} if self.block_order is None else {"block_order": order}
+        if facts is not None:
+            ordered |= {"energies": facts.energy_M.tolist(), "noise": facts.noise_M.tolist()}
         return solution.allocation, {"solver": solution.solver, "total": self.total, **ordered, **origin}
 
     def _given(self, *names: str) -> list[str]:
@@ -124,7 +135,7 @@ class AllocationChoice:
         return budget_N, {"budgets": budget_N, **origin}
 
 
-def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:
+def _from_file(path: Path, spec: ModelSpec, clients: int | None, may_idle: bool) -> Allocation:
     read = allocation_from_file(path)
     if read.num_blocks != spec.num_blocks:
         raise InvalidInputError(
@@ -136,6 +147,9 @@ def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:
     if idle.size:
         raise InvalidInputError(f"{path}: client {idle[0]} activates no block; give each client at least one")
     unused = np.flatnonzero(read.popularity_M == 0)
-    if unused.size:
-        raise InvalidInputError(f"{path}: nobody activates block {unused[0]}; give each block at least one client")
+    if unused.size and not may_idle:
+        raise InvalidInputError(
+            f"{path}: nobody activates block {unused[0]}; give each block at least one client, or say --idle-blocks "
+            "allow"
+        )
     return read

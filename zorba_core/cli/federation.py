@@ -47,7 +47,13 @@ _TRAINED_WITH = (
     "lora_rank",
     "lora_alpha",
     "lora_targets",
+    "curvature_rate",
+    "density",
     "estimator",
+    "vary",
+    "replan",
+    "explore",
+    "idle_blocks",
     "participation",
     "eval_every",
     "eval_rows",
@@ -261,11 +267,13 @@ def _how_to_resume(place: Path) -> str:
 
 
 def _lines(run: Run) -> list[str]:
+    from zorba_core.study.comparison import metric_of
+
     summary, equal = run.summary, [client["equal"] for client in run.summary["replicas"]]
     lines = [
         f"federated ZorBA on {run.config['dataset']}, {run.config['model']}, {run.config['num_clients']} clients, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
-        f"  accuracy    {summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after",
+        f"  {metric_of(run):<11} {summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after",
         f"  replicas    {sum(equal)} of {len(equal)} have the server's weights, {summary['weights_sha256'][:16]}",
     ]
     if summary["epsilon"] is not None:

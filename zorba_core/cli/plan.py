@@ -22,10 +22,12 @@ from zorba_core.allocation import (
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.fleet_tables import read_fleet_csv
+from zorba_core.data.tasks import TASKS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
 from zorba_core.files import check_target, write_json
+from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.memory import GIB, Workload, affordable_blocks
 from zorba_core.planning.methods import method_facts
@@ -63,6 +65,8 @@ class PlanOptions:
         "as-solved", "As of zorba allocate: which clients start late.", choices=lambda: BLOCK_ORDERS
     )
     allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
+    dataset: str | None = setting(None, "{choices}: answers of several tokens need more.", choices=lambda: TASKS)
+    data: str | None = setting(None, "Your own rows or task file instead, as for zorba train.")
     calibration: Path | None = setting(None, "Rates of this machine: read from this file, or measured and kept there.")
 
     def __post_init__(self) -> None:
@@ -81,6 +85,10 @@ def plan(
         "estimator",
         "dtype",
         "threads",
+        "train",
+        "lora_rank",
+        "lora_alpha",
+        "lora_targets",
     ),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -93,7 +101,7 @@ def plan(
         raise InvalidInputError("--fleet is missing; give a CSV with columns client,vram_gib")
     fleet = read_fleet_csv(options.fleet)
     source = _source(options.model)
-    spec, shape = model_spec(source), model_shape(source)
+    spec, shape = model_spec(source), model_shape(source, settings.lora)
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
     load = Load(
         settings.batch_size,
@@ -102,6 +110,7 @@ def plan(
         settings.dtype,
         estimator=settings.estimator,
         first_order=method_facts(settings.method).first_order,
+        answers=_answers(options, settings),
     )
     budget_N = affordable_blocks(fleet.capacity_N_bytes, spec, workload).clip(min=0)
     plans = plan_modes(fleet, shape, load, budget_N)
@@ -127,6 +136,19 @@ def plan(
         "calibration": calibration.describe(),
     }
     emit(result, as_json, _lines(plans, shape, load, result))
+
+
+def _answers(options: PlanOptions, settings: TrainSettings) -> AnswerShape:
+    """Of the task that is planned for; label words of one token where none is named."""
+    if options.dataset is None and options.data is None:
+        return LABEL_WORDS
+    from zorba_core.cli.train import TaskOptions
+    from zorba_core.runs.model_source import load_tokenizer
+    from zorba_core.runs.needs import answers_of
+
+    named = {"dataset": options.dataset} if options.dataset is not None else {}
+    task = TaskOptions(model=options.model, data=options.data, **named).task()
+    return answers_of(task, load_tokenizer(options.model), settings.seq_len)
 
 
 def _source(model: str) -> str:
@@ -190,6 +212,13 @@ def _lines(plans: Sequence[ClientPlan], shape: ModelShape, load: Load, result: d
         f"{shape.name}: {shape.num_blocks} blocks, {shape.parameters:,} parameters; B={load.batch_size}, "
         f"L={load.seq_len}, Q={load.num_perturbations}, {load.dtype}"
     )
+    if shape.adapter_parameters:
+        yield f"trained: adapters of {shape.adapter_parameters:,} numbers a block"
+    if load.answers != LABEL_WORDS:
+        yield (
+            f"answers: {load.answers.rows} row{'s' if load.answers.rows > 1 else ''} an example, "
+            f"{load.answers.positions} positions read, with logits of the whole vocabulary"
+        )
     yield (
         f"{len(plans)} clients: {counts['in-memory']} hold it in memory, {counts['streamed']} stream it, "
         f"{counts['cannot']} cannot take part"

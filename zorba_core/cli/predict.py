@@ -102,14 +102,15 @@ def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None
     from zorba_core.data.table_files import TableFile, check_output
     from zorba_core.runs.run_task import task_of
     from zorba_core.runs.use import finished_run, predict
+    from zorba_core.runs.use.rows import encoding_of
 
     check_output(out)
     opened = finished_run(run)
-    table = TableFile.read(file)
+    table = TableFile.read(file, encoding_of(task_of(opened)))
     prefixes = ("", "base_") if base else ("",)
     names = ("prediction",) if task_of(opened).kind == "text" else ("prediction", "probability")
     table.check_columns([f"{prefix}{name}" for prefix in prefixes for name in names])
-    predictions = predict(opened, FileRows(str(file)), base=base, model=model)
+    predictions = predict(opened, FileRows(str(file), encoding=table.encoding), base=base, model=model)
     columns = predictions.columns
     table.write(out, columns)
     labels = getattr(predictions, "labels", ())  # none where text is written

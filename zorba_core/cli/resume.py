@@ -24,9 +24,11 @@ def resume(
     from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
     from zorba_core.engine.ranks import joined
     from zorba_core.runs import resume as resuming
+    from zorba_core.study.comparison import metric_of
 
     with joined() as ranks:
-        rounds = resuming.settings_of(resuming.read_request(run)).rounds
+        request = resuming.read_request(run)
+        rounds = resuming.settings_of(request).rounds
         notice = (lambda line: typer.echo(line, err=True)) if ranks.writes else (lambda line: None)
         done = supervised(
             rounds,
@@ -41,6 +43,7 @@ def resume(
                 memory_limit=memory_limit,
                 ranks=ranks,
             ),
+            metric_of(request),
         )
         if ranks.writes:
             emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))

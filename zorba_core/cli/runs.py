@@ -9,7 +9,8 @@ import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import MissingDataError
-from zorba_core.runs import DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs.folder import METRICS
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
 
@@ -29,13 +30,17 @@ def runs(
         listing = list_runs(folder)
         rows, problems = [_row(run) for run in listing.runs], list(listing.problems)
         nothing = f"no runs in {folder}; make one with: zorba train"
+        unreadable = {} if only else _unreadable(folder, rows, problems)
     else:
         rows, problems = _of_experiment(experiment, profile, folder)
-        nothing = f"no runs of {experiment} yet; make them with: zorba experiment {experiment} --profile {profile}"
+        unreadable, nothing = (
+            {},
+            f"no runs of {experiment} yet; make them with: zorba experiment {experiment} --profile {profile}",
+        )
     for problem in problems:
         typer.echo(f"skipped: {problem}", err=True)
     rows = _named(rows, only)
-    width = max([44, *(len(row["run"]) for row in rows)])
+    width = max([44, *(len(row["run"]) for row in rows), *map(len, unreadable)])
     lines = [
         f"{'run':<{width}} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "
         f"{'MB sent':>10}"
@@ -46,7 +51,21 @@ def runs(
         f"{_number(row['lambda'], '.3f'):>8} {_number(_megabytes(row), ',.3f'):>10}"
         for row in rows
     ]
-    emit({"runs": rows, "problems": problems}, as_json, lines if rows else [nothing])
+    lines += [f"{name:<{width}} {'-':<8} {status:<11}" for name, status in unreadable.items()]
+    emit({"runs": rows, "problems": problems}, as_json, lines if rows or unreadable else [nothing])
+
+
+def _unreadable(folder: Path, rows: list[dict[str, Any]], problems: list[str]) -> dict[str, str]:
+    """The run folders that could not be read, with their status: they have a row too, so that none seems to be gone."""
+    if not problems:
+        return {}
+    readable = {row["run"] for row in rows}
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return {
+        name: "damaged" if (folder / name / METRICS).is_file() else "cut short"
+        for name in names
+        if name not in readable and (folder / name / CONFIG).is_file()
+    }
 
 
 def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:

@@ -15,9 +15,10 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.inference import Said
+from zorba_core.data.label_words import listed
 from zorba_core.data.own_data import num_clients_of, task_for
 from zorba_core.data.partition import DIVISIONS
-from zorba_core.data.tasks import TASKS, Task, get_task
+from zorba_core.data.tasks import METRIC_TITLES, TASKS, Task, get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.fields import declared, setting
@@ -93,7 +94,7 @@ class TaskOptions:
 
 
 def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")] if text.strip() else []
+    return listed(text) if text.strip() else []
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,13 @@ class FolderOptions:
     runs_folder: Path = setting(DEFAULT_FOLDER, "Where the run's folder is made.")
     name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")
     save_model: bool = setting(False, "Also write the fine-tuned model to <run>/model.")
+    diagnostics: int | None = setting(
+        None,
+        "Also measure every client's gradients, before the first round and after every so many: what the allocation's "
+        "measures stand for. Changes nothing of the run; takes backward passes.",
+        at_least=1,
+        at_most=10**9,
+    )
     force: bool = setting(False, "Train also with settings that are found unable to learn.")
 
 
@@ -144,20 +152,24 @@ def train(
                 ranks=ranks,
                 **asdict(folder),
             ),
+            METRIC_TITLES[chosen_task.counted],
         )
         if ranks.writes:
             emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
     fail_if_interrupted(run, ranks)
 
 
-def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run]) -> Run:
-    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks."""
+def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
+    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks.
+
+    ``metric``: what the run counts as right.
+    """
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.engine.callbacks import Interrupt, Progress
 
     transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
-    progress, interrupt = Progress(rounds), Interrupt(None if ranks.writes else io.StringIO())
+    progress, interrupt = Progress(rounds, metric=metric), Interrupt(None if ranks.writes else io.StringIO())
     try:
         with interrupt.listening():
             return work([progress, interrupt] if ranks.writes else [interrupt])
@@ -181,6 +193,15 @@ def fail_if_interrupted(run: Run, ranks: Ranks) -> None:
     )
 
 
+def _spread(summary: dict) -> str:
+    inverse = summary["mean_inverse_popularity"]
+    return "blocks without a client" if inverse is None else f"V {inverse:.3f}"
+
+
+def _plans(summary: dict) -> str:
+    return f"; {summary['plans']} plans from its scalars" if "plans" in summary else ""
+
+
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment["data"]
     memory, sent = summary["memory"], summary["communication"]
@@ -188,7 +209,7 @@ def summary_lines(run: Run) -> list[str]:
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
     note = f" ({data['note']})" if data["note"] else ""
-    metric = data.get("metric", "accuracy").replace("_", " ")
+    metric = METRIC_TITLES[data.get("metric", "accuracy")]
     rows = [
         (
             f"{metric}, {data['evaluation_split']} ({data['evaluation_rows']} rows)",
@@ -198,8 +219,8 @@ def summary_lines(run: Run) -> list[str]:
         (f"target {summary['target']:.2f}", "not reached" if reached is None else f"reached in round {reached}"),
         (
             "allocation",
-            f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
-            f"effective clients {summary['effective_clients']:.1f}",
+            f"Lambda {summary['lambda']:.3f}, {_spread(summary)}, "
+            f"effective clients {summary['effective_clients']:.1f}{_plans(summary)}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (

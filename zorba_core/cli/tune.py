@@ -21,6 +21,8 @@ def tune(
             "lr",
             "num_seeds",
             "max_rows",
+            "replan",
+            "explore",
             "memory_limit",
             "outlier_ratio",
             "eval_every",

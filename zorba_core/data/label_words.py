@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +13,18 @@ if TYPE_CHECKING:
 
 _BREAKS = re.compile(r"[\s_/|>.-]+")
 _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def listed(text: str) -> list[str]:
+    """Words with commas between; one that holds a comma stands in double quotes."""
+    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def as_list(words: Sequence[str]) -> str:
+    """The text that :func:`listed` reads."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(words)
+    return line.getvalue()
 
 
 def words_for(names: Sequence[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[str, ...]:

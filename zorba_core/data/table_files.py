@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zorba_core.data.tables import read_table, separator_of
+from zorba_core.data.tables import LINE_KINDS, json_lines, read_cached, readable_encoding, separator_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_path, check_target
-
-_LINES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +29,13 @@ class TableFile:
 
     path: Path
     frame: pd.DataFrame
+    encoding: str = "utf-8"
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> TableFile:
-        """As :func:`zorba_core.data.tables.read_table`."""
-        return cls(Path(path), read_table(path))
+    def read(cls, path: str | os.PathLike[str], encoding: str = "utf-8") -> TableFile:
+        """As :func:`zorba_core.data.tables.read_table`. ``encoding``: of a text file that is not UTF-8."""
+        encoding = readable_encoding(path, encoding)
+        return cls(Path(path), read_cached(path, encoding), encoding)
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse to add a column that is there already.
@@ -79,7 +79,7 @@ def check_output(target: str | os.PathLike[str]) -> None:
 def _write_csv(target: Path, table: TableFile, added: Mapping[str, Sequence[Any]]) -> None:
     separator = "\t" if target.suffix.lower() == ".tsv" else ","
     if table.path.suffix.lower() == target.suffix.lower():
-        separator = separator_of(table.path)
+        separator = separator_of(table.path, table.encoding)
     with target.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=separator, lineterminator="\n")
         writer.writerow([*table.frame.columns, *added])
@@ -94,12 +94,16 @@ def _write_lines(target: Path, table: TableFile, added: Mapping[str, Sequence[An
             file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
-def _objects(table: TableFile) -> Iterator[dict[str, Any]]:
-    if table.path.suffix.lower() in _LINES:  # an object that lacks a field keeps lacking it
-        with table.path.open(encoding="utf-8-sig") as file:
-            yield from (json.loads(line) for line in file if line.strip())
-    else:
-        yield from table.frame.to_dict("records")
+def _write_json(target: Path, table: TableFile, added: Mapping[str, Sequence[Any]]) -> None:
+    rows = zip(table.frame.to_dict("records"), *added.values(), strict=True)
+    content = [{**row, **dict(zip(added, values, strict=True))} for row, *values in rows]
+    target.write_text(json.dumps(content, ensure_ascii=False, default=str, indent=1) + "\n", encoding="utf-8")
+
+
+def _objects(table: TableFile) -> list[dict[str, Any]]:
+    if table.path.suffix.lower() in LINE_KINDS:  # an object that lacks a field keeps lacking it
+        return json_lines(table.path, table.encoding)
+    return table.frame.to_dict("records")
 
 
 def _write_parquet(target: Path, table: TableFile, added: Mapping[str, Sequence[Any]]) -> None:
@@ -116,7 +120,8 @@ _Writer = Callable[[Path, TableFile, Mapping[str, Sequence[Any]]], None]
 _WRITERS: Mapping[str, _Writer] = {
     ".csv": _write_csv,
     ".tsv": _write_csv,
-    **dict.fromkeys(_LINES, _write_lines),
+    **dict.fromkeys(LINE_KINDS, _write_lines),
+    ".json": _write_json,
     ".parquet": _write_parquet,
 }
 

@@ -28,9 +28,11 @@ MAX_TABLE_BYTES = 2 * 2**30  # Parquet, Arrow
 MAX_ROWS = 10_000_000
 MAX_CELL = 2**24  # characters
 MAX_COLUMNS = 4096
-TEXT_KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json")
+LINE_KINDS = (".jsonl", ".ndjson")
+TEXT_KINDS = (".csv", ".tsv", ".txt", *LINE_KINDS, ".json")
 KINDS = (*TEXT_KINDS, ".parquet")
 _SEPARATORS = (",", ";", "\t", "|")
+_UTF_8 = ("utf-8", "utf8")
 _KNOWN = "CSV, TSV, JSON lines (.jsonl), JSON or Parquet"
 
 
@@ -59,7 +61,7 @@ def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.Data
     try:
         if kind == ".json":
             return _read_json(path, encoding)
-        return _read_json_lines(path, encoding) if kind in (".jsonl", ".ndjson") else _read_csv(path, encoding)
+        return _of_objects(path, _json_lines(path, encoding)) if kind in LINE_KINDS else _read_csv(path, encoding)
     except UnicodeDecodeError:
         raise _wrongly_encoded(path, encoding) from None
 
@@ -104,6 +106,23 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+def readable_encoding(path: str | os.PathLike[str], other: str) -> str:
+    """UTF-8 where a text file is that, else ``other``: the encoding of rows that came from the same place before."""
+    path = Path(path)
+    if other.lower() in _UTF_8 or path.suffix.lower() not in TEXT_KINDS or not path.is_file():
+        return other
+    check_size(path, MAX_TEXT_BYTES)
+    try:
+        with path.open("rb") as stream:
+            decoder = codecs.getincrementaldecoder("utf-8")()
+            while block := stream.read(2**20):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return other
+    return "utf-8"
+
+
 def _encoding_of(path: Path, encoding: str) -> str:
     """The encoding that a mark at the file's start names, else the one given."""
     try:
@@ -116,7 +135,7 @@ def _encoding_of(path: Path, encoding: str) -> str:
         return "utf-16"
     if b"\0" in start and "16" not in encoding and "32" not in encoding:
         raise InvalidInputError(f"{path}: a binary file; give {_KNOWN}")
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    return "utf-8-sig" if encoding.lower().replace("_", "-") in _UTF_8 else encoding
 
 
 def _wrongly_encoded(path: Path, encoding: str) -> InvalidInputError:
@@ -178,8 +197,9 @@ def _count(cells: Sequence[str]) -> str:
     return "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
 
 
-def separator_of(path: Path, encoding: str = "utf-8-sig") -> str:
+def separator_of(path: Path, encoding: str = "utf-8") -> str:
     """A tab for .tsv; else whichever of comma, semicolon, tab and bar makes most columns of the first record."""
+    encoding = _encoding_of(path, encoding)
     if path.suffix.lower() == ".tsv":
         return "\t"
     counts = {}
@@ -200,7 +220,13 @@ def _header(path: Path, cells: Sequence[str]) -> list[str]:
     return names
 
 
-def _read_json_lines(path: Path, encoding: str) -> pd.DataFrame:
+def json_lines(path: Path, encoding: str = "utf-8") -> list[Any]:
+    """The objects of a file that :func:`read_table` reads, as they stand in it: one that lacks a field lacks it."""
+    return [value for _, value in _json_lines(path, _encoding_of(path, encoding))]
+
+
+def _json_lines(path: Path, encoding: str) -> list[tuple[int, Any]]:
+    """Each line's number and what is written there."""
     objects: list[tuple[int, Any]] = []
     with path.open(encoding=encoding) as stream:
         for number, line in enumerate(stream, start=1):
@@ -216,7 +242,7 @@ def _read_json_lines(path: Path, encoding: str) -> pd.DataFrame:
                     f"{path.name}, line {number}: not JSON ({reason}); each line must be one whole object"
                 ) from None
             objects.append((number, value))
-    return _of_objects(path, objects)
+    return objects
 
 
 def _read_json(path: Path, encoding: str) -> pd.DataFrame:

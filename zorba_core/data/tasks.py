@@ -27,6 +27,7 @@ _CATALOGUE = (  # in the order that help and pages show them
 
 # Of each kind of task, the metrics that it is judged by; the first is the default.
 METRICS = {"labels": ("accuracy",), "options": ("accuracy",), "text": ("exact_match", "token_f1", "rouge_l")}
+METRIC_TITLES = {"accuracy": "accuracy", "exact_match": "exact match", "token_f1": "token F1", "rouge_l": "ROUGE-L"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +118,11 @@ class Task:
         for field in fields:
             if getattr(self, field):
                 raise InvalidInputError(f"task {self.name}: {field} is not for kind {self.kind}; leave it out")
+
+    @property
+    def counted(self) -> str:
+        """What a run counts as right in each evaluation: ``accuracy``, or of written text ``exact_match``."""
+        return METRICS[self.kind][0]
 
     @property
     def num_classes(self) -> int:

@@ -53,6 +53,7 @@ class SharedStep:
     def __call__(self, weights: Tensor) -> None:
         step = shared_step(weights, self.block, self.rho_bar_Q, self.seeds_Q, self.directions)
         subtract(weights, step, self.lr, self.block, self.rounding)
+        self.directions.learn(self.block, step)
 
     @property
     def identity(self) -> bytes:

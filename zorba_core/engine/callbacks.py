@@ -6,11 +6,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -62,6 +62,9 @@ class Callback:
     def on_step(self, entry: RoundEntry) -> None:
         """The weights are those after the round; its evaluation, where one is due, comes next."""
 
+    def on_note(self, what: str, content: Mapping[str, Any]) -> None:
+        """Something beside the rounds, such as a new plan; before the round that it is about."""
+
     def on_evaluation(self, entry: EvaluationEntry) -> None:
         """The model was evaluated."""
 
@@ -76,8 +79,9 @@ class Callback:
 class Progress(Callback):
     """A bar with the time left on a terminal; one line an evaluation where stderr is a file."""
 
-    def __init__(self, num_rounds: int, stream: TextIO | None = None) -> None:
-        self._num_rounds, self._stream = num_rounds, stream or sys.stderr
+    def __init__(self, num_rounds: int, stream: TextIO | None = None, metric: str = "accuracy") -> None:
+        """``metric``: what the evaluations count as right."""
+        self._num_rounds, self._stream, self._metric = num_rounds, stream or sys.stderr, metric
         self._started, self._first = 0.0, -1
         self._refused: set[int] = set()
         self._bar: tqdm | None = None
@@ -105,7 +109,7 @@ class Progress(Callback):
         if self._bar is not None:
             self._bar.update(record.round - self._bar.n)
             if record.eval_accuracy is not None:
-                self._bar.set_postfix(accuracy=f"{record.eval_accuracy:.3f}", loss=f"{record.eval_loss:.3f}")
+                self._bar.set_postfix({self._metric: f"{record.eval_accuracy:.3f}", "loss": f"{record.eval_loss:.3f}"})
             if record.round == self._num_rounds:
                 self._bar.close()
         elif record.eval_accuracy is not None:
@@ -114,7 +118,7 @@ class Progress(Callback):
             left = elapsed / done * (self._num_rounds - record.round) if done else None
             ending = "" if left is None else f", {tqdm.format_interval(left)} left"
             print(
-                f"round {record.round}/{self._num_rounds}: accuracy {record.eval_accuracy:.3f}, "
+                f"round {record.round}/{self._num_rounds}: {self._metric} {record.eval_accuracy:.3f}, "
                 f"loss {record.eval_loss:.3f}{ending}",
                 file=self._stream,
                 flush=True,

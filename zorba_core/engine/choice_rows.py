@@ -113,17 +113,12 @@ class ChoiceRows:
         example_K = _owners(self.tokens_E)
         row_K = (_starts(self.sequences_E)[example_K] + self.token_K4[:, 0]) * final_RPH.shape[1] + self.token_K4[:, 1]
         state_S, state_K = torch.unique(row_K, return_inverse=True)
-        log_p_K = log_probabilities(network, final_RPH.flatten(0, 1)[state_S], state_K, self.token_K4[:, 2])
-        most = int(self.answers_E.max())
-        place_K = example_K * most + self.token_K4[:, 3]
-        score_EC = log_p_K.new_zeros(len(self) * most).index_add(0, place_K, log_p_K).view(len(self), most)
-        absent_EC = torch.arange(most, device=score_EC.device) >= self.answers_E[:, None]
-        return score_EC.masked_fill(absent_EC, float("-inf"))
+        chosen = (example_K, self.token_K4[:, 2], self.token_K4[:, 3])
+        return scores_of(network, final_RPH.flatten(0, 1)[state_S], state_K, *chosen, self.answers_E)
 
     def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
         """Cross-entropy of each example over its answers' scores, (E,), float64."""
-        score_EC = self.log_scores(network, final_RPH)
-        return score_EC.logsumexp(dim=1) - score_EC.gather(1, self.label_E[:, None])[:, 0]
+        return losses_of(self.log_scores(network, final_RPH), self.label_E)
 
     @property
     def weights(self) -> np.ndarray:
@@ -138,12 +133,44 @@ class ChoiceRows:
     def judged(self, network: Network, final_RPH: Tensor) -> Judged:
         """An example is right when the right answer has the largest score."""
         score_EC = self.log_scores(network, final_RPH)
-        losses_E = score_EC.logsumexp(dim=1) - score_EC.gather(1, self.label_E[:, None])[:, 0]
+        losses_E = losses_of(score_EC, self.label_E)
         return Judged(float(losses_E.sum()), float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
 
     def sha256(self) -> str:
         """A fingerprint of the tokens and labels."""
         return digest_of(*vars(self).values())
+
+
+def scores_of(
+    network: Network,
+    state_SH: Tensor,
+    state_K: Tensor,
+    example_K: Tensor,
+    token_K: Tensor,
+    answer_K: Tensor,
+    answers_E: Tensor,
+) -> Tensor:
+    """Sum of the log-probabilities of each answer's tokens, (E, C), float64; -inf where an example has fewer.
+
+    Args:
+        state_K: of each token, the hidden state that it follows; example_K, answer_K: whose token it is.
+    """
+    log_p_K = log_probabilities(network, state_SH, state_K, token_K)
+    examples, most = len(answers_E), int(answers_E.max())
+    place_K = example_K * most + answer_K
+    score_EC = log_p_K.new_zeros(examples * most).index_add(0, place_K, log_p_K).view(examples, most)
+    absent_EC = torch.arange(most, device=score_EC.device) >= answers_E[:, None]
+    return score_EC.masked_fill(absent_EC, float("-inf"))
+
+
+def losses_of(score_EC: Tensor, label_E: Tensor) -> Tensor:
+    """Cross-entropy of each example over its answers' scores, (E,)."""
+    return score_EC.logsumexp(dim=1) - score_EC.gather(1, label_E[:, None])[:, 0]
+
+
+def paths_of(answers: Sequence[Tokens]) -> list[tuple[int, ...]]:
+    """The paths to a last branching: an example has a row for each."""
+    return _tree(tuple(tuple(answer) for answer in answers))[0]
 
 
 def _tree(

@@ -96,6 +96,14 @@ class Directions:
         for start, stop, values in self.drawn(seed, block):
             step[start:stop].add_(values, alpha=weight)
 
+    def learn(self, block: int, step: Tensor) -> None:
+        """Called with a block's step after it was made: for directions that change with the steps."""
+
+    @property
+    def learned_M(self) -> list[Tensor]:
+        """What they have learned, to be kept beside the weights: (D_m,) for each block; empty where nothing is."""
+        return []
+
     def factors(self, seed: int, block: int) -> list[Factors | Tensor]:
         """v_m of a low-rank kind, parameter by parameter: a matrix's factors, or a vector's own numbers."""
         return [self._factors(seed, block, part) for part in self._parts_M[block]]
@@ -151,7 +159,8 @@ class Directions:
 
 
 def directions_of(network: BlockNetwork, settings: TrainSettings) -> Directions:
-    """The shared directions of a run, for its network."""
+    """The shared directions of a run, for its network, as a method has them that does not change them
+    (:meth:`zorba_core.engine.methods.interface.Method.directions`)."""
     return Directions(
         settings.direction, network.shapes_M, rank=settings.rank, dtype=network.dtype, device=network.device
     )

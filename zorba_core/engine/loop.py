@@ -20,15 +20,15 @@ from typing import Protocol
 
 import numpy as np
 
-from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.callbacks import Callback, RoundRecord
-from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.plans import Plans
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
@@ -63,7 +63,7 @@ class Rounds(Protocol):
 
     @property
     def allocation(self) -> AllocationMetrics:
-        """Of the latest round; it changes where clients come and go."""
+        """The run's; it changes where clients come and go. A round's own is in its result."""
 
     def next_round(self) -> RoundResult | None:
         """One round. None where no client gave a usable answer: the weights are as before, the round is to be tried
@@ -75,7 +75,7 @@ def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     seeds_P = stream("shared-seeds", settings.seed).choice(2**32, size=settings.num_seeds, replace=False)
     method = method_of(settings)
     method_state = method.checked_state(method.init(network.num_blocks, settings))
-    return TrainState(0, seeds_P.astype(np.uint32), directions_of(network, settings), method_state)
+    return TrainState(0, seeds_P.astype(np.uint32), method.directions(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
@@ -136,10 +136,12 @@ def repeat_round(
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
         lr, rounding = lr_of_round(settings, done.round), rounding_of(settings, done.round)
-        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, lr, rounding)
+        seeds_U = method_of(settings).update_seeds(settings, done.round, done.seeds_Q, len(done.status_N))
+        update_blocks(network, done.rho_bar_MQ, seeds_U, state.directions, lr, rounding)
         return replace(state, rounds_done=done.round, method_state=done.method_state)
     plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
-    context = RoundContext(plan, network, allocation.A_MN, None, settings, state.directions)
+    A_MN = allocation.A_MN if done.A_MN is None else done.A_MN
+    context = RoundContext(plan, network, A_MN, None, settings, state.directions)
     reports = Reports(done.rho_NQ, done.loss_N, forward_passes=0)
     _, method_state = _update(context, reports, done.status_N == REPORTED, state.method_state)
     return replace(state, rounds_done=done.round, method_state=method_state)
@@ -164,17 +166,25 @@ class LocalRounds:
         settings: TrainSettings,
         ranks: Ranks = ALONE,
         state: TrainState | None = None,
+        done: Sequence[RoundEntry] = (),
     ) -> None:
+        """``state`` is the one after the rounds ``done``."""
         check_fit(network, allocation, rows, settings)
         self.network, self.allocation, self.settings, self.ranks = network, allocation, settings, ranks
         self._rows, self._state = rows, state or init(network, settings)
+        self._plans = Plans(allocation, settings, network.sizes_M, done)
 
     @property
     def rounds_done(self) -> int:
         return self._state.rounds_done
 
     def next_round(self) -> RoundResult:
-        self._state, result = step(self._state, self.network, self.allocation, self._rows, self.settings, self.ranks)
+        t = self.rounds_done + 1
+        allocation = self._plans.of_round(t)
+        self._state, result = step(self._state, self.network, allocation, self._rows, self.settings, self.ranks)
+        if allocation is not self.allocation:
+            result = replace(result, A_MN=allocation.A_MN, note=self._plans.note(t))
+        self._plans.hear(result)
         return result
 
 
@@ -249,6 +259,8 @@ def run_rounds(
         if result is not None:
             entry = _entry_of(rounds, result, latest, seconds)
             for callback in callbacks:
+                if result.note is not None:
+                    callback.on_note("plan", result.note)
                 callback.on_step(entry)
         stop = bool(ranks.sum(np.array([any(callback.wants_stop() for callback in callbacks)], float))[0])
         if result is not None:
@@ -269,7 +281,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
         rho_NQ=result.rho_NQ,
         status_N=result.status_N,
         loss_N=result.loss_N,
-        allocation=allocation_sha256(rounds.allocation)[:16],
+        allocation=allocation_sha256(rounds.allocation if result.A_MN is None else Allocation(result.A_MN))[:16],
         lr=lr_of_round(settings, result.round),
         mu=settings.mu,
         seconds=before.seconds + seconds,
@@ -278,6 +290,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
         scalars_down=before.scalars_down + numbers.down,
         backward_passes=before.backward_passes + result.backward_passes,
         rho_bar_MQ=result.rho_bar_MQ if result.log_update else None,
+        A_MN=result.A_MN,
         method_state=result.method_state if result.log_update else {},
     )
 

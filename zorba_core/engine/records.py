@@ -35,6 +35,7 @@ class RoundEntry:
     backward_passes: int = 0
     # float64; what was applied, and the method's state after the round, where they do not follow from rho_NQ alone
     rho_bar_MQ: np.ndarray | None = None
+    A_MN: np.ndarray | None = None  # bool; who activated what, where it is not the run's own allocation
     method_state: MethodState = field(default_factory=dict)
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import MethodState
+from zorba_core.engine.reports import REPORTED
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 
@@ -61,9 +63,9 @@ class RoundContext:
     directions: Directions
     ranks: Ranks = ALONE
 
-    def batch(self, client: int) -> Rows:
-        """Client n's mini-batch of this round."""
-        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device)
+    def batch(self, client: int, step: int = 0) -> Rows:
+        """Client n's mini-batch of this round, or of a later one of its own steps."""
+        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +94,23 @@ class RoundResult:
     method_state: MethodState = field(default_factory=dict)  # after the round
     # rho_bar_MQ and the state do not follow from rho_NQ and the allocation alone, so the log must hold them.
     log_update: bool = False
+    A_MN: np.ndarray | None = None  # bool; who activated what, where it is not the run's own allocation
+    note: Mapping[str, Any] | None = None  # of a plan that began with this round
+
+    @property
+    def reported_N(self) -> np.ndarray:
+        """Whose scalars entered the update."""
+        return self.status_N == REPORTED
 
 
 def client_batch(
-    rows: FederatedRows, settings: TrainSettings, round_index: int, client: int, device: torch.device | str = "cpu"
+    rows: FederatedRows,
+    settings: TrainSettings,
+    round_index: int,
+    client: int,
+    device: torch.device | str = "cpu",
+    step: int = 0,
 ) -> Rows:
     """Client n's mini-batch of round t, without positions that are padding in all of it."""
-    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
+    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size, step)
     return rows.train.rows(chosen).trimmed(device)

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from torch import Tensor
 
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.text_rows import TextRows
+from zorba_core.engine.tree_rows import ManyLabelRows, tree_positions
+from zorba_core.planning.answers import AnswerShape
 
-Rows = Encoded | ChoiceRows | TextRows
+Rows = Encoded | ChoiceRows | TextRows | ManyLabelRows
 
 # By kind, the name in a file of each field.
 _NAMES = {
     Encoded: {"token_ids_RL": "ids", "last_R": "last", "label_R": "label"},
-    **{kind: {field.name: field.name for field in fields(kind)} for kind in (ChoiceRows, TextRows)},
+    **{kind: {field.name: field.name for field in fields(kind)} for kind in (ChoiceRows, TextRows, ManyLabelRows)},
 }
-
-
-@dataclass(frozen=True)
-class AnswerShape:
-    """What the answers of rows ask of a pass, for counting memory and time."""
-
-    rows: int = 1  # of an example, at most
-    positions: int = 1  # read of each row, at most
-    whole_vocabulary: bool = False  # at these positions; else logits of the label words alone
 
 
 def answer_shape(rows: Rows) -> AnswerShape:
     """Of these rows."""
     if isinstance(rows, ChoiceRows):
         return AnswerShape(int(rows.sequences_E.max()), int(rows.path_R.max()) + 1, True)
+    if isinstance(rows, ManyLabelRows):
+        tree = tree_positions(rows.answers)
+        return AnswerShape(1, 1 + tree, True, beside=tree)
     if isinstance(rows, TextRows):
         return AnswerShape(1, int(rows.answer_R.max()), True)
     return AnswerShape()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from zorba_core.allocation.problem import IDLE_BLOCKS
+from zorba_core.allocation.varied import VARIATIONS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
@@ -32,6 +34,7 @@ STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 _LORA_RANK = 8
+_EXPLORE, _CURVATURE_RATE, _DENSITY = 5, 1e-2, 1e-3
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -55,7 +58,7 @@ class TrainSettings:
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
     num_perturbations: int | None = setting(
         None,
-        "directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
+        "directions a round, of fedkseed local steps; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
         symbol="Q",
         at_most=MAX_SEEDS,
         option="perturbations",
@@ -78,6 +81,8 @@ class TrainSettings:
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
     )
+    curvature_rate: float = setting(_CURVATURE_RATE, "Of hiso: weight of a round in the curvature.", above=0, at_most=1)
+    density: float = setting(_DENSITY, "Of meerkat: share of the weights that is trained.", above=0, at_most=1)
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
     max_rows: int | None = setting(
         None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
@@ -89,6 +94,20 @@ class TrainSettings:
     )
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
+    )
+    vary: str = setting("fixed", "The allocation from round to round. {choices}.", choices=lambda: VARIATIONS)
+    replan: int | None = setting(
+        None,
+        "Rounds after which blocks are allocated anew for the largest gain, by what the scalars say of them; default: "
+        "never.",
+        at_least=1,
+        at_most=10**8,
+    )
+    explore: int = setting(
+        _EXPLORE, "With --replan: first rounds, whose blocks are in random order.", at_least=1, at_most=10**6
+    )
+    idle_blocks: str = setting(
+        "forbid", "allow: --solver gain and --replan may leave blocks without a client.", choices=lambda: IDLE_BLOCKS
     )
     participation: float = setting(1.0, "Share of the clients that take part in a round.", above=0, at_most=1)
     outlier_ratio: float = setting(
@@ -159,6 +178,8 @@ class TrainSettings:
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
                 f"{facts.exchanges}; use plain"
             )
+        self._check_plans(facts.allocates)
+        self._check_directions(facts.along)
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -181,6 +202,37 @@ class TrainSettings:
             )
         if self.device == "cuda":
             self._check_device()
+
+    def _check_directions(self, directions: str) -> None:
+        for name, method, plain in (
+            ("curvature_rate", "hiso", _CURVATURE_RATE),
+            ("density", "meerkat", _DENSITY),
+        ):
+            if getattr(self, name) != plain and self.method != method:
+                raise InvalidInputError(
+                    f"{name} is {getattr(self, name)} and the method is {self.method}; leave it out, or use {method}"
+                )
+        if directions in ("picked", "scaled") and self.memory_limit is not None:
+            raise InvalidInputError(f"memory_limit holds one block at a time and {self.method} needs all; leave it out")
+        if directions == "scaled" and DIRECTIONS[self.direction].low_rank:
+            raise InvalidInputError(
+                f"direction {self.direction} moves along products of vectors and {self.method} scales every weight; "
+                "use another direction"
+            )
+        if directions == "picked" and self.step != "plain":
+            raise InvalidInputError(f"step is {self.step} and {self.method}'s clients step by themselves; use plain")
+
+    def _check_plans(self, allocates: bool) -> None:
+        given = [name for name, plain in (("vary", "fixed"), ("replan", None)) if getattr(self, name) != plain]
+        if given and not allocates:
+            raise InvalidInputError(
+                f"{given[0]} is {getattr(self, given[0])} and {self.method} activates every block of every client; "
+                "leave it out, or use zorba"
+            )
+        if len(given) == 2:
+            raise InvalidInputError("vary and replan both say who trains what from round to round; leave one out")
+        if self.replan is None and self.explore != _EXPLORE:
+            raise InvalidInputError(f"explore is {self.explore} and there is no replan to explore for; leave it out")
 
     def _check_memory_limit(self, first_order: bool) -> None:
         bytes_of(self.memory_limit)

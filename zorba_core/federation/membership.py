@@ -166,6 +166,7 @@ class Membership:
             reason,
             before,
             method_facts(self.config.settings.method).allocates,
+            self.config.settings.idle_blocks,
         )
         self._note("plan", self.plan.describe())
         return True

@@ -21,7 +21,7 @@ from zorba_core.data.partition import divide
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task
 from zorba_core.engine.aggregation import update_blocks
-from zorba_core.engine.directions import directions_of
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounding import rounding_of
@@ -40,12 +40,19 @@ class Replica:
     """The model as a client holds it after ``round`` rounds, with the client's own rows and nobody else's."""
 
     def __init__(
-        self, network: BlockNetwork, rows: Rows, settings: TrainSettings, base_sha256: str, round_index: int = 0
+        self,
+        network: BlockNetwork,
+        rows: Rows,
+        settings: TrainSettings,
+        base_sha256: str,
+        round_index: int = 0,
+        directions: Directions | None = None,
     ) -> None:
+        """``directions``: those of the weights after ``round_index`` rounds; None where these are the base's."""
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
         self.latest: tuple[Aggregate, ...] = ()  # what the latest call of apply moved the weights by
-        self._directions = directions_of(network, settings)
+        self.directions = directions or method_of(settings).directions(network, settings)
 
     @torch.no_grad()
     def apply(self, averages: Sequence[Aggregate]) -> None:
@@ -66,7 +73,7 @@ class Replica:
                 )
             with use_threads(self.settings.threads):
                 rounding = rounding_of(self.settings, average.round)
-                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self._directions, average.lr, rounding)
+                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr, rounding)
             self.round = average.round
 
     def report(self, task: RoundTask, seat: int) -> RoundAnswer:
@@ -91,7 +98,7 @@ class Replica:
             A_MN,
             FederatedRows(self.rows, {seat: np.arange(len(self.rows))}, self.rows),
             self.settings,
-            self._directions,
+            self.directions,
         )
         with use_threads(self.settings.threads):
             reports = method_of(self.settings).report(context)

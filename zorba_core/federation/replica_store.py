@@ -56,7 +56,7 @@ class ReplicaStore:
             self._save_streamed(replica, state, run, seat, config)
             return
         name = f"weights-{replica.round}.safetensors"
-        weights = {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
+        weights = _kept(replica)
         with atomic_path(self.folder / name) as temporary:
             save_file(weights, temporary)
         state = {
@@ -150,18 +150,22 @@ class ReplicaStore:
         if isinstance(replica.network, StreamedNetwork):
             return self._restore_streamed(replica, run, state)
         tensors = _load(self.folder / f"weights-{round_index}.safetensors", state.get("weights_sha256"))
-        network = replica.network
+        own = _kept(replica)
         if tensors is None or any(
-            f"{m}" not in tensors
-            or tensors[f"{m}"].shape != network.block_weights(m).shape
-            or tensors[f"{m}"].dtype != network.block_weights(m).dtype
-            for m in range(network.num_blocks)
+            name not in tensors or tensors[name].shape != part.shape or tensors[name].dtype != part.dtype
+            for name, part in own.items()
         ):
             return False
-        for m in range(network.num_blocks):
-            network.block_weights(m).copy_(tensors[f"{m}"])
+        for name, part in own.items():
+            part.copy_(tensors[name])
         replica.round = round_index
         return True
+
+
+def _kept(replica: Replica) -> dict[str, torch.Tensor]:
+    """Every block's weights, and what the directions have learned beside them."""
+    weights = {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
+    return weights | {f"learned-{m}": part for m, part in enumerate(replica.directions.learned_M)}
 
 
 def _load(path: Path, sha256: str | None) -> dict[str, torch.Tensor] | None:

@@ -16,12 +16,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from zorba_core.allocation import Allocation
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.loop import init, plan_round
 from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.plans import Plans
+from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
 from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
@@ -51,11 +54,33 @@ class Server(Membership):
     def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
         super().__init__(config, settings, network, note)
         self._method, self._state = method_of(config.settings), init(network, config.settings)
+        self.run_allocation: Allocation | None = None  # that of the run's folder: its first plan
+        self._plans: Plans | None = None
 
-    def resume(self, state: TrainState, averages: Iterable[Aggregate], plan: Plan | None, base_sha256: str) -> None:
+    def resume(
+        self,
+        state: TrainState,
+        averages: Iterable[Aggregate],
+        plan: Plan | None,
+        base_sha256: str,
+        run_allocation: Allocation,
+        done: Sequence[RoundEntry],
+    ) -> None:
         """Continue where a log ends. The network was the base of that fingerprint and now holds the weights after
-        ``averages``."""
+        ``averages``, those of the rounds ``done``."""
         self._state, self.averages, self.plan, self._base_sha256 = state, list(averages), plan, base_sha256
+        self.run_allocation = run_allocation
+        self._plans = Plans(run_allocation, self.config.settings, self.network.sizes_M, done)
+
+    def _allocation_of(self, round_index: int) -> Allocation:
+        """Who activates what in a round: the plan of those who are there, or what the settings make of it."""
+        if self.run_allocation is None:
+            self.run_allocation = self.plan.allocation
+        if self._plans is None:
+            self._plans = Plans(self.run_allocation, self.config.settings, self.network.sizes_M)
+        if not np.array_equal(self._plans.own.A_MN, self.plan.allocation.A_MN):
+            self._plans.own = self.plan.allocation
+        return self._plans.of_round(round_index)
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
@@ -63,7 +88,8 @@ class Server(Membership):
         """The round's plan, and the message to each client that takes part. Those far behind get averages instead."""
         drawn = plan_round(self._state, self.members.num_seats, self.config.settings)
         ready_N, outgoing = np.zeros(self.members.num_seats, dtype=bool), []
-        members = [member for member in self.members if self.plan.blocks(member.seat)]
+        blocks_N = self._allocation_of(drawn.round).blocks_per_client
+        members = [member for member in self.members if blocks_N[member.seat]]
         recipients = [member for member in members if drawn.asked_N[member.seat]] or members
         for member in recipients:
             missing = self._missing(member)
@@ -71,7 +97,7 @@ class Server(Membership):
                 outgoing.append(Outgoing(member.address, CATCH_UP, messages.encode(CatchUp(self.run, missing))))
                 continue
             ready_N[member.seat] = True
-            task = RoundTask(self.run, drawn.round, drawn.seeds_Q, self.plan.blocks(member.seat), missing)
+            task = RoundTask(self.run, drawn.round, drawn.seeds_Q, tuple(blocks_N[member.seat]), missing)
             outgoing.append(Outgoing(member.address, TRAIN, messages.encode(task)))
         return replace(drawn, asked_N=ready_N), outgoing
 
@@ -102,7 +128,7 @@ class Server(Membership):
         if not reported_N.any():
             self._note("void round", {"round": plan.round, "asked": int(plan.asked_N.sum())})
             return None
-        A_MN, private = self.plan.allocation.A_MN, self.settings.privacy.on
+        A_MN, private = self._allocation_of(plan.round).A_MN, self.settings.privacy.on
         if private:
             rho_bar_MQ = private_average(rho_NQ, A_MN, reported_N, self.settings.privacy)
         else:
@@ -110,10 +136,12 @@ class Server(Membership):
         scalars = Scalars(rho_bar_MQ, None if private else rho_NQ, A_MN, reported_N)
         rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
         lr, rounding = lr_of_round(settings, plan.round), rounding_of(settings, plan.round)
-        update_blocks(self.network, rho_bar_MQ, plan.seeds_Q, self._state.directions, lr, rounding)
+        seeds_U = self._method.update_seeds(settings, plan.round, plan.seeds_Q, num_seats)
+        update_blocks(self.network, rho_bar_MQ, seeds_U, self._state.directions, lr, rounding)
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
-        self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, lr))
-        return RoundResult(
+        self.averages.append(Aggregate(plan.round, seeds_U, rho_bar_MQ, lr))
+        own = np.array_equal(A_MN, self.run_allocation.A_MN)
+        result = RoundResult(
             plan.round,
             plan.seeds_Q,
             rho_NQ,
@@ -123,7 +151,11 @@ class Server(Membership):
             forward_passes,
             method_state=method_state,
             log_update=True,
+            A_MN=None if own else A_MN,
+            note=self._plans.note(plan.round),
         )
+        self._plans.hear(result)
+        return result
 
     def _take_answer(
         self,
@@ -218,7 +250,8 @@ class Server(Membership):
 
     def _missing(self, member: Member) -> tuple[Aggregate, ...]:
         """The averages that come next for a replica, as many as one message takes."""
-        most = MAX_NUMBERS // (self.network.num_blocks * self.config.settings.num_perturbations)
+        columns = max((len(average.seeds_Q) for average in self.averages[-1:]), default=1)
+        most = max(1, MAX_NUMBERS // (self.network.num_blocks * columns))
         return tuple(self.averages[member.round : member.round + most])
 
     def _refuse(self, address: Address, round_index: int, reason: str) -> None:

@@ -17,10 +17,12 @@ from typing import Any
 from zorba_core.allocation import Allocation
 from zorba_core.data.encoding import with_label_words
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -154,9 +156,16 @@ def resume(
             )
         notes = NoteBook(tell)
         server = Server(config, settings, parts.network, notes)
-        plans = [note for note in trajectory.notes if note.what == "plan"]
+        plans = [note for note in trajectory.notes if note.what == "plan" and "budgets" in note.content]
         plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
-        server.resume(state, map(_average_of, trajectory.rounds), plan, parts.environment["base_weights_sha256"])
+        server.resume(
+            state,
+            [_average_of(entry, config.settings) for entry in trajectory.rounds],
+            plan,
+            parts.environment["base_weights_sha256"],
+            request.allocation,
+            trajectory.rounds,
+        )
         earlier = Earlier.of(trajectory)
         writer = reopen(request, config.settings, log, earlier, tell)
         notes.open(writer)
@@ -224,5 +233,6 @@ def _complete(
     return read_run(writer.path)
 
 
-def _average_of(entry: RoundEntry) -> Aggregate:
-    return Aggregate(entry.round, entry.seeds_Q, entry.rho_bar_MQ, entry.lr)
+def _average_of(entry: RoundEntry, settings: TrainSettings) -> Aggregate:
+    seeds_U = method_of(settings).update_seeds(settings, entry.round, entry.seeds_Q, len(entry.status_N))
+    return Aggregate(entry.round, seeds_U, entry.rho_bar_MQ, entry.lr)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.federation import messages
 from zorba_core.federation.client import Client
@@ -46,7 +47,7 @@ class VirtualClients:
 
     def _open(self, config: RunConfig, seat: int, *, model: str | None, rows: str | None, encoded: None) -> Replica:
         if config.run not in self._shared:
-            self._shared = {config.run: _SharedModel(config.run, open_base(config, model))}
+            self._shared = {config.run: _SharedModel(config, open_base(config, model))}
         shared = self._shared[config.run]
         return _SharedReplica(shared, self._folder, open_rows(config, seat, shared.base, rows), config)
 
@@ -54,8 +55,9 @@ class VirtualClients:
 class _SharedModel:
     """The model of all clients in this process."""
 
-    def __init__(self, run: str, base: Base) -> None:
-        self.run, self.base, self.round = run, base, 0
+    def __init__(self, config: RunConfig, base: Base) -> None:
+        self.run, self.base, self.round = config.run, base, 0
+        self.directions = method_of(config.settings).directions(base.network, config.settings)
 
 
 class _SharedFolder:
@@ -107,7 +109,8 @@ class _SharedReplica(Replica):
 
     def __init__(self, shared: _SharedModel, folder: _SharedFolder, rows: Rows, config: RunConfig) -> None:
         self._shared, self._folder = shared, folder
-        super().__init__(shared.base.network, rows, config.settings, shared.base.sha256, shared.round)
+        base = shared.base
+        super().__init__(base.network, rows, config.settings, base.sha256, shared.round, shared.directions)
 
     @property
     def round(self) -> int:

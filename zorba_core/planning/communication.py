@@ -11,6 +11,7 @@ Three counts stand side by side.
   that reported, at most N x Q, and every client averages for itself, which takes all of A, once. The smaller is chosen
   and named (``form``). The P seeds are never sent, since every plan names its Q. FedZO and FedIT send the parameters
   of the blocks only, for nothing else is trained.
+  FedKSeed's and MEERKAT's messages have counts of their own (:func:`_picked`; a mask's indices, once).
 - ``wire_bytes``: the length of :mod:`zorba_core.planning.message_sizes`'s messages.
 
 Every client gets every plan and every aggregate, asked or not, for it must follow the weights.
@@ -20,6 +21,7 @@ Shapes: M blocks, N clients, Q directions of a round, D kinds of block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +32,7 @@ from zorba_core.planning import message_sizes as wire
 from zorba_core.planning.methods import method_facts
 
 Form = Literal["averages", "scalars", "dense"]
+COUNTS = ("messages", "paper", "needed", "wire_bytes")  # of a Message, in its order
 
 
 class RoundNumbers(NamedTuple):
@@ -76,10 +79,29 @@ class Communication:
         }
 
 
+def joined_communication(parts: Sequence[Communication]) -> Communication:
+    """The counts of a run whose allocation changed: of the stretches of rounds with one allocation each. ``form`` and
+    ``kinds_of_block`` are the first one's."""
+    first, *others = parts
+    if not others:
+        return first
+    messages = [
+        Message(
+            kind.kind,
+            kind.direction,
+            *(sum(getattr(part.messages[at], count) for part in parts) for count in COUNTS),
+        )
+        for at, kind in enumerate(first.messages)
+    ]
+    return Communication(first.method, first.form, first.kinds_of_block, tuple(messages))
+
+
 def numbers_a_round(
     method: str, num_clients: int, num_blocks: int, num_directions: int, block_parameters: int
 ) -> RoundNumbers:
     """Numbers sent in a round without compression, for the columns ``scalars_up`` and ``scalars_down``."""
+    if method_facts(method).along == "picked":  # each client gets every pair of a seed and a scalar
+        return RoundNumbers(2 * num_directions, 2 * num_clients**2 * num_directions)
     if method_facts(method).exchanges == "scalars":
         averages = num_blocks if method_facts(method).allocates else 1  # all blocks have the same clients
         return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)
@@ -109,6 +131,7 @@ def run_communication(
     parameters: int = 0,
     block_parameters: int = 0,
     bytes_per_number: int = 4,
+    density: float = 1.0,
 ) -> Communication:
     """Count a run.
 
@@ -118,6 +141,7 @@ def run_communication(
         num_directions, num_seeds: Q and P.
         parameters, block_parameters: d of the whole model, and of its blocks; for FedZO and FedIT.
         bytes_per_number: of a parameter on the wire.
+        density: of a method that sends a mask (MEERKAT): the share of ``block_parameters`` in it.
     """
     A_MN, facts = np.asarray(A_MN, bool), method_facts(method)
     num_blocks, num_clients = A_MN.shape
@@ -143,6 +167,8 @@ def run_communication(
             ),
         )
     Q, usable = num_directions, reports if usable_reports is None else usable_reports
+    if facts.along == "picked":
+        return _picked(method, num_clients, rounds, reports, usable, Q, num_seeds)
     kinds, kind_M = kinds_of_block(A_MN)
     as_averages = num_clients * num_blocks + aggregates * kinds * Q
     as_scalars = num_clients * A_MN.size + num_clients * usable * Q
@@ -155,7 +181,8 @@ def run_communication(
         key, numbers = A_MN, num_clients * usable * Q
         nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
         aggregate_bytes = aggregates * nobody + num_clients * usable * zero_Q.nbytes
-    setup = num_clients * len(wire.pack_setup(A_MN[:, 0], key))
+    mask = round(density * block_parameters) if facts.sends_mask else 0
+    setup = num_clients * (len(wire.pack_setup(A_MN[:, 0], key)) + mask * wire.INDEX_BYTES)
     plan = len(wire.pack_plan(1, True, zero_Q))
     report = len(wire.pack_report(1, 0.0, zero_Q))
     return Communication(
@@ -163,9 +190,45 @@ def run_communication(
         form,
         kinds,
         (
-            Message("setup", "down", num_clients, num_clients * num_seeds, num_clients * key.size, setup),
+            Message(
+                "setup",
+                "down",
+                num_clients,
+                num_clients * (num_seeds + mask),
+                num_clients * (key.size + mask),
+                setup,
+            ),
             Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
             Message("report", "up", reports, reports * Q, reports * Q, reports * report),
             Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),
+        ),
+    )
+
+
+def _picked(
+    method: str, num_clients: int, rounds: int, reports: int, usable: int, num_steps: int, num_seeds: int
+) -> Communication:
+    """FedKSeed: a report is pairs of a candidate's number and a scalar. What comes down is, by the paper, a sum for
+    each of the K candidates every round; needed is the smaller of that and the round's pairs."""
+    K, Q, aggregates = num_seeds, num_steps, num_clients * rounds
+    as_sums, as_pairs = aggregates * K, num_clients * usable * 2 * Q
+    form: Form = "averages" if as_sums <= as_pairs else "scalars"
+    pair = wire.SEED_BYTES * Q
+    report = len(wire.pack_report(1, 0.0, np.zeros(Q))) + pair
+    if form == "averages":
+        aggregate_bytes = aggregates * len(wire.pack_averages(1, np.zeros((1, K))))
+    else:
+        nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
+        aggregate_bytes = aggregates * nobody + num_clients * usable * (np.zeros(Q).nbytes + pair)
+    plan = len(wire.pack_plan(1, True, []))
+    return Communication(
+        method,
+        form,
+        1,
+        (
+            Message("setup", "down", num_clients, num_clients * K, 0, 0),
+            Message("plan", "down", aggregates, 0, 0, aggregates * plan),
+            Message("report", "up", reports, reports * 2 * Q, reports * 2 * Q, reports * report),
+            Message("aggregate", "down", aggregates, aggregates * K, min(as_sums, as_pairs), aggregate_bytes),
         ),
     )

@@ -16,10 +16,11 @@ Q directions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
 from zorba_core.planning.memory import DTYPE_BYTES
 from zorba_core.planning.shapes import ModelShape
 
@@ -92,6 +93,7 @@ class Load:
     first_order: bool = False  # FedIT: one backward pass
     max_rows: int | None = None
     label_words: int = 4
+    answers: AnswerShape = LABEL_WORDS
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "seq_len", "num_clients", "label_words"):
@@ -103,7 +105,12 @@ class Load:
     @property
     def rows(self) -> int:
         """R."""
-        return self.batch_size * self.num_clients
+        return self.client_rows * self.num_clients
+
+    @property
+    def client_rows(self) -> int:
+        """Of one client: answers of several tokens, and options, take several rows an example."""
+        return self.batch_size * self.answers.rows
 
     @property
     def number_bytes(self) -> int:
@@ -135,6 +142,9 @@ def footprint(
         InvalidInputError: fewer than two resident blocks, more than the model has, or streaming with an estimator that
             needs every block at once.
     """
+    if load.answers.beside:
+        answers = replace(load.answers, beside=0)
+        load = replace(load, seq_len=load.seq_len + load.answers.beside, answers=answers)
     if resident_blocks is None:
         terms = [Term("always", "parameters", shape.parameters * load.number_bytes, "M D and what is not in blocks")]
         terms += _estimate(shape, load, active_blocks)
@@ -149,7 +159,7 @@ def footprint(
 
 
 def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -> list[Term]:
-    block, model_blocks = shape.block_parameters * load.number_bytes, shape.num_blocks
+    block, model_blocks = shape.trained_parameters * load.number_bytes, shape.num_blocks
     position = load.number_bytes * load.seq_len  # bytes of one number a position, for one row
     if load.first_order:
         return _backward(shape, load)
@@ -157,20 +167,23 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
     tokens = Term("estimate", "token ids", 2 * load.rows * load.seq_len * _TOKEN_BYTES, "the batch, and joined")
     if load.estimator == "cohort":
         rows, at_once = load.rows, load.rows_at_once(shape.hidden)
+        block_tensors = at_once * position * (shape.working_width(load.seq_len) - shape.hidden)
         return [
             tokens,
+            *_read(shape, load, rows),
             Term("estimate", "hidden states", rows * position * shape.hidden, "cohort: hidden_RLH"),
             Term("estimate", "states before the first active block", rows * position * shape.hidden, "cohort: copies"),
             Term(
                 "estimate",
                 "one block's tensors",
-                at_once * position * (shape.working_width(load.seq_len) - shape.hidden),
-                "cohort: rows at once through a block; their input is a part of hidden_RLH",
+                max(block_tensors, load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)),
+                "cohort: rows at once through a block, whose input is a part of hidden_RLH; or logits of answers",
             ),
             Term("estimate", "weights put aside", block, "cohort: _moved"),
             noise,
         ]
-    working = load.batch_size * position * shape.working_width(load.seq_len)
+    logits = load.answers.logit_bytes(load.client_rows, shape.vocabulary, shape.embedding)
+    working = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
     directions = Term("estimate", "directions of all blocks", model_blocks * block, f"{load.estimator}: one v_q")
     if load.estimator == "reference":
         heaviest = max(active_blocks) if active_blocks is not None and len(active_blocks) else model_blocks
@@ -182,8 +195,8 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
             noise,
         ]
     if load.estimator == "jvp":
-        scores = shape.heads * load.seq_len * load.number_bytes * load.batch_size * load.seq_len
-        plain = load.batch_size * position * shape.working_width(load.seq_len)
+        scores = shape.heads * load.seq_len * load.number_bytes * load.client_rows * load.seq_len
+        plain = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
         return [
             tokens,
             directions,
@@ -194,15 +207,23 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
     raise InvalidInputError(f"there is no memory model of estimator {load.estimator!r}; use cohort, reference or jvp")
 
 
+def _read(shape: ModelShape, load: Load, rows: int) -> list[Term]:
+    """States where a token of an answer is predicted; of label words of one token they are too few to count."""
+    if load.answers == LABEL_WORDS:
+        return []
+    states = load.answers.states(rows) * shape.hidden * load.number_bytes
+    return [Term("estimate", "states where answers are read", states, "cohort: final_R")]
+
+
 def _noise(shape: ModelShape, phase: Literal["estimate", "update"]) -> Term:
-    numbers = min(shape.block_parameters, _NOISE_NUMBERS)
+    numbers = min(shape.trained_parameters, _NOISE_NUMBERS)
     return Term(phase, "noise of a piece", numbers * _NOISE_BYTES, "engine.directions: drawn in pieces")
 
 
 def _backward(shape: ModelShape, load: Load) -> list[Term]:
     """FedIT's pass, at whichever of its two ends holds more: all blocks' tensors and hardly a gradient yet, or one
     block's tensors and all gradients."""
-    block = shape.block_parameters * load.number_bytes
+    block = shape.trained_parameters * load.number_bytes
     blocks = shape.num_blocks * block
     rows = min(load.rows, load.max_rows or load.rows)
     position = load.number_bytes * load.seq_len * rows
@@ -224,7 +245,7 @@ def _backward(shape: ModelShape, load: Load) -> list[Term]:
 def _update(shape: ModelShape, load: Load) -> list[Term]:
     if load.first_order:
         return []
-    block = shape.block_parameters * load.number_bytes
+    block = shape.trained_parameters * load.number_bytes
     return [
         Term("update", "one block's step", block, "aggregation: shared_step"),
         _noise(shape, "update"),
@@ -233,8 +254,9 @@ def _update(shape: ModelShape, load: Load) -> list[Term]:
 
 def _streamed(shape: ModelShape, load: Load, resident_blocks: int) -> list[Term]:
     """Block-major order: every block meets the hidden states of the base and of all directions before the next."""
-    if load.first_order or load.estimator != "cohort":
+    if load.first_order or load.estimator != "cohort" or shape.adapter_parameters:
         what = "FedIT" if load.first_order else f"estimator {load.estimator}"
+        what = "training adapters" if shape.adapter_parameters else what
         raise InvalidInputError(f"{what} needs every block at once and cannot be streamed; use cohort")
     if not LEAST_RESIDENT <= resident_blocks <= max(shape.num_blocks, LEAST_RESIDENT):
         raise InvalidInputError(
@@ -246,23 +268,27 @@ def _streamed(shape: ModelShape, load: Load, resident_blocks: int) -> list[Term]
     at_once = load.rows_at_once(shape.hidden)
     words = min(shape.vocabulary, rows * load.seq_len)
     states = load.num_perturbations + 1
+    tensors = at_once * position * (shape.working_width(load.seq_len) - shape.hidden)
+    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
     return [
         Term("always", "resident blocks", resident_blocks * block, "the block at work, those read ahead or kept"),
         Term("always", "token ids", 2 * rows * load.seq_len * _TOKEN_BYTES, "the batch, and joined"),
         Term("always", "embedding rows in use", words * shape.embedding * load.number_bytes, "of the rows' words"),
-        Term("always", "head rows", 2 * load.label_words * shape.embedding * 8, "of the label words, float64"),
+        *_read(shape, load, rows),
+        Term("always", "head rows", _head_bytes(shape, load), "of the label words, float64; or the whole head"),
         Term("estimate", "hidden states", states * rows * position * shape.hidden, "the base's and Q directions'"),
         Term("estimate", "weights put aside", block, "while they are perturbed"),
-        Term(
-            "estimate",
-            "one block's tensors",
-            at_once * position * (shape.working_width(load.seq_len) - shape.hidden),
-            "rows at once through a block",
-        ),
+        Term("estimate", "one block's tensors", max(tensors, logits), "rows at once through a block, or logits"),
         _noise(shape, "estimate"),
         Term("update", "one block's step", block, "aggregation: shared_step, when the block is next visited"),
         _noise(shape, "update"),
     ]
+
+
+def _head_bytes(shape: ModelShape, load: Load) -> int:
+    if load.answers.whole_vocabulary:
+        return shape.vocabulary * shape.embedding * load.number_bytes
+    return 2 * load.label_words * shape.embedding * 8
 
 
 def most_resident_blocks(shape: ModelShape, load: Load, capacity_bytes: float) -> int | None:

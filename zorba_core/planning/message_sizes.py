@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.errors import InvalidInputError
 
+INDEX_BYTES = 4  # of one weight's place in the model, in a mask
+SEED_BYTES = 2  # of one candidate's number among at most 2**16 shared seeds
 _ROUND = struct.Struct("<I")
 _PLAN = struct.Struct("<IBH")
 

@@ -16,6 +16,7 @@ from typing import Literal
 from zorba_core.registry import Registry
 
 Exchange = Literal["scalars", "estimates", "weights"]
+Along = Literal["shared", "own", "picked", "scaled"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class MethodFacts:
     keeps_state: bool = False  # the server carries numbers from round to round, which the log keeps
     usual_lr: float = 1e-2  # a learning rate to begin with
     code: str = ""  # "module:class" of the Method that computes it; empty: this object is one
+    # Whose directions a client's scalars belong to: "shared" by all; its "own"; "picked" by it among the shared ones;
+    # or shared and "scaled" weight by weight, so that they are not alike in every weight.
+    along: Along = "shared"
+    sends_mask: bool = False  # which weights are trained is sent to every client, once
 
     @property
     def first_order(self) -> bool:
@@ -84,6 +89,7 @@ def _register_own() -> None:
             "estimates",
             usual_lr=2e-2,
             code=f"{code}.own_directions:OwnDirections",
+            along="own",
         ),
         MethodFacts(
             "fedit",
@@ -93,6 +99,36 @@ def _register_own() -> None:
             "weights",
             usual_lr=1e-1,
             code=f"{code}.first_order:FirstOrder",
+        ),
+        MethodFacts(
+            "fedkseed",
+            "FedKSeed",
+            "local steps along seeds that each client picks, all blocks, exchanges seeds and scalars",
+            10,
+            "scalars",
+            usual_lr=2e-3,
+            code=f"{code}.fedkseed:FedKSeed",
+            along="picked",
+        ),
+        MethodFacts(
+            "hiso",
+            "HiSo",
+            "shared directions scaled by a learned curvature, all blocks, exchanges scalars",
+            10,
+            "scalars",
+            code=f"{code}.hiso:HiSo",
+            along="scaled",
+        ),
+        MethodFacts(
+            "meerkat",
+            "MEERKAT",
+            "shared directions of the few most sensitive weights, all blocks, exchanges scalars",
+            10,
+            "scalars",
+            usual_lr=1e-1,
+            code=f"{code}.meerkat:Meerkat",
+            along="scaled",
+            sends_mask=True,
         ),
     ):
         METHODS.register(facts)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zorba_core.planning.lora import Lora
 from zorba_core.planning.models import PRESETS, config_of, model_spec
 from zorba_core.planning.parameter_counts import ConfigFields, Counts, parameter_counts
 
@@ -48,10 +49,16 @@ class ModelShape:
     backward_width: int  # numbers a position that the backward pass of one block makes on top of those
     attention_scores: int  # tensors of K L numbers a position, where attention writes its scores out
     feed_forward_scores: int  # those of them that are still held by then
+    adapter_parameters: int = 0  # of one block's adapters (LoRA); 0: the block's own weights are what is trained
 
     @property
     def parameters(self) -> int:
-        return self.num_blocks * self.block_parameters + self.rest_parameters
+        return self.num_blocks * (self.block_parameters + self.adapter_parameters) + self.rest_parameters
+
+    @property
+    def trained_parameters(self) -> int:
+        """What a direction moves of one block."""
+        return self.adapter_parameters or self.block_parameters
 
     def working_width(self, seq_len: int) -> int:
         """Numbers a position that one block holds at its widest, its input among them."""
@@ -62,8 +69,11 @@ class ModelShape:
         )
 
 
-def model_shape(name_or_path: str | os.PathLike[str]) -> ModelShape:
+def model_shape(name_or_path: str | os.PathLike[str], lora: Lora | None = None) -> ModelShape:
     """The shape of a preset (``opt-1.3b``), or of a Hugging Face folder or ``config.json``.
+
+    Args:
+        lora: adapters beside the blocks' weights, which are then what is trained.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.planning.models.model_spec`.
@@ -81,11 +91,11 @@ def model_shape(name_or_path: str | os.PathLike[str]) -> ModelShape:
             "max_position_embeddings": 2048,
             "word_embed_proj_dim": hidden,
         }
-        return shape_from_config({**sizes, **_OPT_SIZES[spec.name]}, spec.name)
-    return shape_from_config(config_of(name_or_path), spec.name)
+        return shape_from_config({**sizes, **_OPT_SIZES[spec.name]}, spec.name, lora)
+    return shape_from_config(config_of(name_or_path), spec.name, lora)
 
 
-def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
+def shape_from_config(config: Mapping[str, Any], name: str, lora: Lora | None = None) -> ModelShape:
     """The shape of a parsed Hugging Face config.
 
     Raises:
@@ -105,6 +115,7 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
         embedding=fields.size("word_embed_proj_dim", default=counts.hidden),
         block_parameters=counts.block,
         rest_parameters=counts.rest,
+        adapter_parameters=0 if lora is None else lora.block_parameters(counts),
         **_widths(config, counts),
     )
 

@@ -3,12 +3,13 @@
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
+from zorba_core.plots.importance import importance_figure
 from zorba_core.plots.labels import labels_figure, labels_per_client
 from zorba_core.plots.live import progress_figure
 from zorba_core.plots.outcomes import outcomes_figure
 from zorba_core.plots.overview import matrix_picture, parallel_figure
 from zorba_core.plots.quality import answer_figure, clients_figure, confusion_figure
-from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure
+from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure, measure_title
 from zorba_core.plots.theme import DARK, LIGHT, Palette, palette_named
 from zorba_core.plots.tradeoff import Axis, Mark, Points, tradeoff_figure
 
@@ -32,10 +33,12 @@ __all__ = [
     "curves_figure",
     "front_figure",
     "front_order",
+    "importance_figure",
     "labels_figure",
     "labels_per_client",
     "learning_curves_figure",
     "matrix_picture",
+    "measure_title",
     "outcomes_figure",
     "palette_named",
     "parallel_figure",

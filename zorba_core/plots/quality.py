@@ -101,13 +101,19 @@ def confusion_figure(confusion_CC: ArrayLike, labels: Sequence[str], *, palette:
 
 
 def clients_figure(
-    per_client: Sequence[Mapping[str, Any]], overall: float | None = None, *, palette: Palette = LIGHT
+    per_client: Sequence[Mapping[str, Any]],
+    overall: float | None = None,
+    *,
+    metric: str = "accuracy",
+    palette: Palette = LIGHT,
 ) -> go.Figure:
-    """Accuracy of each client's rows with its 95 % interval, the worst served on the left; the base model's beside it.
+    """The share of each client's rows that are right with its 95 % interval, the worst served on the left; the base
+    model's beside it.
 
     Args:
         per_client: entries of an evaluation's ``per_client``; at most the worst 60 are drawn.
-        overall: accuracy on all rows, as a line.
+        overall: the share of all rows, as a line.
+        metric: what is counted as right.
     """
     shown = per_client[:MOST_CLIENTS]
     names = [str(entry["client"]) for entry in shown]
@@ -147,7 +153,7 @@ def clients_figure(
     layout: dict[str, Any] = {
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
         "xaxis": {"title": {"text": "client, the worst served first"}, "type": "category", "showgrid": False},
-        "yaxis": {"title": {"text": "accuracy"}, "tickformat": ".0%", "range": [-0.03, 1.03]},
+        "yaxis": {"title": {"text": metric}, "tickformat": ".0%", "range": [-0.03, 1.03]},
         "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
     }
     if overall is not None:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
-from zorba_core.study.comparison.curves import Curve, curve_of, has_target, smoothed
+from zorba_core.study.comparison.curves import Curve, curve_of, has_target, metrics_of, smoothed
 from zorba_core.study.comparison.panel import CurvePanel
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def learning_curves_figure(
     _check(measure, cost)
     targets = sorted({float(run.config["target"]) for run in runs if has_target(run)})
     curves = [smoothed(curve_of(run, measure=measure, cost=cost), smoothing) for run in runs]
-    panel = CurvePanel(tuple(curves), measure, cost, {}, (), tuple(targets))
+    panel = CurvePanel(tuple(curves), measure, cost, {}, (), tuple(targets), metrics_of(runs))
     return curves_figure([panel], palette=palette, height=height)
 
 
@@ -95,7 +95,7 @@ def curves_figure(
         top = 1 - row * (share + _GAP)
         of_accuracy = panel.measure == "eval_accuracy"
         axes[axis.replace("y", "yaxis")] = {
-            "title": {"text": MEASURES[panel.measure]},
+            "title": {"text": measure_title(panel.measure, panel.metric)},
             "tickformat": ".0%" if of_accuracy else None,
             "domain": [max(0.0, top - share), top],
             "anchor": "x",
@@ -142,6 +142,11 @@ def curves_figure(
     return styled(traces, palette, height=height + 22 * min(_legend_rows(names), _LEGEND_ROWS), layout=layout)
 
 
+def measure_title(measure: str, metric: str = "accuracy") -> str:
+    """A measure in words, for runs that count this as right."""
+    return MEASURES[measure].replace("accuracy", metric)
+
+
 class _CurveLook(NamedTuple):
     color: str
     dash: str
@@ -180,7 +185,7 @@ def _from_first_cost(curve: Curve) -> Curve:
 
 
 def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(line, label) across the figure at an accuracy that runs are after; the label at its start or end."""
+    """(line, label) across the figure at the share of right answers that runs are after; the label at an end."""
     place = {"xref": "paper", "yref": "y"}
     line = {"type": "line", "x0": 0, "x1": 1, "y0": target, "y1": target, **place}
     label = {

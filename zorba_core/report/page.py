@@ -3,15 +3,15 @@ evidence. No script, no outside request; pictures are inside, for a light and fo
 
 from __future__ import annotations
 
-import html
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 from zorba_core.files import write_text
 from zorba_core.report.figures import ReportFigure, pictures
-from zorba_core.report.style import STYLE
 from zorba_core.study.ledger.claims import MEANINGS, VERDICTS, Claim, Ledger
 from zorba_core.study.ledger.printed import DATASETS, METHOD_TITLES
 
@@ -19,6 +19,7 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # A mark and a colour class of the style for each verdict.
 _MARKS = dict(zip(VERDICTS, ("✓", "≈", "∼", "◇", "✗", "?", "–", "+"), strict=True))
 _COLOURS = dict(zip(VERDICTS, ("good", "shape", "weak", "weak", "bad", "none", "none", "own"), strict=True))
+_OPEN_VERDICTS = ("undecided", "cannot be tested here")
 _TITLES = {title.lower(): title for title in DATASETS}
 # What a reader in a hurry should know, in this order; each is shown if the ledger has it.
 KEY_CLAIMS = (
@@ -62,52 +63,47 @@ def write_page(ledger: Ledger, path: str | os.PathLike[str], checkout: str | os.
 
 
 def render(ledger: Ledger, figures: Iterable[ReportFigure]) -> str:
-    """The page's text, from the ledger and pictures already drawn."""
+    """The page's text, from the ledger and pictures already drawn; every value is escaped by the template."""
     counts, findings = ledger.count(), ledger.count_findings()
-    tiles = "".join(
-        f'<div class="tile {_COLOURS[verdict]}"><b>{counts[verdict]}</b><span>{_e(verdict)}</span><br>'
-        f'<small class="muted">{_e(_findings_text(findings[verdict]))}; {_e(MEANINGS[verdict])}</small></div>'
-        for verdict in VERDICTS
-        if counts[verdict]
-    )
     by_id = {claim.id: claim for claim in ledger.claims}
-    # What is decided first; the sort keeps the order otherwise.
-    open_ones = ("undecided", "cannot be tested here")
-    key = sorted((by_id[name] for name in KEY_CLAIMS if name in by_id), key=lambda claim: claim.verdict in open_ones)
-    cards = "".join(map(_card, key))
-    drawn = "".join(_figure(picture) for picture in figures)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>ZorBA: the paper's claims, tested</title>
-<style>{STYLE}</style></head><body><main>
-<h1>ZorBA: the paper’s claims, tested</h1>
-<p>{len(ledger.claims)} rows, one for each claim, cell or number of <i>ZorBA: Zeroth-order Federated Fine-tuning of
-LLMs with Heterogeneous Block Activation</i>, decided by computation, enumeration or training runs. Nothing on this page
-is typed in: <code>zorba report --html</code> builds it from solvers and stored runs. The training runs use opt-mini, a
-model of two million parameters, so they can show the paper’s orders or their opposite, not its round counts. A number
-counts rows; below it, how many distinct findings they are: {_contradictions_text(ledger)}.</p>
-<nav><a href="#figures">Figures</a><a href="#table-1">Table I</a><a href="#table-2">Table II</a>
-<a href="#claims">Every claim</a><a href="#made">How it was made</a></nav>
-<div class="tiles">{tiles}</div>
-<h2>What to know first</h2><div class="cards">{cards}</div>
-<h2 id="figures">Figures</h2><div class="figures">{drawn}</div>
-<h2 id="table-1">Table I: rounds to the target</h2>
-<p>Printed rounds; below them ours, on opt-mini with a target of its own: the two evaluations between which the median
-of the seeds reaches it, with the same horizon for every method. † Its best learning rate is the highest that was tried:
-the true best may lie beyond. Another model: no cell can be confirmed.</p>
-{_grid(ledger, "table-1/", _rounds_cell)}
-<h2 id="table-2">Table II: VRAM and communication</h2>
-<h3>VRAM of all clients, GiB: printed, and by the paper’s model</h3>
-{_grid(ledger, "table-2/vram/", _number_cell)}
-<h3>Numbers sent until the target: printed, and by the paper’s protocol over Table I’s rounds</h3>
-{_grid(ledger, "table-2/communication/", _number_cell)}
-<h2 id="claims">Every other claim, with its evidence</h2>
-<p class="muted">Open a line for the numbers, the command that repeats it, and what the finding rests on. The cells of
-the tables above are rows of <code>artifacts/ledger.json</code> in the same form.</p>
-{_sections(ledger)}
-<h2 id="made">How it was made</h2>{_provenance(ledger.provenance)}
-</main></body></html>
-"""
+    return _template().render(
+        num_claims=len(ledger.claims),
+        contradictions=_contradictions_text(ledger),
+        tiles=[
+            {
+                "verdict": verdict,
+                "rows": counts[verdict],
+                "findings": _findings_text(findings[verdict]),
+                "meaning": MEANINGS[verdict],
+            }
+            for verdict in VERDICTS
+            if counts[verdict]
+        ],
+        # What is decided first; the sort keeps the order otherwise.
+        key_claims=sorted(
+            (by_id[name] for name in KEY_CLAIMS if name in by_id), key=lambda claim: claim.verdict in _OPEN_VERDICTS
+        ),
+        figures=figures,
+        rounds=_grid(ledger, "table-1/"),
+        vram=_grid(ledger, "table-2/vram/"),
+        communication=_grid(ledger, "table-2/communication/"),
+        sections=_sections(ledger),
+        provenance=ledger.provenance,
+    )
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "value": _value,
+        "sentence": _sentence,
+        "mark": _MARKS.__getitem__,
+        "colour": _COLOURS.__getitem__,
+        "rounds": _rounds_text,
+    }
+    return environment.get_template("page.html")
 
 
 def _findings_text(count: int) -> str:
@@ -123,104 +119,35 @@ def _contradictions_text(ledger: Ledger) -> str:
     return text + (f", of which one alone has {largest} rows" if largest > 1 else "")
 
 
-def _badge(verdict: str) -> str:
-    return f'<span class="badge {_COLOURS[verdict]}" data-mark="{_MARKS[verdict]}">{_e(verdict)}</span>'
-
-
-def _card(claim: Claim) -> str:
-    measured = f"<p>{_e(_value(claim.ours))} <span class='muted'>{_e(claim.unit)}</span></p>" if claim.ours else ""
-    comment = claim.counter_example or claim.note
-    return (
-        f'<div class="card"><p>{_badge(claim.verdict)} <span class="muted">{_e(claim.where)}</span></p>'
-        f'<p class="claim">{_e(_sentence(claim.claim))}</p>{measured}<p class="muted">{_e(comment)}</p></div>'
-    )
-
-
-def _figure(picture: ReportFigure) -> str:
-    return (
-        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{picture.dark}">'
-        f'<img src="{picture.light}" alt="{_e(picture.alt)}" width="{picture.width}" height="{picture.height}">'
-        "</picture>"
-        f"<figcaption><b>{_e(picture.title)}.</b> {_e(picture.caption)}</figcaption></figure>"
-    )
-
-
-def _grid(ledger: Ledger, prefix: str, cell: Callable[[Claim], str]) -> str:
+def _grid(ledger: Ledger, prefix: str) -> dict[str, Any]:
     """A table of the paper's shape: a row for each model and dataset, a column for each method."""
     cells: dict[tuple[str, str], dict[str, Claim]] = {}
     for claim in ledger.claims:
         if claim.id.startswith(prefix):
             model, dataset, method = claim.id.removeprefix(prefix).split("/")
             cells.setdefault((model, dataset), {})[method] = claim
-    head = "".join(f"<th>{title}</th>" for title in METHOD_TITLES.values())
-    body = "".join(
-        f"<tr><th>{_e(model.upper())}<br>{_e(_TITLES[dataset])}</th>"
-        + "".join(f'<td class="n">{cell(row[method])}</td>' for method in METHOD_TITLES)
-        + "</tr>"
+    rows = [
+        {"model": model.upper(), "dataset": _TITLES[dataset], "claims": [row[method] for method in METHOD_TITLES]}
         for (model, dataset), row in cells.items()
-    )
-    return f'<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _number_cell(claim: Claim) -> str:
-    return (
-        f"{_e(_value(claim.printed))}<br>"
-        f'<span class="{_COLOURS[claim.verdict]}" title="{_e(claim.verdict)}">{_MARKS[claim.verdict]} '
-        f"{_e(_value(claim.ours))}</span>"
-    )
-
-
-def _rounds_cell(claim: Claim) -> str:
-    ours = "no run yet" if claim.ours is None else str(claim.ours).split(" (")[0]
-    ours += " †" if "grid's edge" in claim.note else ""
-    return f'{_e(_value(claim.printed))}<br><span class="muted">{_e(ours)}</span>'
-
-
-def _sections(ledger: Ledger) -> str:
-    shown = [claim for claim in ledger.claims if not claim.id.startswith(("table-1/", "table-2/"))]
-    text = ""
-    for title, prefixes in _SECTIONS:
-        rows = [claim for claim in shown if claim.id.startswith(prefixes)]
-        shown = [claim for claim in shown if claim not in rows]
-        text += f"<h3>{_e(title)}</h3>" + "".join(map(_details, rows)) if rows else ""
-    return text + ("<h3>Others</h3>" + "".join(map(_details, shown)) if shown else "")
-
-
-def _details(claim: Claim) -> str:
-    facts = [
-        ("printed", _value(claim.printed)),
-        ("ours", _value(claim.ours)),
-        ("unit", claim.unit),
-        ("counter-example", claim.counter_example),
-        ("note", claim.note),
-        ("one finding with others", claim.finding),
-        ("repeat with", claim.how),
-        ("rests on", "; ".join(claim.evidence)),
     ]
-    listed = "".join(f"<dt>{name}</dt><dd>{_e(text)}</dd>" for name, text in facts if text)
-    return (
-        f'<details id="{_e(claim.id)}"><summary>{_badge(claim.verdict)} {_e(_sentence(claim.claim))} '
-        f'<span class="where">{_e(claim.where)}</span></summary><dl>{listed}</dl></details>'
-    )
+    return {"titles": list(METHOD_TITLES.values()), "rows": rows}
 
 
-def _provenance(provenance: Mapping[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td>{_e(name)}</td><td class='n'>{experiment['runs']}</td><td class='n'>{experiment['missing']}</td>"
-        f"<td class='n'>{experiment['diverged']}</td><td class='n'>{experiment['core_hours']}</td>"
-        f"<td>{_e('; '.join([*experiment['machines'], *experiment['data_notes']]))}</td></tr>"
-        for name, experiment in provenance.get("experiments", {}).items()
-    )
-    left_out = "".join(f"<li>{_e(line)}</li>" for line in provenance.get("left_out", ()))
-    left_out = f"<p>Left out:</p><ul>{left_out}</ul>" if left_out else "<p>No run was left out.</p>"
-    commit = (provenance.get("git_commit") or "unknown")[:12]
-    return (
-        '<div class="scroll"><table><thead><tr><th>experiment</th><th>runs</th><th>still missing</th><th>diverged</th>'
-        f"<th>core hours</th><th>on</th></tr></thead><tbody>{rows}</tbody></table></div>{left_out}"
-        f"<p class='muted'>zorba-core {_e(provenance.get('zorba_core', ''))}, engine version "
-        f"{_e(provenance.get('engine_version', ''))}, commit {_e(commit)}, Python "
-        f"{_e(provenance.get('python', ''))}.</p>"
-    )
+def _rounds_text(claim: Claim) -> str:
+    ours = "no run yet" if claim.ours is None else str(claim.ours).split(" (")[0]
+    return ours + (" †" if "grid's edge" in claim.note else "")
+
+
+def _sections(ledger: Ledger) -> list[dict[str, Any]]:
+    """Every claim outside the tables in the first section whose prefix fits, the rest at the end."""
+    shown = [claim for claim in ledger.claims if not claim.id.startswith(("table-1/", "table-2/"))]
+    sections = []
+    for title, prefixes in (*_SECTIONS, ("Others", ("",))):
+        claims = [claim for claim in shown if claim.id.startswith(prefixes)]
+        shown = [claim for claim in shown if claim not in claims]
+        if claims:
+            sections.append({"title": title, "claims": claims})
+    return sections
 
 
 def _value(value: float | str | None) -> str:
@@ -238,7 +165,3 @@ def _value(value: float | str | None) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _e(text: object) -> str:
-    return html.escape(str(text), quote=True)

@@ -66,6 +66,7 @@ CONFIG_FIELDS = Fields(
         "alpha": _NUMBER,
         "save_model": bool,
         "force": bool,
+        "diagnostics": int,
         "allocation": MapOf(object),
         "task": MapOf(object),
         "division": str,

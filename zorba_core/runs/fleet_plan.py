@@ -95,7 +95,7 @@ def plan_modes(fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np
         budget_N: whole blocks by the paper's psi, at least 0, for comparison.
     """
     in_memory = footprint(shape, load)
-    streams = not load.first_order and load.estimator == "cohort"
+    streams = not load.first_order and load.estimator == "cohort" and not shape.adapter_parameters
     cures: dict[float, str] = {}
     streamed: dict[int, Footprint] = {}  # by resident blocks: clients share them
     plans = []

@@ -7,6 +7,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     allocation.npz    A_MN, bool
     task.toml         of a run on the user's own rows: the task, to be read and used again (config.json has it too)
     trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
+    diagnostics.parquet  where asked for: the clients' gradients, measured (zorba_core.runs.diagnostics)
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
 
@@ -23,12 +24,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from zorba_core.allocation import Allocation, allocation_from_file
+from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
+from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, one_line
+from zorba_core.files import fingerprint, unsealed
 from zorba_core.planning.communication import run_communication
+from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
 from zorba_core.runs.fields import CONFIG_FIELDS, ENVIRONMENT_FIELDS, MOST, SUMMARY_FIELDS, Fields, check_fields
+from zorba_core.runs.trajectory import header_of_rounds
+from zorba_core.runs.trajectory_records import Header
 
 if TYPE_CHECKING:
     from zorba_core.runs.use.evaluating import EvaluationReport
@@ -116,6 +122,15 @@ class Run:
     def evaluations(self) -> pd.DataFrame:
         """The rows of ``metrics`` in which the model was evaluated."""
         return self.metrics.dropna(subset=["eval_accuracy"])
+
+    @property
+    def diagnostics(self) -> tuple[Measured, ...]:
+        """What was measured of the clients' gradients, in the order of rounds; nothing where it was not asked for.
+
+        Raises:
+            InvalidInputError: the file is damaged.
+        """
+        return read_measured(self.path / DIAGNOSTICS, self.allocation.num_blocks, self.allocation.num_clients)
 
     # What follows loads the model, so its code loads when it is first used (zorba_core.runs.use).
 
@@ -210,6 +225,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     path = request.path
     if not (path / METRICS).is_file():
         raise InvalidInputError(f"{path}: {_CUT_SHORT} no {METRICS}")
+    header = header_of_rounds(path / TRAJECTORY)
+    if header is not None:
+        check_written_under(request, header)
     return Run(
         path=path,
         name=path.name,
@@ -247,21 +265,59 @@ def read_request(path: str | os.PathLike[str]) -> Request:
     return Request(path, config, environment, allocation)
 
 
+def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: AllocationMetrics) -> Header:
+    """The log's first record, for the folder's other files."""
+    return Header(
+        config_sha256=fingerprint(config),
+        allocation_sha256=allocation_sha256(allocation),
+        base_weights_sha256=environment.get("base_weights_sha256", ""),
+        num_clients=allocation.num_clients,
+        num_blocks=allocation.num_blocks,
+        environment_sha256=fingerprint(environment),
+    )
+
+
+def check_written_under(request: Request, header: Header) -> None:
+    """Refuse a folder whose files are not those that its log was written under.
+
+    The environment is compared in what decides the result; that its other facts were changed is for
+    :func:`changed_environment` to say.
+    """
+    expected = header_of(request.config, request.environment, request.allocation)
+    for name, what in (
+        ("config_sha256", CONFIG),
+        ("allocation_sha256", ALLOCATION),
+        ("base_weights_sha256", ENVIRONMENT),
+    ):
+        if getattr(header, name) != getattr(expected, name):
+            raise InvalidInputError(
+                f"{request.path / what} is not the one that {TRAJECTORY} was written under: it was damaged or changed; "
+                "put the original back"
+            )
+
+
+def changed_environment(request: Request, header: Header) -> bool:
+    """Whether the environment is not, to the letter, the one that the log was written under. False where an earlier
+    version wrote the log: it did not keep the fingerprint."""
+    return header.environment_sha256 not in ("", fingerprint(request.environment))
+
+
 def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
     size = path.stat().st_size
     if size > _MAX_JSON_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a run's file (limit {_MAX_JSON_BYTES})")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
     except (ValueError, RecursionError):  # also a number of too many digits
         raise InvalidInputError(f"{path}: not JSON; {_DAMAGED}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path}: holds a {type(content).__name__} where a JSON object belongs")
     try:
         check_fields(content, fields)
+        return unsealed(content, text)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}; {_DAMAGED}") from None
-    return content
 
 
 def _read_metrics(path: Path) -> pd.DataFrame:
@@ -269,20 +325,22 @@ def _read_metrics(path: Path) -> pd.DataFrame:
     if size > _MAX_METRICS_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for metrics (limit {_MAX_METRICS_BYTES})")
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        if file.metadata.num_rows > _MAX_METRIC_ROWS:
-            raise InvalidInputError(f"{path}: {file.metadata.num_rows} rows are too many (limit {_MAX_METRIC_ROWS})")
-        absent = [name for name in METRIC_COLUMNS if name not in file.schema_arrow.names]
+        table = read_table(path, _MAX_METRIC_ROWS)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}; {_DAMAGED}") from None
+    except UNREADABLE:
+        raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
+    try:
+        absent = [name for name in METRIC_COLUMNS if name not in table.column_names]
         missing = [name for name in absent if name not in _LATER_COLUMNS]
         if missing:
             raise InvalidInputError(f"{path}: no column {missing[0]}; want {', '.join(METRIC_COLUMNS)}")
-        table = file.read(columns=[name for name in METRIC_COLUMNS if name not in absent])
         for name in absent:
             table = table.append_column(name, pa.array([_LATER_COLUMNS[name]] * len(table), METRIC_COLUMNS[name]))
         table = table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
     except InvalidInputError:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError):
+    except UNREADABLE:
         raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
     metrics = table.to_pandas()
     for name in _COUNTS:

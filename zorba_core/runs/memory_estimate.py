@@ -47,15 +47,14 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.engine.vocabulary import STATES_AT_ONCE, piece_rows
+from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
 from zorba_core.planning.lora import Lora
 
 _GRAIN = 512  # bytes that storages are rounded up to
 _JVP_COPIES = 3  # of the plain pass's tensors; 2.8 were counted on an OPT
 _LABELS = 4  # label words; a few numbers a row
-LABEL_WORDS = AnswerShape()  # of one token each
 
 
 @dataclass(frozen=True)

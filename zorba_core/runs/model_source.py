@@ -1,6 +1,7 @@
 """Resolve a model's name to a folder, or a hub's name, that ``transformers`` loads; and load it.
 
-Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code.
+Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code. A folder
+that has checksums beside its files (SHA256SUMS, as saved and exported models do) is compared with them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import ChecksumError, check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from zorba_core.runs.streaming.tensor_files import TensorFiles
 
@@ -188,10 +190,18 @@ def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or the config cannot be had or read.
     """
+    return getattr(load_config(name_or_path), "max_position_embeddings", None)
+
+
+def load_config(name_or_path: str | os.PathLike[str]) -> PretrainedConfig:
+    """The model's config.
+
+    Raises:
+        InvalidInputError, MissingDataError: as :func:`resolve_model`; or it cannot be had or read.
+    """
     from transformers import AutoConfig
 
-    config = _load(name_or_path, "config", AutoConfig.from_pretrained)
-    return getattr(config, "max_position_embeddings", None)
+    return _load(name_or_path, "config", AutoConfig.from_pretrained)
 
 
 def _load(name_or_path, what, load):
@@ -199,7 +209,12 @@ def _load(name_or_path, what, load):
     local = Path(source).is_dir()
     try:
         with without_bar() if local else contextlib.nullcontext():
-            return load(source, trust_remote_code=False, local_files_only=local)
+            loaded = load(source, trust_remote_code=False, local_files_only=local)
+        if local:
+            check_sums(source, without=None if what == "weights" else ".safetensors")
+        return loaded
+    except ChecksumError:
+        raise
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
     if not local:

@@ -34,13 +34,14 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
-from zorba_core.engine.directions import Directions, directions_of
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.block_major import derive_block_major, estimate_block_major
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.own_directions import own_step
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
@@ -108,7 +109,7 @@ def preflight(
     if facts.first_order:
         return _of_gradient(network, batches_N, settings)
     seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
-    directions = directions_of(network, settings)
+    directions = method_of(settings).directions(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
     with network.at_precision("highest"):
         if settings.memory_limit is None:

@@ -29,19 +29,20 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_folder, check_model_folder
+from zorba_core.files import atomic_folder, check_model_folder, write_sums
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
+from zorba_core.runs.diagnostics.callback import check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
-from zorba_core.runs.session import check_alone, divide_rows, open_network, save_model_in, use_threads
+from zorba_core.runs.session import check_alone, divide_rows, measuring, open_network, save_model_in, use_threads
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
-from zorba_core.runs.writer import RunWriter, header_of
+from zorba_core.runs.writer import RunWriter
 
 Notice = Callable[[str], None]
 # Of an environment.
@@ -80,6 +81,7 @@ def resume(
     if memory_limit is not None:
         settings = replace(settings, memory_limit=memory_limit)
     check_alone(settings, ranks)
+    check_diagnostics(request.config.get("diagnostics"), settings)
     if "federation" in request.config:
         raise InvalidInputError(
             f"{request.path}: its clients were processes of their own; resume it with: "
@@ -113,12 +115,14 @@ def resume(
                 state = replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
             earlier = Earlier.of(trajectory)
             saves = bool(request.config.get("save_model"))
+            rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
+            measures = measuring(request.path, rounds, rows, request.config, ranks)
             complete_run(
                 request.path,
                 None if log is None else reopen(request, settings, log, earlier, notice),
-                LocalRounds(network, request.allocation, rows, settings, ranks, state),
+                rounds,
                 rows.evaluation,
-                callbacks,
+                [*callbacks, *measures],
                 earlier=earlier,
                 finish=partial(save_model_in, request.path, network, tokenizer) if saves else dict,
             )
@@ -182,6 +186,7 @@ def replay(
             with atomic_folder(save) as folder:
                 network.save(folder)
                 tokenizer.save_pretrained(folder)
+                write_sums(folder)
     return Rebuilt(target, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
@@ -241,16 +246,7 @@ def check_log(request: Request, trajectory: Trajectory) -> None:
     """Refuse a folder whose files are not those that its log was written under."""
     if trajectory.header is None:
         return  # killed before the first record was whole: nothing was done yet
-    expected = header_of(request.config, request.environment, request.allocation)
-    for name, what in (
-        ("config_sha256", runs.CONFIG),
-        ("allocation_sha256", runs.ALLOCATION),
-        ("base_weights_sha256", runs.ENVIRONMENT),
-    ):
-        if getattr(trajectory.header, name) != getattr(expected, name):
-            raise InvalidInputError(
-                f"{request.path / what} is not the one that {runs.TRAJECTORY} was written under; put the original back"
-            )
+    runs.check_written_under(request, trajectory.header)
 
 
 def _open_base(
@@ -296,11 +292,13 @@ def reopen(
         notice(
             f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
         )
+    if trajectory.header is not None and runs.changed_environment(request, trajectory.header):
+        notice(f"{runs.ENVIRONMENT} was changed since the run began; what it says of the machine may not hold")
     notice(f"resuming after round {trajectory.rounds_done}")
     for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
         leftover.unlink(missing_ok=True)
     (request.path / runs.SUMMARY).unlink(missing_ok=True)
     if trajectory.header is None:
-        log.write_header(header_of(request.config, request.environment, request.allocation))
+        log.write_header(runs.header_of(request.config, request.environment, request.allocation))
     log.write_resumed()
     return RunWriter.reopen(request.path, log, earlier.records)

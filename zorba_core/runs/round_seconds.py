@@ -174,7 +174,7 @@ def round_seconds(
         resident_blocks: as for :func:`zorba_core.planning.engine_memory.footprint`.
     """
     M, Q, D = shape.num_blocks, load.num_perturbations, shape.block_parameters
-    positions = load.batch_size * load.seq_len  # of a client
+    positions = load.client_rows * load.seq_len
     calls, speed = calibration.block_rate(D)
     one_pass = positions * (D + load.seq_len * shape.query) / speed  # causal: half the positions on average, twice
     # Of the last block nothing but keys and values is computed at every position.
@@ -183,8 +183,9 @@ def round_seconds(
     anew = forward_work - load.num_clients * (1 - last)
     pieces = -(-load.rows // load.rows_at_once(shape.hidden))
     called = calls * pieces * (M + Q * forward_work / load.num_clients)
-    noise = Q * active_blocks * D / calibration.noise_rate(direction)
-    copied = Q * (2 * active_blocks * D + load.rows * load.seq_len * shape.hidden) * load.number_bytes
+    moves = shape.trained_parameters
+    noise = Q * active_blocks * moves / calibration.noise_rate(direction)
+    copied = Q * (2 * active_blocks * moves + load.rows * load.seq_len * shape.hidden) * load.number_bytes
     reading = 0.0
     if resident_blocks is not None:
         moved = max(0, M - resident_blocks) * D * load.number_bytes
@@ -193,6 +194,6 @@ def round_seconds(
         passes=(base + Q * anew) * one_pass + called,
         noise=noise,
         copies=copied / calibration.copy_bytes_per_second,
-        update=Q * (M if updated_blocks is None else updated_blocks) * D / calibration.noise_rate(direction),
+        update=Q * (M if updated_blocks is None else updated_blocks) * moves / calibration.noise_rate(direction),
         reading=reading,
     )

@@ -31,21 +31,24 @@ from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
+from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit
+from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.row_kinds import Rows, answer_shape
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import check_folder
+from zorba_core.files import check_folder, write_sums
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec, config_of, model_spec
 from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
+from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
+from zorba_core.runs.needs import client_needs, in_words, process_needs
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
@@ -79,6 +82,7 @@ def fine_tune(
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
     force: bool = False,
+    diagnostics: int | None = None,
     notice: Callable[[str], None] = lambda line: None,
     ranks: Ranks = ALONE,
 ) -> Run:
@@ -104,6 +108,8 @@ def fine_tune(
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
         ranks: the processes that share the work, each of which makes this call; rank 0 writes and its callbacks count.
         force: train also with settings that :mod:`zorba_core.runs.preflight` finds cannot learn.
+        diagnostics: also measure every client's gradients, before the first round and after every so many
+            (:mod:`zorba_core.runs.diagnostics`).
         origin: how the allocation came about (solver, budgets, ...), kept in the run's config.
 
     Raises:
@@ -124,6 +130,7 @@ def fine_tune(
         task = dataset if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
     check_alone(settings, ranks)
+    check_diagnostics(diagnostics, settings)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(settings.threads):
@@ -142,6 +149,8 @@ def fine_tune(
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        if not isinstance(network, StreamedNetwork):
+            notice(_memory_line(network, allocation, settings, rows))
         config = {
             **task_config(task),
             "model": os.fspath(model),
@@ -153,6 +162,7 @@ def fine_tune(
             **asdict(settings),
             "save_model": save_model,
             "force": force,
+            **({} if diagnostics is None else {"diagnostics": diagnostics}),
             "allocation": {
                 **(origin or {}),
                 "total_blocks": allocation.total_blocks,
@@ -172,15 +182,25 @@ def fine_tune(
             write_task(path, task)
         if isinstance(network, StreamedNetwork):
             network.store.use_scratch(path / BLOCKS)
+        rounds = LocalRounds(network, allocation, rows, settings, ranks)
         complete_run(
             path,
             writer,
-            LocalRounds(network, allocation, rows, settings, ranks),
+            rounds,
             rows.evaluation,
-            callbacks,
+            [*callbacks, *measuring(path, rounds, rows, config, ranks)],
             finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
         )
     return read_run(path)
+
+
+def _memory_line(
+    network: BlockNetwork, allocation: AllocationMetrics, settings: TrainSettings, rows: FederatedRows
+) -> str:
+    config, answers = network.model.config, answer_shape(rows.train)
+    at_once = rows_at_once(network, settings.seq_len)
+    process = process_needs(config, allocation.A_MN, settings, answers, at_once)
+    return in_words(client_needs(config, settings, answers), process, allocation.num_clients)
 
 
 def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
@@ -194,11 +214,20 @@ def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
     ]
 
 
+def measuring(
+    path: Path, rounds: Rounds, rows: FederatedRows, config: Mapping[str, Any], ranks: Ranks
+) -> list[Callback]:
+    """What measures a run's gradients as its config asks: on the first rank, nothing elsewhere."""
+    every = config.get("diagnostics")
+    return [Diagnostics(path, rounds, rows, every)] if every is not None and ranks.writes else []
+
+
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
     adapters makes it another one than the run's."""
     saved = network.save(path / "model")
     tokenizer.save_pretrained(path / "model")
+    write_sums(path / "model")
     return {"saved_weights_sha256": saved} if network.has_adapters else {}
 
 

@@ -43,7 +43,7 @@ from zorba_core.runs.trajectory_records import (
     round_to_record,
 )
 
-_MAX_LINE_BYTES = 2**28
+_MAX_LINE_BYTES, _MAX_HEADER_BYTES = 2**28, 2**16
 _LOOKS = 5  # attempts at a log that changes while it is read
 
 
@@ -88,6 +88,19 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
             if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
                 raise  # no process changed it meanwhile: it is damaged
     return _read(path, path.stat().st_size)
+
+
+def header_of_rounds(path: str | os.PathLike[str]) -> Header | None:
+    """The header of a log that has records behind it, from its first line alone; None where there is no such log, or
+    its first record is damaged (:func:`read_trajectory` says so)."""
+    try:
+        with open(path, "rb") as file:
+            record = _checked(file.readline(_MAX_HEADER_BYTES), 0)
+            if record is None or record.pop("kind", "") != "header" or not file.read(1):
+                return None
+        return header_from_record(record)
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _read(path: Path, size: int) -> Trajectory:

@@ -30,6 +30,7 @@ class Header:
     base_weights_sha256: str
     num_clients: int
     num_blocks: int
+    environment_sha256: str = ""  # logs of earlier versions do not have it
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ def header_from_record(record: dict[str, Any]) -> Header:
 
 def round_to_record(entry: RoundEntry) -> dict[str, Any]:
     record = {name: getattr(entry, name) for name in RoundEntry.__dataclass_fields__}
-    if record["rho_bar_MQ"] is None:
-        del record["rho_bar_MQ"]
+    for name in ("rho_bar_MQ", "A_MN"):
+        if record[name] is None:
+            del record[name]
+    if "A_MN" in record:  # a bit a cell
+        record["A_MN"] = _to_text(np.packbits(record["A_MN"]), "u1")
     for name, dtype in _ARRAYS.items():
         if name in record:
             record[name] = _to_text(record[name], dtype)
@@ -89,7 +93,13 @@ def round_from_record(record: dict[str, Any], header: Header) -> RoundEntry:
         raise ValueError("a client's status is unknown")
     record["rho_NQ"] = record["rho_NQ"].reshape(N, Q)
     if "rho_bar_MQ" in record:
-        record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, Q)
+        record["rho_bar_MQ"] = record["rho_bar_MQ"].reshape(header.num_blocks, -1)
+    if "A_MN" in record:
+        cells = header.num_blocks * N
+        packed = _from_text(record["A_MN"], "u1")
+        if len(packed) != -(-cells // 8):
+            raise ValueError(f"its allocation is not of {header.num_blocks} blocks and {N} clients")
+        record["A_MN"] = np.unpackbits(packed, count=cells).astype(bool).reshape(header.num_blocks, N)
     if "method_state" in record:
         record["method_state"] = {
             name: _from_text(text, "<f8").reshape(shape) for name, (shape, text) in record["method_state"].items()

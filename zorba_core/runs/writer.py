@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from zorba_core.allocation import AllocationMetrics, write_allocation
-from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.data.checked_tables import write_table
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_path, fingerprint, write_json
+from zorba_core.files import fingerprint, sealed, write_json
 from zorba_core.runs import folder as runs
-from zorba_core.runs.trajectory import Header, Note, TrajectoryLog
+from zorba_core.runs.trajectory import Note, TrajectoryLog
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_REPEATS = 10_000
@@ -60,7 +59,7 @@ class RunWriter(Callback):
         write_json(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
         self._log = TrajectoryLog(self.path / runs.TRAJECTORY)
-        self._log.write_header(header_of(config, environment, allocation))
+        self._log.write_header(runs.header_of(config, environment, allocation))
         self.flush()
 
     @classmethod
@@ -83,6 +82,9 @@ class RunWriter(Callback):
         """Something that happened beside the rounds, into the log."""
         self._log.write_note(Note(self._rounds_done, what, content))
 
+    def on_note(self, what: str, content: Mapping[str, Any]) -> None:
+        self.note(what, dict(content))
+
     def on_round(self, record: RoundRecord) -> None:
         if self._records and self._records[-1].round == record.round:
             self._records.pop()  # killed during its evaluation, and evaluated now
@@ -93,28 +95,16 @@ class RunWriter(Callback):
     def flush(self) -> None:
         """Write the metrics so far."""
         table = pa.Table.from_pylist([asdict(record) for record in self._records], schema=runs.METRIC_SCHEMA)
-        with atomic_path(self.path / runs.METRICS) as temporary:
-            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+        write_table(self.path / runs.METRICS, table)
 
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is over: write what is left of the metrics, then the summary."""
         self.flush()
-        write_json(self.path / runs.SUMMARY, summary)
+        write_json(self.path / runs.SUMMARY, sealed(summary))
 
     def close(self) -> None:
         """Let another process write the folder."""
         self._log.close()
-
-
-def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: AllocationMetrics) -> Header:
-    """The log's first record, for the folder's other files."""
-    return Header(
-        config_sha256=fingerprint(config),
-        allocation_sha256=allocation_sha256(allocation),
-        base_weights_sha256=environment.get("base_weights_sha256", ""),
-        num_clients=allocation.num_clients,
-        num_blocks=allocation.num_blocks,
-    )
 
 
 def _new_folder(runs_folder: Path, name: str) -> Path:

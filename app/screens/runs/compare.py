@@ -55,14 +55,14 @@ def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
     behind = drawn.panels[0].behind
     if drawn.asked.band is None or not any(len(runs) > 1 for runs in behind.values()):
         return
-    frame = summary_of_groups(behind, baseline)
+    frame, metric = summary_of_groups(behind, baseline), drawn.panels[0].metric
     st.dataframe(
         frame,
         hide_index=True,
         width="stretch",
         placeholder="–",
         column_config={
-            "best": st.column_config.NumberColumn("best accuracy", format="percent"),
+            "best": st.column_config.NumberColumn(f"best {metric}", format="percent"),
             "± best": st.column_config.NumberColumn("±", format="%.3f", help="Standard deviation over seeds"),
             "Δ best": st.column_config.NumberColumn(format="%+.3f", help="Mean less the baseline group's"),
             "to target": st.column_config.NumberColumn(format="%.1f", help="Mean over the seeds that reached it"),
@@ -70,7 +70,7 @@ def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
             "Δ to target": st.column_config.NumberColumn(format="%+.1f", help="Mean less the baseline group's"),
             "reached": st.column_config.TextColumn(help="Seeds that reached the target"),
         },
-        alt="Groups of seeds: mean and standard deviation of best accuracy and rounds to target.",
+        alt=f"Groups of seeds: mean and standard deviation of best {metric} and rounds to target.",
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.screens.runs.toolbar import COST_LABELS, MEASURE_LABELS, CurvesAsked
+from app.screens.runs.toolbar import COST_LABELS, CurvesAsked, measure_labels
 from app.shared import components
-from zorba_core.plots import COSTS, MEASURES, curves_figure
+from zorba_core.plots import COSTS, curves_figure, measure_title
 from zorba_core.study.comparison import BANDS, CurvePanel, Record, panel_of, target_reached
 
 
@@ -40,7 +40,7 @@ def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) 
     figure = curves_figure(
         shown, baseline=pinned, log_cost=asked.log_cost, log_loss=asked.log_loss, palette=components.palette()
     )
-    measures = " and ".join(MEASURES[panel.measure] for panel in shown)
+    measures = " and ".join(measure_title(panel.measure, panel.metric) for panel in shown)
     components.figure(
         figure,
         key="curves_plot",
@@ -72,7 +72,8 @@ def _name_missing_curves(panel: CurvePanel) -> None:
         names = ", ".join(components.plain(name) for name in panel.without_curve[:4])
         more = f" and {len(panel.without_curve) - 4} more" if len(panel.without_curve) > 4 else ""
         st.caption(
-            f":material/info: No {MEASURE_LABELS[panel.measure].lower()} against {COST_LABELS[panel.cost]}: "
+            f":material/info: No {measure_labels(panel.metric)[panel.measure].lower()} against "
+            f"{COST_LABELS[panel.cost]}: "
             f"missing for {names}{more}."
         )
 

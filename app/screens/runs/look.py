@@ -13,6 +13,7 @@ from app.screens.runs import use
 from app.screens.train.processes import being_written, train_command
 from app.screens.train.words import duration, size
 from app.shared import components
+from app.shared import importance as worth
 from app.shared.components import Download, Number
 from app.shared.folders import as_code, short
 from app.shared.links import forget_unless, linked
@@ -22,7 +23,7 @@ from zorba_core.engine import ENGINE_VERSION
 from zorba_core.files import to_json
 from zorba_core.planning.methods import METHODS
 from zorba_core.plots import allocation_figure, client_order
-from zorba_core.study.comparison import Record, target_reached
+from zorba_core.study.comparison import Record, metric_of, target_reached
 from zorba_core.study.comparison.names import shown
 from zorba_core.study.comparison.records import flat
 
@@ -56,6 +57,9 @@ def draw(chosen: Sequence[Record]) -> None:
             alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trained, and how "
             f"many clients trained each block: {allocation.min_popularity} to {int(allocation.popularity_M.max())}.",
         )
+    if record.path is not None:
+        done = int(record.metrics["round"].max()) if len(record.metrics) else 0
+        worth.draw(record.path, record.method, done, "run_importance")
     components.downloads(_files(record), key="run_files")
 
 
@@ -92,10 +96,10 @@ def _warnings(record: Record) -> None:
 
 def _headline(record: Record) -> list[Number]:
     accuracy, reached, outcome = record.evaluations["eval_accuracy"], target_reached(record), record.outcome
-    target, allocation = record.config.get("target"), record.allocation
+    target, allocation, metric = record.config.get("target"), record.allocation, metric_of(record)
     numbers = [
         Number(
-            "Best accuracy",
+            f"Best {metric}",
             f"{accuracy.max():.1%}" if len(accuracy) else "none yet",
             "Of the model all clients share, on rows that no client trains on.",
             f"started at {accuracy.iloc[0]:.1%}" if len(accuracy) else None,
@@ -103,7 +107,7 @@ def _headline(record: Record) -> list[Number]:
         Number(
             "Rounds to target",
             "not reached" if reached is None else f"{int(reached['round'])}",
-            "The first evaluation at which accuracy was at least the target.",
+            f"The first evaluation at which {metric} was at least the target.",
             f"target {target:.0%}" if isinstance(target, int | float) else None,
         ),
     ]

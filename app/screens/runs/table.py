@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.screens.runs.choose import table_arguments
 from app.shared import components
-from zorba_core.study.comparison import Record
+from zorba_core.study.comparison import Record, metrics_of
 
 
 def show_table(records: Sequence[Record], chosen: Sequence[Record], baseline: Record | None) -> None:
@@ -30,7 +30,7 @@ def show_table(records: Sequence[Record], chosen: Sequence[Record], baseline: Re
         width="stretch",
         height="auto" if len(records) <= 8 else 320,
         placeholder="–",
-        column_config=_COLUMNS | {"learned": _learned_column(records)},
+        column_config=_columns(metrics_of(records)) | {"learned": _learned_column(records)},
         alt=f"{len(records)} runs, newest first. Select rows to draw their curves.",
     )
 
@@ -39,12 +39,13 @@ def _learned_column(records: Sequence[Record]) -> Any:
     """Small curves on one scale, so that rows can be compared."""
     values = [value for record in records for value in record.small_curve]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    metric = metrics_of(records)
     return st.column_config.LineChartColumn(
-        "accuracy",
+        metric,
         y_min=low,
         y_max=max(high, low + 1e-6),
         width=110,
-        help=f"Validation accuracy over the run, from {low:.0%} at the bottom to {high:.0%} at the top of each cell.",
+        help=f"Validation {metric} over the run, from {low:.0%} at the bottom to {high:.0%} at the top of each cell.",
     )
 
 
@@ -118,10 +119,15 @@ def _difference(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value - other
 
 
+def _columns(metric: str) -> dict[str, Any]:
+    """``metric``: what the runs count as right."""
+    best = st.column_config.NumberColumn(f"best {metric}", format="percent")
+    away = st.column_config.NumberColumn(format="%+.3f", help=f"Best {metric} less the baseline's")
+    return _COLUMNS | {"best": best, "Δ best": away}
+
+
 _COLUMNS = {
     "run": st.column_config.TextColumn(pinned=True),
-    "best": st.column_config.NumberColumn("best accuracy", format="percent"),
-    "Δ best": st.column_config.NumberColumn(format="%+.3f", help="Best accuracy less the baseline's"),
     "to target": st.column_config.NumberColumn(format="%d", help="Rounds until the target was first reached"),
     "Δ to target": st.column_config.NumberColumn(format="%+d", help="Rounds more than the baseline took"),
     "Δ VRAM": st.column_config.NumberColumn(format="%+.3f", help="GiB more than the baseline, all clients"),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.shared.components import capitalised
 from app.shared.links import linked, linked_many, linked_number
-from zorba_core.study.comparison import BANDS, OUTCOMES, Record, axes_of, kinds_of
+from zorba_core.study.comparison import BANDS, OUTCOMES, Record, axes_of, kinds_of, metrics_of
 
-MEASURE_LABELS = {"eval_accuracy": "Accuracy", "eval_loss": "Loss", "train_loss": "Train loss"}
+_MEASURES = ("eval_accuracy", "eval_loss", "train_loss")
 COST_LABELS = {
     "round": "rounds",
     "work": "forward passes",
@@ -58,6 +59,11 @@ class TargetAsked:
     log_cost: bool
 
 
+def measure_labels(metric: str) -> dict[str, str]:
+    """What the curves can show, of runs that count this as right."""
+    return dict(zip(_MEASURES, (capitalised(metric), "Loss", "Train loss"), strict=True))
+
+
 def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked | TargetAsked:
     """The row of controls. ``records``: the runs that pass the filters; their values decide which axes are offered."""
     axes = axes_of(records)
@@ -78,17 +84,18 @@ def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked | TargetAsked:
             )
         if view == "target":
             return _target()
-        return _outcomes(records, axes) if view == "outcomes" else _curves()
+        return _outcomes(records, axes) if view == "outcomes" else _curves(metrics_of(records))
 
 
-def _curves() -> CurvesAsked:
+def _curves(metric: str) -> CurvesAsked:
+    labels = measure_labels(metric)
     measures = linked_many(
         st.segmented_control,
         "Measure",
-        list(MEASURE_LABELS),
+        list(labels),
         ["eval_accuracy"],
         selection_mode="multi",
-        format_func=MEASURE_LABELS.get,
+        format_func=labels.get,
         key="measure",
         help="Several lie over each other, with one axis of cost.",
     )
@@ -119,7 +126,8 @@ def _target() -> TargetAsked:
 
 
 def _outcomes(records: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
-    y = linked(st.selectbox, "What came out", list(OUTCOMES), format_func=OUTCOMES.get, key="outcome", width=200)
+    outcomes = {name: label.replace("accuracy", metrics_of(records)) for name, label in OUTCOMES.items()}
+    y = linked(st.selectbox, "What came out", list(outcomes), format_func=outcomes.get, key="outcome", width=200)
     x = linked(st.selectbox, "Against", list(axes), format_func=axes.get, key="along", width=200)
     kinds = kinds_of(records)
     kind = _NO_KIND

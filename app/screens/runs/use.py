@@ -13,7 +13,7 @@ from app.screens.runs import work
 from app.shared import components
 from app.shared.components import Download, Number
 from app.shared.folders import as_code, short
-from zorba_core.data.tasks import Task
+from zorba_core.data.tasks import METRIC_TITLES, Task
 from zorba_core.errors import ZorbaError
 from zorba_core.files import to_json
 from zorba_core.plots.quality import MOST_CLIENTS, answer_figure, clients_figure, confusion_figure
@@ -181,10 +181,10 @@ def _report(record: Record, task: Task, report: EvaluationReport) -> None:
 
 def _headline(report: EvaluationReport) -> list[Number]:
     low, high = report.after.interval
-    before, of_labels = report.before, hasattr(report.after, "macro_f1")
+    before = report.before
     numbers = [
         Number(
-            "Accuracy" if of_labels else "Exact match",
+            components.capitalised(report.after.title),
             f"{report.accuracy:.1%}",
             "Share of rows with the right answer, and its 95 % interval (Wilson).",
             f"{low:.1%} to {high:.1%}",
@@ -201,6 +201,8 @@ def _headline(report: EvaluationReport) -> list[Number]:
                 f"{change['broken']} newly wrong",
             ),
         ]
+    if hasattr(report.after, "means"):
+        return numbers + _of_text(report)
     numbers += [
         Number(
             "Macro F1", f"{report.after.macro_f1:.3f}", "Mean of the labels' F1: small labels count like large ones."
@@ -215,23 +217,53 @@ def _headline(report: EvaluationReport) -> list[Number]:
     return numbers
 
 
+def _of_text(report: EvaluationReport) -> list[Number]:
+    """Numbers that only written answers have."""
+
+    def beside(value: Callable[[Any], float], form: str) -> str | None:
+        return None if report.before is None else f"{value(report.before):{form}} before"
+
+    after = report.after
+    helps = {
+        "token_f1": "Harmonic mean of precision and recall of the answers' words, in any order.",
+        "rouge_l": "The same of the longest run of words in common, gaps allowed.",
+    }
+    return [
+        *(
+            Number(
+                components.capitalised(METRIC_TITLES[name]),
+                f"{after.means[name]:.3f}",
+                text,
+                beside(lambda quality, name=name: quality.means[name], ".3f"),
+            )
+            for name, text in helps.items()
+        ),
+        Number(
+            "Perplexity",
+            f"{after.perplexity:.3g}",
+            "exp of the mean cross-entropy of the wanted answers' tokens: how many tokens it hesitates between.",
+            beside(lambda quality: quality.perplexity, ".3g"),
+        ),
+    ]
+
+
 def _clients(record: Record, report: EvaluationReport) -> None:
     st.markdown("**Whom it serves badly**")
     if not report.per_client:
         st.caption(f"Not known for each client: {components.plain(report.per_client_of)}.")
         return
-    worst = report.per_client[0]
+    worst, metric, count = report.per_client[0], report.after.title, len(report.per_client)
     components.figure(
-        clients_figure(report.per_client, report.accuracy, palette=components.palette()),
+        clients_figure(report.per_client, report.accuracy, metric=metric, palette=components.palette()),
         key="clients_plot",
         name=f"{record.name}-clients",
-        alt=f"Accuracy of {len(report.per_client)} clients; the worst served is {worst['client']} with "
+        alt=f"{components.capitalised(metric)} of {count} clients; the worst served is {worst['client']} with "
         f"{worst['accuracy']:.0%}.",
     )
     more = f" The worst {MOST_CLIENTS} are drawn." if len(report.per_client) > MOST_CLIENTS else ""
     st.caption(
-        f"Measured on {components.plain(report.per_client_of)}. Bars: 95 % intervals. The dashed line is the accuracy "
-        f"on the evaluation rows.{more}"
+        f"Measured on {components.plain(report.per_client_of)}. Bars: 95 % intervals. The dashed line is "
+        f"that of all evaluation rows.{more}"
     )
 
 

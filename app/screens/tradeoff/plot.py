@@ -97,7 +97,7 @@ def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
         marks=_marks(view, point, recommended, axes),
         stepped=view.decided_by == view.measure,
         palette=components.palette(),
-        height=500,
+        height=430,
     )
     drawn.update_layout(uirevision=hash((study.scenario, view.cost, view.measure, axes.log)))
     components.figure(

@@ -17,6 +17,8 @@ from zorba_core.allocation import AllocationMetrics, Solution
 from zorba_core.errors import MissingDataError, ZorbaError
 from zorba_core.study.expected_loss import rehearsed
 
+_ABOVE = 4  # headline numbers above the picture; the others stand below it
+
 
 def page() -> None:
     scenario = state.current()
@@ -30,7 +32,6 @@ def page() -> None:
     # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
     headline = st.container()
     left, right = st.columns([0.64, 0.36], gap="medium")
-    axes_place = left.container()
     axes = plot.chosen(study)
     view = selection.chosen_view(study)
     point = selection.selected_point(study, view.order_F)
@@ -38,14 +39,19 @@ def page() -> None:
     with left:
         drawn = plot.figure(view, point, recommended, axes)
         components.let_it_be_drawn("front", (scenario, view.cost, view.measure, axes, point, recommended))
-    with axes_place:
+    with left:
         if plot.controls(study) != axes:
             st.rerun()
+        more = st.container()
     with right:
         words.preference()
     solution = state.solution(scenario, point)
+    shown = _numbers(study, solution)
     with headline:
-        _headline(study, point, recommended, solution)
+        _headline(study, point, recommended)
+        components.numbers(shown[:_ABOVE])
+    with more:
+        components.numbers(shown[_ABOVE:])
     with right:
         words.answers(view, point, recommended, solution)
         listing.preview(study, solution)
@@ -83,7 +89,7 @@ def _introduction(study: Study) -> None:
         )
 
 
-def _headline(study: Study, point: int, recommended: int, solution: Solution) -> None:
+def _headline(study: Study, point: int, recommended: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if point != recommended:
             kind = f"point {point} of the sweep, {study.scenario.solved_by.title.lower()}"
@@ -101,7 +107,6 @@ def _headline(study: Study, point: int, recommended: int, solution: Solution) ->
                 icon=":material/undo:",
             )
         compare.pin_buttons(study.scenario, point)
-    components.numbers(_numbers(study, solution))
 
 
 def _numbers(study: Study, solution: Solution) -> list[Number]:
@@ -116,7 +121,6 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
         "effective_clients": f"of {num_clients}",
     }
     return [
-        *_loss(allocation),
         Number(
             "VRAM by the paper's model",
             f"{used / study.capacity_gib:.1%}",
@@ -125,6 +129,7 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
             f"{used:,.1f} of {study.capacity_gib:,.1f} GiB",
         ),
         *_of_engine(study, allocation),
+        *_loss(allocation),
         *(measured(name, allocation, note) for name, note in notes.items()),
     ]
 

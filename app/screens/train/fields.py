@@ -9,7 +9,7 @@ import streamlit as st
 from app.screens.train import choices
 from app.shared import components
 from app.shared.links import draw, keep, linked, linked_number, linked_switch, remembered
-from zorba_core.data.tasks import Task
+from zorba_core.data.tasks import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
@@ -175,7 +175,8 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         )
         five, six = st.columns(2, vertical_alignment="bottom")
         key, usual = f"train_target_{dataset.name}", dataset.target
-        target = _number(five, "Target accuracy", "target", 1.0, key=key, default=usual, low=0.05, step=0.05)
+        aim = f"Target {METRIC_TITLES[dataset.counted]}"
+        target = _number(five, aim, "target", 1.0, key=key, default=usual, low=0.05, step=0.05)
         with six:
             stops = linked_switch("Stop when the target is reached", False, key="train_stops")
             forced = linked_switch(

@@ -17,10 +17,12 @@ from app.screens.train.measures import evaluation_cost, numbers
 from app.screens.train.run_log import LiveLog
 from app.screens.train.words import ERROR, STATES, ago, duration
 from app.shared import components
+from app.shared import importance as worth
 from app.shared.links import keep
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import progress_figure
 from zorba_core.runs import TRAJECTORY, Request, read_request
+from zorba_core.study.comparison import metric_of
 
 EVERY_SECONDS = 2.0
 
@@ -134,10 +136,12 @@ def _running(job: Job, state: State, request: Request) -> None:
         words += " · evaluating the model before fine-tuning"
     st.progress(done / rounds if rounds else 0.0, words)
     components.numbers(numbers(job, state, request, log))
-    _curves(log, config, rounds)
+    _curves(log, config, rounds, components.capitalised(metric_of(request)))
+    if state.run is not None:
+        worth.draw(state.run, str(config.get("method", "zorba")), log.rounds_done, "live_importance")
 
 
-def _curves(log: LiveLog, config: dict[str, Any], rounds: int) -> None:
+def _curves(log: LiveLog, config: dict[str, Any], rounds: int, metric: str) -> None:
     if not log.evaluations:
         return
     target = config.get("target")
@@ -148,14 +152,14 @@ def _curves(log: LiveLog, config: dict[str, Any], rounds: int) -> None:
         components.figure(
             progress_figure(
                 (evaluated, [judged.accuracy for judged in log.evaluations]),
-                title="Accuracy",
+                title=metric,
                 share=True,
                 target=target if isinstance(target, float) else None,
                 **shared,
             ),
             key="live_accuracy",
             name="zorba-accuracy",
-            alt=f"Accuracy after {log.rounds_done} of {rounds} rounds: from {log.evaluations[0].accuracy:.1%} to "
+            alt=f"{metric} after {log.rounds_done} of {rounds} rounds: from {log.evaluations[0].accuracy:.1%} to "
             f"{log.evaluations[-1].accuracy:.1%}.",
         )
     with right:

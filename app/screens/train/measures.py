@@ -13,12 +13,13 @@ from app.screens.train.jobs import Job, State
 from app.screens.train.process_identity import resident_bytes
 from app.screens.train.run_log import LiveLog, Round
 from app.screens.train.words import mib, size
-from app.shared.components import Number
+from app.shared.components import Number, capitalised
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
 from zorba_core.planning.models import model_spec
 from zorba_core.runs import ENVIRONMENT, TRAJECTORY, Request
 from zorba_core.runs.model_source import resolve_model
+from zorba_core.study.comparison import metric_of
 from zorba_core.study.comparison.sent import bytes_sent
 
 
@@ -29,7 +30,7 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
         first, last = log.evaluations[0], log.evaluations[-1]
         shown.append(
             Number(
-                "Accuracy",
+                capitalised(metric_of(request)),
                 f"{last.accuracy:.1%}",
                 "On rows that no client trains on, at the last evaluation.",
                 f"started at {first.accuracy:.1%}",

@@ -22,6 +22,7 @@ from app.shared.links import choose, draw, keep, linked, linked_many, linked_tex
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
 from zorba_core.data.inference import Said, default_prompt, infer_task
+from zorba_core.data.label_words import as_list, listed
 from zorba_core.data.own_data import task_name
 from zorba_core.data.partition import DIRICHLET, NATURAL, divide
 from zorba_core.data.sources import CLIENTS_SPLIT
@@ -217,7 +218,7 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
         "answer": said.answer,
         "prompt": prompt,
         "client": said.client,
-        "label_words": ",".join(words) if kind == LABEL else None,
+        "label_words": as_list(words) if kind == LABEL else None,
     }
     named = len(clients_of(task.rows.read(task, CLIENTS_SPLIT))) if task.rows.by_client else None
     return OwnRows(task, options, named)
@@ -256,9 +257,9 @@ def _prompt(texts: Sequence[str], asked: str) -> str:
 
 def _words(task: Task) -> tuple[str, ...]:
     """The answer for each label; a list that does not fit the labels starts again."""
-    usual = ", ".join(task.label_words)
+    usual = ", ".join(as_list([word]) for word in task.label_words)
     value = remembered("train_words", usual, lambda text: text[:2_000]) or usual
-    if len(value.split(",")) != task.num_classes:
+    if len(listed(value)) != task.num_classes:
         value = usual
     draw(
         st.text_input,
@@ -270,7 +271,7 @@ def _words(task: Task) -> tuple[str, ...]:
         help="One for each label, with commas between. Words of one token are the fastest.",
     )
     keep("train_words", None if value == usual else value)
-    return tuple(word.strip() for word in value.split(","))
+    return tuple(listed(value))
 
 
 def _example(task: Task, frame: pd.DataFrame, tokenizer: Any) -> None:

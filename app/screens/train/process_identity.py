@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
+
+import psutil
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
@@ -17,7 +18,7 @@ def start_stamp(pid: int) -> str | None:
     """
     if _BOOT.is_file():
         return _linux_stamp(pid)
-    return _ps_stamp(pid)
+    return _psutil_stamp(pid)
 
 
 def is_alive(pid: int, stamp: str) -> bool:
@@ -28,11 +29,9 @@ def is_alive(pid: int, stamp: str) -> bool:
 def resident_bytes(pid: int) -> int | None:
     """Memory the process holds now (its resident set); None where the system does not report it."""
     try:
-        lines = (_PROC / str(pid) / "status").read_text().splitlines()
-    except OSError:
+        return psutil.Process(pid).memory_info().rss or None
+    except psutil.Error:
         return None
-    values = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
-    return int(values[0]) * 1024 if values else None
 
 
 def cores() -> int:
@@ -50,8 +49,10 @@ def _linux_stamp(pid: int) -> str | None:
     return None if state in "ZX" else f"{_BOOT.read_text().strip()}:{ticks}"
 
 
-def _ps_stamp(pid: int) -> str | None:
-    """Where there is no /proc."""
-    done = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, began = done.stdout.strip().partition(" ")
-    return None if not began or state.startswith("Z") else " ".join(began.split())
+def _psutil_stamp(pid: int) -> str | None:
+    """Where there is no /proc. On Linux the stamp above is safer: a clock that is set moves what psutil reports."""
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
+    except psutil.Error:
+        return None

@@ -12,6 +12,7 @@ from app.screens.train import choices
 from app.screens.train.processes import train_command
 from zorba_core.allocation import Allocation, allocation_to_bytes
 from zorba_core.cli.options import flags_of
+from zorba_core.data.label_words import listed
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.fields import declared
 
@@ -66,7 +67,6 @@ def as_python(request: TrainRequest) -> str:
     return (
         "import zorba_core as zorba\n"
         + ("from zorba_core.allocation import allocation_from_file\n" if request.allocation is not None else "")
-        + ("from zorba_core.data.inference import Said\n" if "data" in request.options else "")
         + f"\nallocation = {allocation}\n"
         f"settings = zorba.TrainSettings(\n{given}\n)\n"
         "run = zorba.fine_tune(\n"
@@ -82,6 +82,5 @@ def _rows(options: dict[str, Any]) -> str:
         return f"dataset={options['dataset']!r}"
     said = {name: options[name] for name in ("label", "answer", "prompt", "client") if options.get(name)}
     if options.get("label_words"):
-        said["label_words"] = tuple(options["label_words"].split(","))
-    given = ", ".join(f"{name}={value!r}" for name, value in said.items())
-    return f"data={options['data']!r}, said=Said({given})"
+        said["label_words"] = listed(options["label_words"])
+    return ", ".join(f"{name}={value!r}" for name, value in {"data": options["data"], **said}.items())

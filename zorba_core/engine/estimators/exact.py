@@ -72,27 +72,36 @@ def estimate_exact(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    plan = Plan.of(
-        network.sizes_M,
-        int(network.model.config.hidden_size),
-        network.dtype.itemsize,
-        np.array([batch.token_ids_RL.shape for batch in batches_N]),
-        A_MN,
-        on_cpu=network.device.type == "cpu",
-        max_rows=max_rows,
-    )
+    plan = Plan.of_network(network, batches_N, A_MN, max_rows)
     gradients = ClientGradients(network, inactive)
     store = torch.empty(plan.store_numbers, dtype=network.dtype, device=network.device)  # one, for each share in turn
     with gradients.installed():
         for share in plan.shares:
-            gradient_MC = _carve(store, network.sizes_M, A_MN[:, share])
-            for piece in plan.pieces(_parts(batches_N, A_MN, share, gradient_MC, max_rows)):
-                for part, loss in zip(piece, gradients.pass_through(piece), strict=True):
-                    loss_N[part.client] += loss
+            gradient_MC, loss_C = gather_gradients(gradients, network.sizes_M, batches_N, A_MN, share, store, plan)
+            loss_N[share] = loss_C
             for m, gradient_CD in enumerate(gradient_MC):
                 clients = np.asarray(share)[A_MN[m, share]]
                 rho_NQ[clients] += _along(gradient_CD, m, seeds_Q, directions)
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
+
+
+def gather_gradients(
+    gradients: ClientGradients,
+    sizes_M: Sequence[int],
+    batches_N: Sequence[Rows],
+    A_MN: np.ndarray,
+    share: Sequence[int],
+    store: Tensor,
+    plan: Plan,
+) -> tuple[list[Tensor], np.ndarray]:
+    """Of each block the gradients of the share's clients that activate it, (C, D_m), and F_n of the share's clients,
+    float64. The gradients stand in ``store``, which is overwritten."""
+    gradient_MC = _carve(store, sizes_M, A_MN[:, share])
+    loss_by_client = dict.fromkeys(share, 0.0)
+    for piece in plan.pieces(_parts(batches_N, A_MN, share, gradient_MC, plan.max_rows)):
+        for part, loss in zip(piece, gradients.pass_through(piece), strict=True):
+            loss_by_client[part.client] += loss
+    return gradient_MC, np.array(list(loss_by_client.values()))
 
 
 def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
@@ -164,6 +173,22 @@ class Plan:
     store_numbers: int  # what the largest share's gradients take
     positions: int
     max_rows: int | None
+    room: int  # numbers of gradients that the memory is for
+
+    @classmethod
+    def of_network(
+        cls, network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, max_rows: int | None = None
+    ) -> Plan:
+        """For these clients' batches."""
+        return cls.of(
+            network.sizes_M,
+            int(network.model.config.hidden_size),
+            network.dtype.itemsize,
+            np.array([batch.token_ids_RL.shape for batch in batches_N]),
+            A_MN,
+            on_cpu=network.device.type == "cpu",
+            max_rows=max_rows,
+        )
 
     @classmethod
     def of(
@@ -195,7 +220,20 @@ class Plan:
                 held = 0
             shares[-1].append(int(n))
             held += need_N[n]
-        return cls(shares, max(int(need_N[share].sum()) for share in shares), positions, max_rows)
+        return cls(shares, max(int(need_N[share].sum()) for share in shares), positions, max_rows, room)
+
+    def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
+        """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.
+        A group has one block at least."""
+        groups: list[list[int]] = []
+        held = 0
+        for m in range(len(sizes_M) - 1, -1, -1):
+            if not groups or held + sizes_M[m] * num_clients > self.room:
+                groups.append([])
+                held = 0
+            groups[-1].append(m)
+            held += sizes_M[m] * num_clients
+        return groups
 
     def pieces(self, parts: Iterable[Part]) -> Iterator[list[Part]]:
         """Parts that go through the blocks together."""

@@ -13,13 +13,13 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from zorba_core.engine.families.gpt2 import Gpt2Family
-from zorba_core.engine.families.interface import Family, LabelPositions
+from zorba_core.engine.families.interface import Family, LabelPositions, Layout
 from zorba_core.engine.families.llama import GptNeoxFamily, LlamaFamily
 from zorba_core.engine.families.opt import OptFamily
 from zorba_core.engine.families.own_forward import OwnForwardFamily, check_pieces
 from zorba_core.errors import InvalidInputError
 
-__all__ = ["ADAPTERS", "OWN_FORWARD", "Family", "LabelPositions", "attention_of", "family_of"]
+__all__ = ["ADAPTERS", "OWN_FORWARD", "Family", "LabelPositions", "Layout", "attention_of", "family_of"]
 
 # By the ``model_type`` of a Hugging Face config.
 ADAPTERS: Mapping[str, type[Family]] = {

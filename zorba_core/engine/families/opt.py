@@ -7,9 +7,11 @@ from torch import Tensor, nn
 from zorba_core.engine.families.interface import (
     CachedKeys,
     LabelPositions,
+    Layout,
     float64_linear,
     head_rows,
     positions,
+    sight,
     split_heads,
 )
 
@@ -27,15 +29,17 @@ class OptFamily:
     def blocks(self) -> list[nn.Module]:
         return list(self._decoder.layers)
 
-    def embed(self, token_ids_BL: Tensor) -> Tensor:
+    lays_out = True
+
+    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
         embedded = self._decoder.embed_tokens(token_ids_BL)
         if self._decoder.project_in is not None:
             embedded = self._decoder.project_in(embedded)
-        positions_L = positions(token_ids_BL)
-        return embedded + self._decoder.embed_positions(None, position_ids=positions_L)
+        place = positions(token_ids_BL) if layout is None else layout.place_BL
+        return embedded + self._decoder.embed_positions(None, position_ids=place)
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
-        return block(hidden_BLH, attention_mask=None, use_cache=False)
+    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
+        return block(hidden_BLH, attention_mask=sight(layout), use_cache=False)
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
         first, norm, attention = self.residual_passes_through, block.self_attn_layer_norm, block.self_attn

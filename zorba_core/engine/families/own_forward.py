@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers.models.bloom.modeling_bloom import BloomGelu, bloom_gelu_forward
 
-from zorba_core.engine.families.interface import CachedKeys, LabelPositions, head_rows, rotation_at
+from zorba_core.engine.families.interface import CachedKeys, LabelPositions, Layout, head_rows, rotation_at
 from zorba_core.errors import InvalidInputError
 
 _FINAL_NORMS = ("norm", "final_layernorm", "ln_f", "final_layer_norm", "final_norm", "norm_f")
 _CACHES = ("past_key_values", "layer_past", "past_key_value")  # what blocks call the cache that they are given
 _KEPT_NUMBERS = 2**26  # of masks and rotations, for all lengths together
 _INDEX = "zorba_block_index"
+_CONTAINERS = (Tensor, tuple, list, dict)  # of numbers, which may depend on places
 
 
 class OwnForwardFamily:
@@ -68,19 +69,29 @@ class OwnForwardFamily:
     def blocks(self) -> list[nn.Module]:
         return list(self._blocks)
 
-    def embed(self, token_ids_BL: Tensor) -> Tensor:
+    @functools.cached_property
+    def lays_out(self) -> bool:
+        """Not where what a block is given depends on places in a way that is not known here: ALiBi."""
+        given = self._given_to(self._blocks[0], next(self._body.parameters()).new_zeros(1, 2, 1))
+        known = ("attention_mask", "position_embeddings", "position_ids")
+        return all(name in known or not isinstance(value, _CONTAINERS) for name, value in given.items())
+
+    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
         def stop(hidden_BLH: Tensor, *_: Any, **__: Any) -> None:
             raise _Stopped(hidden_BLH)
 
         with _instead_of(self._blocks[:1], [stop]):
             try:
-                self._body(input_ids=token_ids_BL, use_cache=False)
+                placed = {} if layout is None else {"position_ids": layout.place_BL}
+                self._body(input_ids=token_ids_BL, use_cache=False, **placed)
             except _Stopped as stopped:
                 return stopped.value
         raise RuntimeError("the model's forward pass did not come to its first block")
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
         given = self._given_to(block, hidden_BLH)
+        if layout is not None:
+            given = _laid_out(given, layout)
         return _hidden(block(hidden_BLH, **_for_rows(given, len(hidden_BLH))))
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
@@ -217,11 +228,28 @@ def _at(given: dict[str, Any], at: LabelPositions) -> dict[str, Any] | None:
             picked[name] = rotation_at(value, at)
         elif name == "position_ids" and value is not None:
             picked[name] = at.position_RP
-        elif isinstance(value, (Tensor, tuple, list, dict)):
+        elif isinstance(value, _CONTAINERS):
             return None
         else:
             picked[name] = value
     return picked
+
+
+def _laid_out(given: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """What a block is given for rows whose positions stand elsewhere: a mask also tells a window."""
+    place_BL, changed = layout.place_BL, dict(given)
+    for name, value in given.items():
+        if name == "attention_mask":
+            changed[name] = layout.visible_B1LL
+            if value is not None:  # (1, 1, L, L), by places
+                there_BLL = value[0, 0][place_BL[:, :, None], place_BL[:, None, :]][:, None]
+                shut = False if value.dtype == torch.bool else torch.finfo(value.dtype).min
+                changed[name] = there_BLL.masked_fill(~layout.visible_B1LL, shut)
+        elif name == "position_embeddings" and value is not None:
+            changed[name] = tuple(part[0, place_BL] for part in value)
+        elif name == "position_ids" and value is not None:
+            changed[name] = place_BL
+    return changed
 
 
 def _numbers(given: dict[str, Any]) -> int:

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from zorba_core.errors import MissingDataError, RunError
 from zorba_core.federation.flower import reaper
-from zorba_core.federation.flower.resident import began
 from zorba_core.files import write_text
 
 _HOST = "127.0.0.1"
@@ -235,35 +236,24 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _kill(process: subprocess.Popen, descendants: dict[int, str]) -> None:
+def _kill(process: subprocess.Popen, descendants: set[psutil.Process]) -> None:
     """End a process and its descendants (listed before: some run in their own sessions, and orphans cannot be traced
     back)."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for pid, born in descendants.items():
-        if began(pid) == born:  # else the number is another's by now
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    until = time.monotonic() + _SECONDS_TO_STOP
-    while any(began(pid) == born for pid, born in descendants.items()) and time.monotonic() < until:
-        time.sleep(0.02)  # a killed process holds its files and ports until the kernel has put it away
+    for descendant in descendants:
+        with contextlib.suppress(psutil.NoSuchProcess):  # psutil refuses a number that is another's by now
+            descendant.kill()
+    # A killed process holds its files and ports until the kernel has put it away.
+    psutil.wait_procs(descendants, timeout=_SECONDS_TO_STOP)
 
 
-def _descendants(pid: int) -> dict[int, str]:
-    """All that a process started and what those started, with the time that each began."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = int(stat.read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    descendants, pending = {}, [pid]
-    while pending:
-        for child in children.get(pending.pop(), []):
-            if (born := began(child)) is not None:
-                descendants[child] = born
-            pending.append(child)
-    return descendants
+def _descendants(pid: int) -> set[psutil.Process]:
+    """All that a process started and what those started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return set(psutil.Process(pid).children(recursive=True))
+    return set()
 
 
 def _command(name: str) -> Path:

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
+
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.messages import Payload
 
@@ -133,19 +135,11 @@ def _short(folder: Path) -> Iterator[str]:
 
 
 def _end_with(owner: int) -> None:
-    born = began(owner)
-    while born is not None and began(owner) == born:
-        time.sleep(_LOOK_SECONDS)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(owner)
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:  # a number used again is another's
+            time.sleep(_LOOK_SECONDS)
     os._exit(0)
-
-
-def began(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks: a number that is used again is another's. None when it is gone."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
-    except OSError:
-        return None
-    return None if state[0] == "Z" else state[19]
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from zorba_core.data.tasks import METRIC_TITLES
 from zorba_core.engine.callbacks import Callback, Progress
 from zorba_core.errors import ZorbaError
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
 from zorba_core.files import write_json
+from zorba_core.runs.run_task import task_of
 
 app = ServerApp()
 _GRACE = 5.0  # seconds
@@ -49,7 +51,8 @@ def serve_request(grid: Grid, path: Path) -> None:
         def tell(line: str) -> None:
             print(line, file=log)
 
-        progress = Progress(request["config"]["rounds"], log)
+        counted = METRIC_TITLES[task_of(request["config"]).counted]
+        progress = Progress(request["config"]["rounds"], log, counted)
         callbacks = [_NameFolder(folder / "run.json"), progress]
         try:
             if request["resume"]:

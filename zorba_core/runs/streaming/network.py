@@ -198,13 +198,13 @@ class StreamedNetwork(BlockNetwork):
 
     @torch.no_grad()
     def _through_blocks(self, batches: list[Rows]) -> Iterator[tuple[Rows, Tensor]]:
-        hidden = [self.embed(batch.token_ids_RL) for batch in batches]
+        hidden = [self.embed_rows(batch) for batch in batches]
         for m in range(self.num_blocks):
             for place, batch in enumerate(batches):
                 if m == self.num_blocks - 1:
                     hidden[place] = batch.after_last_block(self, hidden[place])
                 else:
-                    hidden[place] = self.run_block(m, hidden[place])
+                    hidden[place] = self.run_rows(m, hidden[place], batch)
         yield from zip(batches, hidden, strict=True)
 
     def weights_sha256(self) -> str:

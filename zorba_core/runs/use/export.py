@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_folder, check_model_folder
+from zorba_core.files import atomic_folder, check_model_folder, write_sums
 from zorba_core.runs.folder import Run
 from zorba_core.runs.model_source import without_bar
 from zorba_core.runs.use.model_card import base_of, model_card
@@ -47,4 +47,5 @@ def export_run(
             tuned.network.save(folder)
         tuned.tokenizer.save_pretrained(folder)
         (folder / CARD).write_text(card, encoding="utf-8")
+        write_sums(folder)
     return to

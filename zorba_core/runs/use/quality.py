@@ -10,10 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from zorba_core.data.tasks import METRIC_TITLES
 from zorba_core.runs.text_metrics import text_metrics
 
 NUM_BINS = 10
@@ -27,6 +28,8 @@ class Quality:
     labels: tuple[str, ...]  # names of 0..C-1
     label_R: np.ndarray  # int64
     probability_RC: np.ndarray  # float64; rows sum to 1
+
+    title: ClassVar[str] = METRIC_TITLES["accuracy"]  # what ``accuracy`` is the share of
 
     @property
     def rows(self) -> int:
@@ -135,6 +138,8 @@ class TextQuality:
     given: tuple[str, ...]
     loss: float  # mean cross-entropy of the wanted answers' tokens, nats
 
+    title: ClassVar[str] = METRIC_TITLES["exact_match"]
+
     @property
     def rows(self) -> int:
         return len(self.wanted)
@@ -166,14 +171,22 @@ class TextQuality:
         """95 % interval of the exact match."""
         return wilson(int(self.right_R.sum()), self.rows)
 
+    @property
+    def means(self) -> dict[str, float]:
+        """Each metric's mean over the rows."""
+        return {name: float(value_R.mean()) for name, value_R in self.metrics.items()}
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, 700.0))
+
     def describe(self) -> dict[str, Any]:
-        means = {name: float(value_R.mean()) for name, value_R in self.metrics.items()}
         return {
             "rows": self.rows,
-            **means,
+            **self.means,
             "exact_match_interval": list(self.interval),
             "loss": self.loss,
-            "perplexity": math.exp(min(self.loss, 700.0)),
+            "perplexity": self.perplexity,
         }
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from zorba_core.data.file_rows import FileRows, FrameRows, prepared, refuse_rows, text_of
+from zorba_core.data.tables import readable_encoding
 from zorba_core.data.task_files import is_own
 from zorba_core.data.tasks import Task
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
@@ -66,18 +68,26 @@ def labelled_rows(task: Task, table: Table, label: str | None = None, client: st
     if task.kind != "text":
         label = label or (own.label if own else "label")
     named = {"label": label, "client": client, "label_values": own.label_values if own else ()}
-    rows = FrameRows(table, **named) if isinstance(table, pd.DataFrame) else FileRows(os.fspath(table), **named)
+    if isinstance(table, pd.DataFrame):
+        rows = FrameRows(table, **named)
+    else:
+        rows = FileRows(os.fspath(table), encoding=readable_encoding(table, encoding_of(task)), **named)
     frame = _table(rows) if isinstance(rows, FileRows) else rows.frame()
     if len(frame) == 0:
         raise InvalidInputError("there are no rows to evaluate on")
     if client is None and own and own.client and own.client in frame:
-        rows = type(rows)(rows.train, **{**named, "client": own.client})
+        rows = replace(rows, client=own.client)
     if label is not None and label not in frame:
         there = [column for column in frame.columns if not str(column).startswith("#")]
         raise InvalidInputError(
             f"no column {in_short(label)} with the labels; the rows have {name_some(there, 12)}: name it with --label"
         )
     return prepared(rows, task, frame, test=True)
+
+
+def encoding_of(task: Task) -> str:
+    """Of the text files that a run was trained on."""
+    return getattr(task.rows, "encoding", "utf-8") if is_own(task) else "utf-8"
 
 
 def _table(rows: FileRows) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from zorba_core.data.tasks import Task
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_path
+from zorba_core.files import ChecksumError, atomic_path
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, read_request, read_run
 from zorba_core.runs.resume import replay, settings_of
@@ -124,15 +124,15 @@ def _opened(
     task, saved = task_of(run), run.path / SAVED
     if saved.is_dir() and not adapters:
         settings = _settings_here(request)
-        with use_threads(settings.threads):
-            network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
+        try:
+            with use_threads(settings.threads):
+                network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
+        except ChecksumError:
+            raise _another_model(saved) from None
         if settings.lora is not None:  # merged when they were saved
             sha256 = run.summary.get("saved_weights_sha256")
         if sha256 not in (None, network.weights_sha256()):
-            raise InvalidInputError(
-                f"{saved} does not hold the weights that the run ended with; put the original back, or remove this "
-                "folder: the model is then rebuilt from the run's log"
-            )
+            raise _another_model(saved)
         return TunedModel(run, task, settings, tokenizer, network, "saved model", base_source)
     settings = _settings_for_replay(request)
     first_order = method_facts(settings.method).first_order
@@ -148,6 +148,13 @@ def _opened(
         if not first_order:
             _keep(run.path, rebuilt.network)
     return TunedModel(run, task, settings, rebuilt.tokenizer, rebuilt.network, source, base_source)
+
+
+def _another_model(saved: Path) -> InvalidInputError:
+    return InvalidInputError(
+        f"{saved} does not hold the weights that the run ended with; put the original back, or remove this "
+        "folder: the model is then rebuilt from the run's log"
+    )
 
 
 def _replayed_before(run: Run, sha256: str | None, base_source: str | None):

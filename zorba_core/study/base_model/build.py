@@ -23,7 +23,7 @@ from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.files import check_model_folder, write_json, write_text
+from zorba_core.files import check_model_folder, write_json, write_sums, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
@@ -138,6 +138,7 @@ def _make(
     }
     write_json(work / "zorba.json", facts)
     write_text(work / "README.md", card_text(facts))
+    write_sums(work)
     return facts
 
 

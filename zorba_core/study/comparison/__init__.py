@@ -7,7 +7,16 @@ records = experiment_records("tables").records
 curves_figure([panel_of(records, measure="eval_accuracy", cost="bytes", band="interval")]).show()
 """
 
-from zorba_core.study.comparison.curves import BANDS, Curve, curve_of, group_of, smoothed, target_reached
+from zorba_core.study.comparison.curves import (
+    BANDS,
+    Curve,
+    curve_of,
+    group_of,
+    metric_of,
+    metrics_of,
+    smoothed,
+    target_reached,
+)
 from zorba_core.study.comparison.names import groups, labels
 from zorba_core.study.comparison.outcomes import OUTCOMES, Cloud, Dot, axes_of, cloud_of, kinds_of
 from zorba_core.study.comparison.panel import CurvePanel, panel_of
@@ -32,6 +41,8 @@ __all__ = [
     "groups",
     "kinds_of",
     "labels",
+    "metric_of",
+    "metrics_of",
     "panel_of",
     "smoothed",
     "target_reached",

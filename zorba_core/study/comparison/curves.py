@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.data.tasks import METRIC_TITLES
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -165,6 +166,18 @@ def target_reached(run: Run) -> pd.Series | None:
     rows = run.evaluations
     rows = rows[rows["eval_accuracy"] >= run.config["target"]]
     return rows.iloc[0] if len(rows) else None
+
+
+def metric_of(run: Run) -> str:
+    """What the run counts as right, as people read it: accuracy, or exact match where a text is written."""
+    data = run.environment.get("data")
+    name = data.get("metric") if isinstance(data, dict) else None
+    return METRIC_TITLES.get(name, METRIC_TITLES["accuracy"])
+
+
+def metrics_of(runs: Sequence[Run]) -> str:
+    """Of all of these: "accuracy or exact match" where they differ."""
+    return " or ".join(dict.fromkeys(metric_of(run) for run in runs)) or METRIC_TITLES["accuracy"]
 
 
 def has_target(run: Run) -> bool:

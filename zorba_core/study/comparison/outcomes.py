@@ -10,7 +10,7 @@ import numpy as np
 
 from zorba_core.allocation import find_measure
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.comparison.curves import spread_of
+from zorba_core.study.comparison.curves import metrics_of, spread_of
 from zorba_core.study.comparison.names import UNNAMED, groups, in_words, labels
 from zorba_core.study.comparison.records import ALLOCATED, Record
 
@@ -104,7 +104,8 @@ def cloud_of(records: Sequence[Record], *, x: str, y: str, kind: str | None = No
             continue
         (x_mean, *x_bounds), (y_mean, *y_bounds) = (map(float, spread_of(of_R, band)) for of_R in (x_R, y_R))
         dots.append(Dot(name, names, label, x_mean, y_mean, tuple(x_bounds), tuple(y_bounds)))
-    return Cloud(tuple(dots), x, y, _MEASURED.get(x, x), OUTCOMES[y], tuple(without_numbers))
+    y_label = OUTCOMES[y].replace("accuracy", metrics_of(records))
+    return Cloud(tuple(dots), x, y, _MEASURED.get(x, x), y_label, tuple(without_numbers))
 
 
 def _number(record: Record, key: str) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.study.comparison.curves import Curve, curve_of, group_of, has_target, smoothed
+from zorba_core.study.comparison.curves import Curve, curve_of, group_of, has_target, metrics_of, smoothed
 from zorba_core.study.comparison.names import groups, labels
 from zorba_core.study.comparison.records import Record
 
@@ -19,6 +19,7 @@ class CurvePanel:
         behind: a curve's name to its runs; also those without a curve.
         without_curve: names of those with nothing to draw.
         targets: accuracies that the runs are after, rising.
+        metric: what the runs count as right.
     """
 
     curves: tuple[Curve, ...]
@@ -27,6 +28,7 @@ class CurvePanel:
     behind: dict[str, list[Record]]
     without_curve: tuple[str, ...]
     targets: tuple[float, ...]
+    metric: str = "accuracy"
 
 
 def panel_of(
@@ -51,4 +53,4 @@ def panel_of(
         except InvalidInputError:
             without_curve.append(name)
     targets = sorted({float(record.config["target"]) for record in records if has_target(record)})
-    return CurvePanel(tuple(curves), measure, cost, behind, tuple(without_curve), tuple(targets))
+    return CurvePanel(tuple(curves), measure, cost, behind, tuple(without_curve), tuple(targets), metrics_of(records))

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_path
 from zorba_core.study.experiments.definitions import EXPERIMENTS
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 
 DEFAULT_ROOT = Path("artifacts/experiments")
 WORK = "work"
-_MAX_BYTES = 64_000_000
+_MAX_BYTES, _MAX_ROWS = 64_000_000, 10_000_000
+_AGAIN = "restore it from a copy, or remove it and run the experiment again"
 
 RUN_COLUMNS: Mapping[str, pa.DataType] = {
     "sha256": pa.string(),  # of the request
@@ -196,8 +196,7 @@ def read_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 def write_tables(folder: Path, runs: pd.DataFrame, curves: pd.DataFrame) -> None:
     for name, frame, schema in (("runs", runs, RUN_SCHEMA), ("curves", curves, CURVE_SCHEMA)):
         table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
-        with atomic_path(folder / f"{name}.parquet") as temporary:
-            pq.write_table(table.replace_schema_metadata(None), temporary, compression="zstd")
+        write_table(folder / f"{name}.parquet", table)
 
 
 def frame_of(rows: Sequence[Mapping], schema: pa.Schema) -> pd.DataFrame:
@@ -210,6 +209,9 @@ def _read(path: Path, schema: pa.Schema) -> pd.DataFrame:
     if path.stat().st_size > _MAX_BYTES:
         raise InvalidInputError(f"{path}: larger than {_MAX_BYTES} bytes, which no experiment's table is")
     try:
-        return pq.read_table(path).select(schema.names).cast(schema).to_pandas()
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise InvalidInputError(f"{path}: not a table of runs ({str(error).splitlines()[0]})") from None
+        return read_table(path, _MAX_ROWS).select(schema.names).cast(schema).to_pandas()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}; {_AGAIN}") from None
+    except UNREADABLE as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InvalidInputError(f"{path}: not a table of runs ({said[:200]}); {_AGAIN}") from None

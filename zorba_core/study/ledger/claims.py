@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import write_json
+from zorba_core.files import sealed, unsealed, write_json
 
 DEFAULT_LEDGER = Path("artifacts/ledger.json")
 # What each verdict says, in the order of every list and picture.
@@ -111,7 +111,8 @@ class Ledger:
 
 def write_ledger(ledger: Ledger, path: str | os.PathLike[str] = DEFAULT_LEDGER) -> None:
     """Write atomically, as JSON that :func:`read_ledger` reads back."""
-    write_json(path, {"provenance": ledger.provenance, "claims": [asdict(claim) for claim in ledger.claims]})
+    content = {"provenance": ledger.provenance, "claims": [asdict(claim) for claim in ledger.claims]}
+    write_json(path, sealed(content))
 
 
 def read_ledger(path: str | os.PathLike[str] = DEFAULT_LEDGER) -> Ledger:
@@ -127,9 +128,12 @@ def read_ledger(path: str | os.PathLike[str] = DEFAULT_LEDGER) -> Ledger:
     if path.stat().st_size > _MAX_BYTES:
         raise InvalidInputError(f"{path}: larger than {_MAX_BYTES} bytes, which no ledger is")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8")
+        content = unsealed(json.loads(text), text)
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         raise InvalidInputError(f"{path}: not JSON ({error}); make it again with: zorba report") from None
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}, or make it again with: zorba report") from None
     if not isinstance(content, dict) or not isinstance(content.get("claims"), list):
         raise InvalidInputError(f"{path}: not a ledger (no list of claims); make it again with: zorba report")
     provenance = content.get("provenance", {})

@@ -1,0 +1,170 @@
+"""A flipped bit in a file that carries numbers is noticed, or changes no number; files without one are read."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.damage import call, damage_bytes
+from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
+from zorba_core.engine.callbacks import RoundRecord
+from zorba_core.engine.records import EvaluationEntry
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import check_sums, write_json, write_sums
+from zorba_core.runs import read_run
+from zorba_core.runs.model_source import load_tokenizer
+from zorba_core.runs.writer import RunWriter
+from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, read_tables, write_tables
+from zorba_core.study.ledger.claims import Claim, Ledger, read_ledger, write_ledger
+from zorba_core.study.verify import verify_folder
+
+ALLOCATION = Allocation(np.array([[1, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]]))
+LEDGER = Ledger(
+    {"engine_version": 2},
+    tuple(
+        Claim(f"row {n}", "memory", "Table II", 2.5 + n, 2.49, "GiB", "reproduced", "zorba vram", ("a.json",))
+        for n in range(4)
+    ),
+)
+
+
+def noticed_or_unchanged(path: Path, read: Callable[[], Any], random_: random.Random, times: int, *, bits: int) -> int:
+    """How many of ``times`` changes of ``bits`` bits ``read`` noticed; fails where one gave other numbers."""
+    whole, expected, noticed = path.read_bytes(), read(), 0
+    for _ in range(times):
+        changed = bytearray(whole)
+        for _ in range(bits):
+            changed[random_.randrange(len(changed))] ^= 1 << random_.randrange(8)
+        path.write_bytes(changed)
+        try:
+            value = read()
+        except InvalidInputError as error:
+            noticed += 1
+            lines = str(error).count("\n")
+        else:
+            lines = 0
+            assert value == expected, bytes(changed)
+        assert lines == 0
+    path.write_bytes(whole)
+    assert read() == expected
+    return noticed
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+@pytest.mark.parametrize("ending", ["npz", "json", "csv"])
+def test_a_flipped_bit_of_an_allocation_gives_no_other_allocation(tmp_path, ending, bits):
+    path = tmp_path / f"a.{ending}"
+    write_allocation(path, ALLOCATION)
+    count = noticed_or_unchanged(
+        path, lambda: allocation_from_file(path).A_MN.tolist(), random.Random(bits), 300, bits=bits
+    )
+    assert count > 150
+
+
+def test_an_allocation_cut_at_a_row_is_noticed(tmp_path):
+    lines = allocation_to_bytes(ALLOCATION, "csv").splitlines(keepends=True)
+    (tmp_path / "a.csv").write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(InvalidInputError, match="its checksum does not fit"):
+        allocation_from_file(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_bytes(b"".join(lines[1:]))  # as written before there were checksums, or by hand
+    assert (allocation_from_file(tmp_path / "a.csv").A_MN == ALLOCATION.A_MN).all()
+    (tmp_path / "a.json").write_text('{"num_blocks": 2, "blocks_per_client": [[0], [1]]}')
+    assert allocation_from_file(tmp_path / "a.json").num_clients == 2
+
+
+def test_a_flipped_bit_of_the_ledger_gives_no_other_ledger(tmp_path):
+    path = tmp_path / "ledger.json"
+    write_ledger(LEDGER, path)
+    assert noticed_or_unchanged(path, lambda: asdict(read_ledger(path)), random.Random(0), 150, bits=1) > 130
+    old = json.loads(path.read_text())
+    del old["checksum"]
+    path.write_text(json.dumps(old))
+    assert read_ledger(path) == LEDGER
+
+
+def test_a_flipped_bit_of_an_experiments_tables_gives_no_other_numbers(tmp_path):
+    rows = [{name: None for name in RUN_SCHEMA.names} | {"sha256": str(n), "lr": 0.1 * n, "seed": n} for n in range(5)]
+    curves = [{"sha256": "0", "round": n, "loss": 1 / (n + 1), "accuracy": 0.5} for n in range(20)]
+    write_tables(tmp_path, frame_of(rows, RUN_SCHEMA), frame_of(curves, CURVE_SCHEMA))
+
+    def read() -> list[str]:
+        return [repr(table.to_dict("list")) for table in read_tables(tmp_path)]
+
+    for name in ("runs", "curves"):
+        path = tmp_path / f"{name}.parquet"
+        assert noticed_or_unchanged(path, read, random.Random(1), 150, bits=1) > 75
+
+
+@pytest.fixture
+def run(tmp_path):
+    config = {"dataset": "toy-reviews", "model": "opt-mini", "lr": 0.01, "seed": 3}
+    writer = RunWriter(tmp_path / "runs", "toy", config, {"torch": "2.13.0"}, ALLOCATION)
+    for t, accuracy in enumerate((0.5, 0.625, 0.75)):
+        writer.on_round(RoundRecord(t, 0.5 if t else None, 1 - accuracy, accuracy, 1.5 * t, 33 * t, 6 * t, 18 * t))
+    writer.on_evaluation(EvaluationEntry(0, 0.7, 0.5, "0" * 64))
+    writer.finish({"stopped_by": "rounds", "rounds_done": 2, "final_accuracy": 0.75, "seconds": 3.0, "lambda": 1.25})
+    writer.close()
+    return writer.path
+
+
+@pytest.mark.parametrize("name", ["config.json", "summary.json", "allocation.npz", "metrics.parquet"])
+def test_a_flipped_bit_of_a_run_is_noticed_or_changes_nothing(run, name):
+    def read() -> tuple[str, ...]:
+        shown = read_run(run)
+        metrics = repr(shown.metrics.to_dict("list"))
+        return (repr(shown.config), repr(shown.summary), metrics, repr(shown.allocation.A_MN.tolist()))
+
+    assert noticed_or_unchanged(run / name, read, random.Random(2), 100, bits=1) > 40
+
+
+def test_a_run_of_before_there_were_checksums_reads(run):
+    summary = json.loads((run / "summary.json").read_text())
+    del summary["checksum"]
+    write_json(run / "summary.json", summary)
+    assert read_run(run).summary == summary
+
+
+def test_a_saved_model_with_a_flipped_bit_is_not_loaded(tiny_opt_folder, tmp_path):
+    folder = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+    write_sums(folder)
+    assert check_sums(folder)
+    load_tokenizer(folder)
+    generator = random.Random(0)
+    for name in ("tokenizer.json", "config.json", "SHA256SUMS"):
+        whole = (folder / name).read_bytes()
+        changed = whole
+        while changed == whole:
+            changed = damage_bytes(generator, whole)
+        (folder / name).write_bytes(changed)
+        with pytest.raises(InvalidInputError, match=r"SHA256SUMS|cannot be loaded"):
+            load_tokenizer(folder)
+        (folder / name).write_bytes(whole)
+    load_tokenizer(folder)
+
+
+def test_doctor_names_what_is_damaged_and_how_to_make_it_again(run, tmp_path):
+    write_ledger(LEDGER, tmp_path / "ledger.json")
+    left = call("doctor", "--verify", "--artifacts", str(tmp_path), "--json")
+    assert left.status == 0, left
+    assert {finding.state for finding in verify_folder(tmp_path)} == {"ok"}
+    for name in ("ledger.json", "runs/" + run.name + "/summary.json"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text.replace("5", "6", 1))
+    left = call("doctor", "--verify", "--artifacts", str(tmp_path), "--json")
+    assert left.status == 1
+    broken = [finding for finding in json.loads(left.out)["findings"] if finding["state"] == "broken"]
+    assert [finding["name"] for finding in broken] == ["ledger.json", f"runs/{run.name}"]
+    assert "zorba report" in broken[0]["cure"]
+
+
+def test_every_artifact_of_the_checkout_is_as_it_was_written(root):
+    broken = [finding for finding in verify_folder(root / "artifacts") if finding.state == "broken"]
+    assert broken == []
