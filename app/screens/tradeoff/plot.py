@@ -77,8 +77,8 @@ def controls(study: Study) -> Axes:
         selection_mode="multi",
         format_func=lambda name: EXTRAS.get(name) or SOLVERS[name].title,
         help="*Lower bound*: no allocation of this fleet lies below it. *SC1 to SC3*: the paper's scenarios as "
-        "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client, drawn where this fleet can."
-        " The other methods "
+        "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client, drawn where "
+        "this fleet can. The other methods "
         f"solve the same scenario ({'; '.join(f'{part.title.lower()}: {part.cost}' for part in SOLVERS.values())}); "
         "a click on one of their points goes over to that method.",
     )
