@@ -57,7 +57,7 @@ def texts(app) -> str:
 
 
 def rows(app) -> list[str]:
-    return [box.label for box in app.expander if not box.label.startswith("Take")]
+    return [box.label for box in app.main.expander if not box.label.startswith("Take")]
 
 
 def test_without_a_ledger_the_page_says_which_command_makes_it(app):
