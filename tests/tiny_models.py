@@ -86,6 +86,10 @@ def make_tiny_model() -> Callable[..., PreTrainedModel]:
 
 @pytest.fixture(scope="session")
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    return make_tokenizer()
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level BPE that knows the toy reviews' words."""
     task = get_task("toy-reviews")
     texts = load_split("toy-reviews", "federated")["text"].head(300).tolist()

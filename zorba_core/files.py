@@ -125,6 +125,10 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
+    except OSError as error:
+        if error.filename is None:  # of a write: it knows its number only
+            error.filename = str(target)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

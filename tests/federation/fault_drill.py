@@ -124,7 +124,9 @@ def main() -> int:
         for host in hosts:
             stack.enter_context(host)
         # The namespaces reach us at their cables' ends, so the SuperLink listens there too.
-        deployment = stack.enter_context(Deployment(folder, listen="0.0.0.0" if hosts else "127.0.0.1"))
+        deployment = stack.enter_context(
+            Deployment(folder, listen="0.0.0.0" if hosts else "127.0.0.1", insecure=bool(hosts))
+        )
         deployment.start_superlink()
         for seat in range(4):
             through = None

@@ -112,10 +112,11 @@ def main() -> None:
     except MemoryError:
         _leave("there is not enough memory for this request; ask for less", 1)
     except OSError as error:
-        if error.filename is None:
+        if error.errno is None:
             raise
         problem = (error.strerror or type(error).__name__).lower()
-        failure = ZorbaError(f"{os.fsdecode(error.filename)!r} cannot be used: {problem}")
+        where = "a file of this command" if error.filename is None else repr(os.fsdecode(error.filename))
+        failure = ZorbaError(f"{where} cannot be used: {problem}")
         _leave(one_line(failure), 2 if error.errno in WRONG_PATH else 1)
     sys.exit(status or 0)
 

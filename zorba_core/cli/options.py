@@ -19,6 +19,7 @@ import click
 import typer
 from typer.core import TyperCommand
 
+from zorba_core.errors import in_short
 from zorba_core.fields import Field, declared
 
 
@@ -79,8 +80,34 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     app.command(name, cls=Command)(run)
 
 
+class _PlainNumber(click.ParamType):
+    """Digits as people write numbers: Python also takes 1_000, digits of any script, and spaces."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and ("_" in value or not value.isascii() or value != value.strip()):
+            self.fail(f"{in_short(value)} is not a number; write it in the digits 0 to 9 alone.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Whole(_PlainNumber, click.types.IntParamType):
+    pass
+
+
+class _Number(_PlainNumber, click.types.FloatParamType):
+    pass
+
+
+_PLAIN = {click.types.IntParamType: _Whole, click.types.FloatParamType: _Number}
+
+
 class _Command(TyperCommand):
     fields: tuple[Field, ...]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for parameter in self.params:
+            if type(parameter.type) in _PLAIN:
+                parameter.type = _PLAIN[type(parameter.type)]()
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         by_name = {field.option: field for field in self.fields}

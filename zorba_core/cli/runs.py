@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
+from zorba_core.cli.run_index import indexed_rows
 from zorba_core.errors import MissingDataError
-from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import METRICS
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
@@ -27,8 +28,7 @@ def runs(
     """List fine-tuning runs: how far each came, its accuracy and its allocation. Unreadable entries go to stderr."""
     if experiment is None:
         folder = DEFAULT_FOLDER if folder is None else folder
-        listing = list_runs(folder)
-        rows, problems = [_row(run) for run in listing.runs], list(listing.problems)
+        rows, problems = indexed_rows(folder, _row)
         nothing = f"no runs in {folder}; make one with: zorba train"
         unreadable = {} if only else _unreadable(folder, rows, problems)
     else:

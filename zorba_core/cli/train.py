@@ -20,11 +20,13 @@ from zorba_core.data.own_data import num_clients_of, task_for
 from zorba_core.data.partition import DIVISIONS
 from zorba_core.data.tasks import METRIC_TITLES, TASKS, Task, get_task
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import InvalidInputError, RunError, in_short
 from zorba_core.fields import declared, setting
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
+from zorba_core.runs.folder import check_name
+from zorba_core.runs.threads import check_threads
 
 if TYPE_CHECKING:
     from zorba_core.engine.callbacks import Callback
@@ -55,6 +57,10 @@ class TaskOptions:
     def __post_init__(self) -> None:
         if self.division is not None:
             declared(TaskOptions)["division"].check(self.division)
+        for name in ("label_words", "text", "label", "answer", "prompt", "client"):
+            value = getattr(self, name) or ""
+            if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
+                raise InvalidInputError(f"{name} is {in_short(value)}; it must be Unicode text")
 
     @property
     def words(self) -> list[str] | None:
@@ -113,6 +119,10 @@ class FolderOptions:
     )
     force: bool = setting(False, "Train also with settings that are found unable to learn.")
 
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+
 
 def train(
     settings: TrainSettings = options_of(TrainSettings),
@@ -126,6 +136,7 @@ def train(
 
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
+    check_threads(settings.threads)
     from zorba_core.engine.ranks import joined
     from zorba_core.runs.session import fine_tune, read_spec
 

@@ -11,6 +11,7 @@ from zorba_core.cli.train import TaskOptions
 from zorba_core.data.own_data import num_clients_of
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.threads import check_threads
 
 
 def tune(
@@ -41,10 +42,12 @@ def tune(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Find a learning rate by successive halving on rows held out from the clients. No run is written."""
+    check_threads(settings.threads)
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.data.encoding import with_label_words
     from zorba_core.engine.loop import check_fit
+    from zorba_core.runs.limits import check_limits
     from zorba_core.runs.session import divide_rows, division_of, open_network, read_spec, use_threads
     from zorba_core.runs.tuning import tune as find_rate
 
@@ -59,6 +62,7 @@ def tune(
         division = division_of(task, task_options.division)
         rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings, division)
         check_fit(network, chosen, rows, settings)
+        check_limits(network, chosen, rows, settings, force=True)
         tuning = find_rate(
             network,
             chosen,

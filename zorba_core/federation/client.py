@@ -98,6 +98,8 @@ class Client:
             kept_rows = store.rows(run, own.seat) if store else None
             self._replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
             self._run = run
+            agreed = self._replica.agreed
+            agreed.max_step, agreed.most_blocks = own.max_step, own.blocks or agreed.most_blocks
             restored = store is None or store.restore(self._replica, run, own.seat)
         if not restored:
             self._keep()

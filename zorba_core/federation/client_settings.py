@@ -23,6 +23,7 @@ class ClientSettings:
     rows: str | None = None  # the file with this client's rows; None: its share of a built-in dataset
     device: str = "cpu"
     threads: int = 1
+    max_step: float = 1.0  # a round may move a block by so many times the length of its weights
     memory_limit: str | None = None  # such as 1GiB: the model stays in its files, and one block at a time is held
 
     def __post_init__(self) -> None:
@@ -30,6 +31,8 @@ class ClientSettings:
             raise InvalidInputError(f"seat is {self.seat}; it must be at least 0")
         if self.blocks < 0 or self.vram_bytes < 0 or (self.blocks and self.vram_bytes):
             raise InvalidInputError("give either blocks or vram_bytes, above 0")
+        if not self.max_step > 0:
+            raise InvalidInputError(f"max_step is {self.max_step}; it must be above 0")
         if self.memory_limit is not None:
             bytes_of(self.memory_limit)
             if self.vram_bytes or self.device != "cpu":

@@ -1,4 +1,10 @@
-"""Weights on disk, for a method whose log cannot give them back: FedIT exchanges weights, not scalars.
+"""Weights on disk: what a method needs whose log cannot give them back, and what keeps a long run's replay short.
+
+A run whose log has every update writes them every ``ROUNDS_APART`` rounds, at an evaluation, over those before; resume
+and replay then begin there instead of at the base model, so their time does not grow with the run. Such a file is a
+convenience: without it the log alone gives the same bits. It stays when the run ends.
+
+FedIT exchanges weights, not scalars:
 
 At every evaluation the blocks' weights are written to ``checkpoint.safetensors`` in the run's folder, whole or not at
 all, after the log has the evaluation with their fingerprint. A resumed run starts from them and cuts its log back to
@@ -22,26 +28,30 @@ from zorba_core.files import atomic_path
 from zorba_core.runs.trajectory import Trajectory
 
 CHECKPOINT = "checkpoint.safetensors"
+ROUNDS_APART = 1000
 
 
 class Checkpoint(Callback):
-    """Writes the weights at every evaluation but that of the base model.
+    """Writes the weights at every evaluation but that of the base model, or at those ``apart`` rounds from the last.
 
     Raises:
         RunError: while writing: the disk is full, or fails. The checkpoint before stays.
     """
 
-    def __init__(self, folder: Path, network: BlockNetwork) -> None:
-        self._path, self._network = folder / CHECKPOINT, network
+    def __init__(self, folder: Path, network: BlockNetwork, apart: int = 1) -> None:
+        self._path, self._network, self._apart = folder / CHECKPOINT, network, apart
+        self._latest = checkpoint_round(folder) if apart > 1 else 0
 
     def on_evaluation(self, entry: EvaluationEntry) -> None:
-        if entry.round > 0:
+        if entry.round - self._latest >= self._apart or 0 < entry.round < self._latest:
             weights = {_name(m): self._network.block_weights(m) for m in range(self._network.num_blocks)}
             try:
                 with atomic_path(self._path) as temporary:
                     save_file(weights, temporary, metadata={"round": str(entry.round)})
             except (OSError, SafetensorError) as error:
                 raise RunError(f"{self._path} cannot be written ({error}); make room and resume the run") from None
+            if self._apart > 1:
+                self._latest = entry.round
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.engine.callbacks import Callback, RoundRecord
-from zorba_core.engine.loop import Rounds, run_rounds
+from zorba_core.engine.loop import LocalRounds, Rounds, run_rounds
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.row_kinds import Rows, answer_shape
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts
-from zorba_core.runs.checkpoint import Checkpoint
+from zorba_core.runs.checkpoint import ROUNDS_APART, Checkpoint
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.replaying import records_of
 from zorba_core.runs.streaming.limit import memory_errors
@@ -68,6 +68,8 @@ def complete_run(
         if writer is not None and method_facts(settings.method).first_order:
             checkpoint = Checkpoint(path, network)
             listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
+        elif writer is not None and isinstance(rounds, LocalRounds) and not isinstance(network, StreamedNetwork):
+            listening.append(Checkpoint(path, network, ROUNDS_APART))
         meter.begin()
         with memory_errors():
             outcome = run_rounds(rounds, evaluation, [*listening, *callbacks], earlier.records)

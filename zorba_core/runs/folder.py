@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ import pyarrow as pa
 from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.checked_tables import UNREADABLE, read_table
-from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, one_line
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
 from zorba_core.files import fingerprint, unsealed
 from zorba_core.planning.communication import run_communication
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
@@ -64,6 +65,7 @@ _COUNTS = ("round", "forward_passes", "scalars_up", "scalars_down", "backward_pa
 BACKWARD_WORK = 2  # a backward pass costs about two forward passes
 METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
 _MAX_JSON_BYTES = 64_000_000
 _MAX_METRICS_BYTES = 256_000_000
@@ -173,6 +175,19 @@ class Run:
         from zorba_core.runs.use.export import export_run
 
         return export_run(self, to)
+
+
+def check_name(name: str) -> str:
+    """A run's name becomes part of a folder's.
+
+    Raises:
+        InvalidInputError: anything but letters, digits, dot, dash and underscore, or longer than 100.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"run name {in_short(name)}: use up to 100 letters, digits, dots, dashes and underscores"
+        )
+    return name
 
 
 class Request(NamedTuple):

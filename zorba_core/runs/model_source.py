@@ -181,7 +181,14 @@ def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerB
     """
     from transformers import AutoTokenizer
 
-    return _load(name_or_path, "tokenizer", AutoTokenizer.from_pretrained)
+    def load(source: str, **options: bool) -> PreTrainedTokenizerBase:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if not isinstance(tokenizer.model_max_length, int | float):  # the loader takes any JSON
+            raise TypeError(f"model_max_length is {tokenizer.model_max_length!r}; it must be a number")
+        tokenizer(["two words"])
+        return tokenizer
+
+    return _load(name_or_path, "tokenizer", load)
 
 
 def max_positions(name_or_path: str | os.PathLike[str]) -> int | None:

@@ -26,8 +26,11 @@ def replay_rounds(
     settings: TrainSettings,
     rounds: Sequence[RoundEntry],
     evaluations: Sequence[EvaluationEntry] = (),
+    start: int = 0,
 ) -> TrainState:
     """Move the base's weights through ``rounds``, in place. The last evaluation's fingerprint proves the result.
+
+    ``start``: so many of the rounds are in the weights already, from a checkpoint.
 
     Returns:
         the training state after the last round, with the method's state.
@@ -39,7 +42,9 @@ def replay_rounds(
     if isinstance(network, StreamedNetwork) and network.store.has_scratch:
         proof = None  # files left by the run say themselves which updates they had, those after the proof among them
     state = init(network, settings)
-    for done in range(len(rounds) + 1):
+    if start:
+        state = replace(state, rounds_done=start, method_state=rounds[start - 1].method_state)
+    for done in range(start, len(rounds) + 1):
         if proof is not None and proof.round == done and network.weights_sha256() != proof.weights_sha256:
             raise InvalidInputError(
                 f"the log's round {done} replays to other weights here than where the run was made: processor, device "

@@ -112,7 +112,10 @@ def resume(
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
                 state = replace(init(network, settings), rounds_done=trajectory.rounds_done)
             else:
-                state = replay_rounds(network, request.allocation, settings, trajectory.rounds, trajectory.evaluations)
+                start = _begun_from(request, network, trajectory, trajectory.rounds_done)
+                state = replay_rounds(
+                    network, request.allocation, settings, trajectory.rounds, trajectory.evaluations, start
+                )
             earlier = Earlier.of(trajectory)
             saves = bool(request.config.get("save_model"))
             rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
@@ -181,7 +184,8 @@ def replay(
         if first_order and target:
             restore(request.path, network, trajectory)
         else:
-            replay_rounds(network, request.allocation, settings, trajectory.rounds[:target], evaluations)
+            start = _begun_from(request, network, trajectory, target)
+            replay_rounds(network, request.allocation, settings, trajectory.rounds[:target], evaluations, start)
         if save is not None:
             with atomic_folder(save) as folder:
                 network.save(folder)
@@ -225,6 +229,13 @@ def _from_checkpoint(
             notice(f"{lost} rounds after the last checkpoint (round {checkpoint}) will be computed again")
         log.cut_back(checkpoint)
     return ranks.from_first(log.trajectory if log is not None else None)
+
+
+def _begun_from(request: Request, network: BlockNetwork, trajectory: Trajectory, target: int) -> int:
+    """The round that the network stands at: a long run's checkpoint, where there is one up to ``target``, else 0."""
+    if isinstance(network, StreamedNetwork) or not 0 < checkpoint_round(request.path) <= target:
+        return 0
+    return restore(request.path, network, trajectory)
 
 
 def _cannot_replay(request: Request, settings: TrainSettings, last_round: int) -> str:

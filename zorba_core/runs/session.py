@@ -47,12 +47,14 @@ from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
 from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
+from zorba_core.runs.limits import check_limits
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
 from zorba_core.runs.needs import client_needs, in_words, process_needs
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
+from zorba_core.runs.threads import check_threads
 from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
@@ -122,6 +124,9 @@ def fine_tune(
     allocation = allocation.allocation if isinstance(allocation, Solution) else allocation
     _check_clients(settings.method, allocation, num_clients)
     check_folder(runs_folder)
+    check_threads(settings.threads)
+    if name is not None:
+        check_name(name)
     if data is not None:
         texts = (text,) if isinstance(text, str) and text else tuple(text)
         said = Said(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
@@ -140,6 +145,7 @@ def fine_tune(
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
+        check_limits(network, allocation, rows, settings, force=force)
         for line in _cut_lines(data_facts, settings.seq_len):
             notice(line)
         if isinstance(network, StreamedNetwork):

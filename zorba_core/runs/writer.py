@@ -7,7 +7,6 @@ every evaluation, so what a killed process had not yet put there comes back from
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,21 +21,10 @@ from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import fingerprint, sealed, write_json
 from zorba_core.runs import folder as runs
+from zorba_core.runs.folder import check_name
 from zorba_core.runs.trajectory import Note, TrajectoryLog
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_REPEATS = 10_000
-
-
-def check_name(name: str) -> str:
-    """A run's name becomes part of a folder's.
-
-    Raises:
-        InvalidInputError: anything but letters, digits, dot, dash and underscore, or longer than 100.
-    """
-    if not _NAME.fullmatch(name):
-        raise InvalidInputError(f"run name {name!r}: use up to 100 letters, digits, dots, dashes and underscores")
-    return name
 
 
 class RunWriter(Callback):
@@ -54,6 +42,7 @@ class RunWriter(Callback):
         """A new folder, with everything in it that is known before the first round."""
         self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}")
         self._records: list[RoundRecord] = []
+        self._written: pa.Table | None = None
         self._rounds_done = 0
         write_json(self.path / runs.CONFIG, config)
         write_json(self.path / runs.ENVIRONMENT, environment)
@@ -67,7 +56,7 @@ class RunWriter(Callback):
         """Resume in a folder whose log this process holds; ``records`` are the metrics so far."""
         writer = cls.__new__(cls)
         writer.path, writer._log, writer._records = path, log, list(records)
-        writer._rounds_done = log.trajectory.rounds_done
+        writer._rounds_done, writer._written = log.trajectory.rounds_done, None
         writer.flush()
         return writer
 
@@ -88,14 +77,18 @@ class RunWriter(Callback):
     def on_round(self, record: RoundRecord) -> None:
         if self._records and self._records[-1].round == record.round:
             self._records.pop()  # killed during its evaluation, and evaluated now
+            self._written = None
         self._records.append(record)
         if record.eval_accuracy is not None:
             self.flush()
 
     def flush(self) -> None:
         """Write the metrics so far."""
-        table = pa.Table.from_pylist([asdict(record) for record in self._records], schema=runs.METRIC_SCHEMA)
+        before = self._written if self._written is not None else runs.METRIC_SCHEMA.empty_table()
+        new = [asdict(record) for record in self._records[len(before) :]]  # a long run's rows are made once
+        table = pa.concat_tables([before, pa.Table.from_pylist(new, schema=runs.METRIC_SCHEMA)]).combine_chunks()
         write_table(self.path / runs.METRICS, table)
+        self._written = table
 
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is over: write what is left of the metrics, then the summary."""

@@ -10,6 +10,7 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
     rows="..."        the file with this client's own rows: CSV, TSV, JSON lines, Parquet, with the columns that the
                       run's task reads (default, for built-in datasets alone: its share, which is a rehearsal)
     device="cpu"  threads=1
+    max-step=1.0      refuse a round that would move a block by more than so many times the length of its weights
     resident=true     keep the model in a process of its own between messages (zorba_core.federation.flower.resident)
 """
 
@@ -43,6 +44,7 @@ _KNOWN = (
     "device",
     "threads",
     "memory-limit",
+    "max-step",
     "resident",
 )
 
@@ -101,6 +103,7 @@ def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:
             device=str(node_config.get("device", "cpu")),
             threads=int(node_config.get("threads", 1)),
             memory_limit=node_config.get("memory-limit"),
+            max_step=float(node_config.get("max-step", 1.0)),
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"--node-config: {error}") from None

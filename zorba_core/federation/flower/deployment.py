@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import ipaddress
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from zorba_core.errors import MissingDataError, RunError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.flower import reaper
 from zorba_core.files import write_text
 
@@ -59,8 +60,14 @@ class Deployment:
     folder: Path
     ports: Mapping[str, int] = field(default_factory=dict)  # by process name; a free port where none is given
     listen: str = _HOST  # where the SuperLink does
+    insecure: bool = False  # listen beyond loopback although nodes are not authenticated: within namespaces, say
 
     def __post_init__(self) -> None:
+        if not self.insecure and not _is_loopback(self.listen):
+            raise InvalidInputError(
+                f"a SuperLink that listens on {self.listen} needs certificates and registered nodes, which a "
+                "deployment on one machine has not; start it by hand as zorba_core/federation/README.md says"
+            )
         if not _command("flower-superlink").is_file():
             raise MissingDataError(
                 "Flower is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
@@ -229,6 +236,13 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def _die_with_parent() -> None:

@@ -1,0 +1,121 @@
+"""What the attacks are made on: a tiny model, a finished run, and one of every file that the suite reads."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.damage import Left, call
+from tests.tiny_models import make_tokenizer, tiny_model
+from zorba_core.allocation import Allocation, write_allocation
+from zorba_core.runs import TRAJECTORY, read_run, session
+from zorba_core.runs import resume as resuming
+from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, write_tables
+from zorba_core.study.ledger.claims import Claim, Ledger, write_ledger
+
+ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
+ROUNDS = 4
+METRICS = ["round", "train_loss", "eval_loss", "eval_accuracy", "forward_passes", "scalars_up", "scalars_down"]
+
+
+@dataclass(frozen=True)
+class World:
+    """``whole`` is the run that nothing interrupted."""
+
+    folder: Path
+    model: Path
+    allocation: Path
+    whole: Path
+    weights_sha256: str
+
+    def train(self, runs_folder: Path, *more: str) -> Left:
+        """The command that made ``whole``."""
+        return call(
+            "train", "--model", str(self.model), "--allocation", str(self.allocation), "--rounds", str(ROUNDS),
+            "--perturbations", "2", "--num-seeds", "32", "--batch-size", "2", "--seq-len", "48", "--eval-every", "2",
+            "--eval-rows", "8", "--participation", "0.7", "--force", "--json", "--runs-folder", str(runs_folder), *more,
+        )  # fmt: skip
+
+    def check_run(self, path: Path) -> None:
+        """A finished run has the bits and the numbers of the whole one."""
+        run, whole = read_run(path), read_run(self.whole)
+        assert run.summary["weights_sha256"] == self.weights_sha256, "other weights"
+        for name in METRICS:
+            left, right = run.metrics[name].to_numpy(), whole.metrics[name].to_numpy()
+            assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), f"other {name}"
+        assert read_trajectory(path / TRAJECTORY).rounds_done == ROUNDS
+        assert run.metrics["seconds"].is_monotonic_increasing
+        leftover = [entry.name for entry in path.iterdir() if entry.name.startswith(".")]
+        assert not leftover, f"left behind: {leftover}"
+
+
+def build(folder: Path) -> World:
+    """Make the world below ``folder``."""
+    torch.set_num_threads(1)
+    remember_divisions()
+    model = folder / "tiny"
+    tiny_model("opt").save_pretrained(model)
+    make_tokenizer().save_pretrained(model)
+    allocation = folder / "allocation.npz"
+    write_allocation(allocation, ALLOCATION)
+    world = World(folder, model, allocation, folder, "")
+    left = world.train(folder / "runs")
+    assert left.status == 0, left
+    answer = json.loads(left.out)
+    whole = folder / "whole"
+    shutil.move(answer["run"], whole)
+    _write_others(folder)
+    return World(folder, model, allocation, whole, answer["weights_sha256"])
+
+
+def _write_others(folder: Path) -> None:
+    for ending in ("json", "csv"):
+        write_allocation(folder / f"allocation.{ending}", ALLOCATION)
+    claims = [
+        Claim(f"row {n}", "memory", "Table II", 2.5 + n, 2.49, "GiB", "reproduced", "zorba vram", ("a.json",))
+        for n in range(3)
+    ]
+    write_ledger(Ledger({"engine_version": 2}, tuple(claims)), folder / "ledger.json")
+    rows = [{name: None for name in RUN_SCHEMA.names} | {"sha256": str(n), "lr": 0.1 * n} for n in range(4)]
+    curves = [{"sha256": "0", "round": n, "loss": 1 / (n + 1), "accuracy": 0.5} for n in range(9)]
+    write_tables(folder / "tables", frame_of(rows, RUN_SCHEMA), frame_of(curves, CURVE_SCHEMA))
+    (folder / "fleet.csv").write_text("client,vram_gib\na,0.5\nb,0.02\n")
+    (folder / "file.json").write_text("{}")
+    lines = [f"room {n} was {('bad', 'good')[n % 2]},{('bad', 'good')[n % 2]}" for n in range(40)]
+    (folder / "rows.csv").write_text("text,label\n" + "\n".join(lines) + "\n")
+    (folder / "rows.jsonl").write_text(
+        "".join(json.dumps(dict(zip(("text", "label"), line.split(","), strict=True))) + "\n" for line in lines)
+    )
+    (folder / "folder").mkdir()
+
+
+def remember_divisions() -> None:
+    """Loading and dividing the rows takes longer than these runs: each division is made once."""
+    divide, made = session.divide_rows, {}
+
+    def remembered(task: Any, tokenizer: Any, *rest: Any) -> Any:
+        with contextlib.suppress(TypeError):  # rows of a user's own are not hashable
+            if (task, *rest) not in made:
+                made[task, *rest] = divide(task, tokenizer, *rest)
+            return made[task, *rest]
+        return divide(task, tokenizer, *rest)
+
+    session.divide_rows = resuming.divide_rows = remembered
+
+
+def small_folder(world: World, name: str) -> Path:
+    """An empty folder for one attempt, which is the working directory then."""
+    folder = world.folder / "attempts" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    os.chdir(folder)
+    return folder
