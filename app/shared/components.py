@@ -23,8 +23,8 @@ _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
 _CSS = """
 <style>
 [data-testid="stMainBlockContainer"] { padding-top: 2.6rem; padding-bottom: 3rem; max-width: 1500px; }
-[data-testid="stMetric"] { min-width: 8.5rem; }
-[data-testid="stMetricLabel"] p { font-size: .85rem; }
+[data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 8.6rem; min-width: 8.6rem; }
+[data-testid="stMetricLabel"] p { font-size: .85rem; white-space: normal; line-height: 1.25; }
 [data-testid="stMarkdownContainer"] h2 { font-size: 1.06rem; padding: .35rem 0 .45rem; letter-spacing: 0; }
 [data-testid="stCaptionContainer"],
 [data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; opacity: 1; }
@@ -34,9 +34,7 @@ _CSS = """
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
   [data-testid="stMetric"] { min-width: 0; padding: .6rem; }
-  [data-testid="stLayoutWrapper"]:has(> [data-testid="stHorizontalBlock"]) [data-testid="stElementContainer"]:has(
-    > [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
-  [data-testid="stMetricLabel"] p { white-space: normal; }
+  [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
   .katex-display { font-size: .8em; }
 }
 </style>
@@ -153,6 +151,11 @@ def let_it_be_drawn(name: str, picture: object) -> None:
     if st.session_state.get(key) != picture:
         st.session_state[key] = picture
         time.sleep(HEAD_START_SECONDS)
+
+
+def in_seconds(seconds: float) -> str:
+    """``40 s``, ``3 min``."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def problem(title: str, sentence: str) -> None:

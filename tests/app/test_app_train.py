@@ -28,6 +28,7 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
 from zorba_core.planning.methods import METHODS
+from zorba_core.runs.presets import PRESETS
 from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
@@ -143,7 +144,7 @@ def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monk
     )
     train(app)
     choice = app.segmented_control(key="train_method")
-    assert choice.options == ["ZorBA", "DeComFL", "FedZO", "FedIT", "Momentum"]
+    assert choice.options == ["ZorBA", "DeComFL", "FedZO", "FedIT", "FedKSeed", "HiSo", "MEERKAT", "Momentum"]
     assert "**Momentum**: the size of the block scalars carries over." in choice.help
     choice.set_value("momentum").run()
     app.button(key="train_start").click().run()
@@ -336,3 +337,19 @@ def test_the_pages_about_runs_load_no_torch(root, runs):
         [sys.executable, "-c", code, main], capture_output=True, text=True, check=True, cwd=root, env=environment
     )
     assert done.stdout == "[0, 0, 0] set()\n"
+
+
+def test_a_recipe_adds_what_its_preset_sets(app, monkeypatch):
+    changed = replace(PRESETS["best"], options={**PRESETS["best"].options, "schedule": "cosine"})
+    monkeypatch.setitem(PRESETS, "best", changed)
+    train(app)
+    assert "--schedule" not in shown_commands(app)
+    app.selectbox(key="train_recipe").select("best").run()
+    assert "--schedule cosine" in shown_commands(app)
+    app.segmented_control(key="train_method").set_value("hiso").run()
+    assert app.selectbox(key="train_recipe").disabled
+    assert "--schedule" not in shown_commands(app)
+
+
+def shown_commands(app) -> str:
+    return "\n".join(code.value for code in app.code)

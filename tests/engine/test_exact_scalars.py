@@ -135,7 +135,7 @@ def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
     directions, asked = Directions("rademacher", network.sizes_M), []
     drawn = directions.drawn
-    monkeypatch.setattr(directions, "drawn", lambda *which: asked.append(which) or drawn(*which))
+    monkeypatch.setattr(directions, "drawn", lambda seed, m, into: asked.append((seed, m)) or drawn(seed, m, into))
     estimate_exact(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions)
     assert sorted(asked) == sorted((seed, m) for seed in SEEDS for m in range(3))
 

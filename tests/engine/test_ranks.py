@@ -74,6 +74,26 @@ def test_two_ranks_do_what_one_process_does(two, tiny_opt_folder, tmp_path, monk
 
 
 @pytest.mark.slow
+def test_two_ranks_take_the_exact_scalars_of_one_process_and_the_first_measures_gradients(
+    tiny_opt_folder, tmp_path, monkeypatch, capsys
+):
+    """A client's scalars do not depend, but for rounding, on the clients whose rows pass beside its own."""
+    options = ["--model", str(tiny_opt_folder), *OPTIONS, "--rounds", "2", "--estimator", "exact", "--diagnostics", "2"]
+    done = torchrun("train", *options, "--runs-folder", str(tmp_path / "two"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr.count("finite differences at mu 0.001") == 1
+    monkeypatch.setattr(sys, "argv", ["zorba", "train", *options, "--runs-folder", str(tmp_path / "one")])
+    with pytest.raises(SystemExit):
+        main()
+    two, one = (read_run(json.loads(text)["run"]) for text in (done.stdout, capsys.readouterr().out))
+    for ours, theirs in zip(*(read_trajectory(run.path / TRAJECTORY).rounds for run in (one, two)), strict=True):
+        assert np.abs(ours.rho_NQ - theirs.rho_NQ).max() <= 1e-5 * np.abs(ours.rho_NQ).max()
+    assert two.summary["backward_passes"] == one.summary["backward_passes"] == 2 * 4
+    assert [measured.round for measured in two.diagnostics] == [0, 2]
+    assert two.diagnostics[0].norm_MN == pytest.approx(one.diagnostics[0].norm_MN, rel=1e-5)
+
+
+@pytest.mark.slow
 def test_one_folder_is_written_and_one_rank_talks(two):
     _, run, folder = two
     listing = list_runs(folder)

@@ -169,4 +169,5 @@ def test_exact_scalars_of_longer_answers_are_counted_as_they_are_held(answers):
     with TensorBytes() as count:
         estimate_exact(network, rows, A_MN, [1, 2], Directions("rademacher", network.sizes_M))
     peak = run_peak(config, A_MN, settings, rows_at_once=1, answers=answers)
-    assert count.peak == pytest.approx(peak.perturbation + peak.activations, rel=0.2)
+    counted = peak.perturbation + peak.activations  # of the largest piece beside the largest share, who seldom meet
+    assert 0.7 * counted <= count.peak <= counted

@@ -126,3 +126,16 @@ def test_bfloat16_weights_lose_nothing_in_the_mean_and_plain_rounding_is_refused
     assert f"of the weights do not move at all and {found['update']:.0%} of a round's step is lost" in reason
     assert "rounding stochastic" in reason
     assert network.weights_sha256() == before
+
+
+@pytest.mark.parametrize("estimator", ["exact", "cohort"])
+def test_finite_differences_are_compared_with_exact_scalars_whichever_of_them_the_run_takes(network, estimator):
+    checked, far = (
+        preflight(network, ALLOCATION, ROWS, TrainSettings(seq_len=16, mu=mu, estimator=estimator))
+        for mu in (1e-3, 0.5)
+    )
+    assert 0 < checked.differences.relative_error < 0.2
+    assert checked.differences.correlation > 0.98
+    assert checked.describe()["finite_differences"]["mu"] == 1e-3
+    assert far.differences.relative_error > 3 * checked.differences.relative_error
+    assert ("scalars" in [check.name for check in far.checks]) == (estimator == "cohort")

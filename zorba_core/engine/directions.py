@@ -119,11 +119,14 @@ class Directions:
             u_mr = u_mr.div(math.sqrt(self.rank))
         return Factors(u_mr.view(rows, self.rank), z_nr.view(columns, self.rank))
 
-    def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
-        """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
+    def drawn(self, seed: int, block: int, into: Tensor | None = None) -> Iterator[tuple[int, int, Tensor]]:
+        """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's.
+
+        ``into``, of :meth:`buffer`, may be used for them again and again: they are then there until the next piece.
+        """
         if not self.kind.low_rank:
             for start, stop in self._pieces(block):
-                yield start, stop, self._piece(seed, block, start, stop)
+                yield start, stop, self._piece(seed, block, start, stop, into)
             return
         for part in self._parts_M[block]:
             drawn = self._factors(seed, block, part)
@@ -133,6 +136,13 @@ class Directions:
                 for first, last, values in drawn.pieces(self._step):
                     yield part.start + first, part.start + last, values
 
+    def buffer(self) -> Tensor | None:
+        """Memory for :meth:`drawn`; None where each piece needs its own."""
+        plain = self._draw in (noise.signs, noise.normals) and self.dtype == torch.float32
+        if self.kind.low_rank or not plain or self.device.type != "cpu":
+            return None
+        return torch.empty(min(self._step, max(self.sizes_M)))
+
     @property
     def _step(self) -> int:
         return _PIECE_CPU if self.device.type == "cpu" else _PIECE_ELSEWHERE
@@ -141,8 +151,9 @@ class Directions:
         size, step = self.sizes_M[block], self._step
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
-    def _piece(self, seed: int, block: int, start: int, stop: int) -> Tensor:
-        values = self._draw(seed, block, start, stop, self.device).to(self.dtype)
+    def _piece(self, seed: int, block: int, start: int, stop: int, into: Tensor | None = None) -> Tensor:
+        where = {} if into is None else {"out": into[: stop - start]}
+        values = self._draw(seed, block, start, stop, self.device, **where).to(self.dtype)
         return values if self.kind.norm is None else values.mul_(self._scale(seed))
 
     def _scale(self, seed: int) -> float:

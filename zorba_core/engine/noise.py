@@ -43,8 +43,11 @@ _KERNEL = "zorba_core.engine.noise_triton"
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
 
 
-def signs(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
-    """Elements start..stop-1 of the block's signs: float32, shape (stop - start,)."""
+def signs(
+    seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu", out: Tensor | None = None
+) -> Tensor:
+    """Elements start..stop-1 of the block's signs: float32, shape (stop - start,). ``out``, of that shape on the CPU,
+    spares new memory where they fit it as they are drawn."""
     kernel = triton_on(str(device))
     if kernel is not None:
         return kernel.draw("signs", seed, block, start, stop, device)
@@ -53,16 +56,19 @@ def signs(seed: int, block: int, start: int, stop: int, device: torch.device | s
     skipped = bytes_first - start // 256 * 32
     bytes_E8 = bytes_E8[skipped : skipped + bytes_last - bytes_first]
     # A row of eight signs for each byte: three times as fast as shifting out one bit after another.
-    values = _look_up(_signs_of_byte(str(device)), bytes_E8).view(-1)
+    whole = None if out is None or start % 8 or stop % 8 else out.view(-1, 8)
+    values = _look_up(_signs_of_byte(str(device)), bytes_E8, whole).view(-1)
     return values[start - bytes_first * 8 :][: stop - start]
 
 
-def normals(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
-    """Elements start..stop-1 of the block's normals: float32, shape (stop - start,)."""
+def normals(
+    seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu", out: Tensor | None = None
+) -> Tensor:
+    """Elements start..stop-1 of the block's normals: float32, shape (stop - start,). ``out``: as of :func:`signs`."""
     kernel = triton_on(str(device))
     if kernel is not None:
         return kernel.draw("normals", seed, block, start, stop, device)
-    return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device))
+    return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device), out)
 
 
 def rounding_bits(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
@@ -90,11 +96,15 @@ def _sixteen_bits(seed: int, block: int, kind: int, start: int, stop: int, devic
     return bits_E[skipped : skipped + stop - start]
 
 
-def _look_up(table: Tensor, index_E: Tensor) -> Tensor:
-    """The table's rows at the indices, whose bits are unsigned numbers."""
+def _look_up(table: Tensor, index_E: Tensor, out: Tensor | None = None) -> Tensor:
+    """The table's rows at the indices, whose bits are unsigned numbers; on the CPU in ``out`` where it is given."""
     size = index_E.element_size()
     if table.device.type == "cpu":  # half as fast again as index_select, which wants wider indices
-        return torch.from_numpy(table.numpy().take(index_E.numpy().view(f"u{size}"), axis=0))
+        index = index_E.numpy().view(f"u{size}")
+        if out is None:
+            return torch.from_numpy(table.numpy().take(index, axis=0))
+        table.numpy().take(index, axis=0, out=out.numpy(), mode="clip")  # no index is outside; this mode needs no copy
+        return out
     return table.index_select(0, index_E.int().bitwise_and_(2 ** (8 * size) - 1))
 
 

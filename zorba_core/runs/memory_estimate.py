@@ -169,7 +169,7 @@ def _backward_peak(
         max_rows=settings.max_rows,
     )
     block_parameters = max(shapes.block_bytes) // bytes_each
-    held = plan.store_numbers + held_at_once(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
+    held = plan.held - plan.freed + held_at_once(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
     rows = min(plan.rows_at_once(B, L), B * max(map(len, plan.shares)))
     kept = shapes.kept(rows, L, settings.precision, answers)
     plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows, answers=answers)

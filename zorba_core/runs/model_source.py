@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zorba_core.runs.streaming.tensor_files import TensorFiles
 
 MODELS_VARIABLE = "ZORBA_MODELS"
-BUNDLED = ("opt-mini",)
+BUNDLED = {"opt-mini": "full", "llama-mini": "llama"}  # by name, the profile of zorba make-base that makes it
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -40,7 +40,7 @@ def models_folder() -> Path:
 
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
-    """The folder of a bundled model (``opt-mini``) or a local one, or the hub's name as given (``facebook/opt-125m``).
+    """The folder of a bundled model (``opt-mini``, ``llama-mini``) or a local one, or the hub's name as given.
     ``opt-mini-24`` is made of opt-mini's blocks (:mod:`zorba_core.runs.rehearsal`).
 
     Whether the hub has it is found out only when it is loaded.
@@ -55,7 +55,7 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
         if not (folder / "config.json").is_file():
             raise MissingDataError(
                 f"model {name} is not in {folder}: set {MODELS_VARIABLE} to the folder that holds it, "
-                f"or make it with zorba make-base --out {folder}"
+                f"or make it with zorba make-base --profile {BUNDLED[name]} --out {folder}"
             )
         return str(folder)
     blocks = rehearsal_blocks(name)

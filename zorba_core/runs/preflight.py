@@ -7,6 +7,7 @@ Measured on the first round's batches of a few clients and a few directions, in 
 - ``scalars``: how far the run's finite differences are from the exact directional derivative (forward mode, which takes
   no difference and needs no higher precision). If mu is too small, the rounding of two nearly equal losses
   dominates; if it is too large, curvature does. At an error of 1 the scalars are only error, or zero.
+  Where the run takes exact scalars, the same is reported and nothing is refused.
 - ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
   scalars.
 - ``update``: the part of a round's step that the weights lose to rounding. With stochastic rounding that is what does
@@ -36,6 +37,7 @@ from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.block_major import derive_block_major, estimate_block_major
+from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
@@ -75,11 +77,34 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Differences:
+    """How far finite differences at the run's mu, which a client sends, are from the exact scalars of the probe."""
+
+    mu: float
+    relative_error: float  # length of the errors over that of the exact scalars
+    correlation: float
+
+    @classmethod
+    def between(cls, mu: float, estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> Differences:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = float(np.corrcoef(estimated_NQ.ravel(), exact_NQ.ravel())[0, 1])
+        return cls(mu, _relative_error(estimated_NQ, exact_NQ), correlation)
+
+    def sentence(self) -> str:
+        """For who simulates with exact scalars."""
+        return (
+            f"exact scalars: finite differences at mu {self.mu:g}, which clients would send, are "
+            f"{self.relative_error:.1%} off them here (correlation {self.correlation:.4f})"
+        )
+
+
+@dataclass(frozen=True)
 class Preflight:
     """All checks of one setting. ``rho_rms`` is the size of the exact scalars."""
 
     checks: tuple[Check, ...]
     rho_rms: float
+    differences: Differences | None = None  # None where the method takes no scalars
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -94,7 +119,11 @@ class Preflight:
         return f"these settings {verdict}: {findings}. Try: {cures}. To continue anyway: --force"
 
     def describe(self) -> dict[str, Any]:
-        return {"rho_rms": self.rho_rms, "checks": [asdict(check) for check in self.checks]}
+        return {
+            "rho_rms": self.rho_rms,
+            "checks": [asdict(check) for check in self.checks],
+            **({} if self.differences is None else {"finite_differences": asdict(self.differences)}),
+        }
 
 
 @torch.no_grad()
@@ -125,7 +154,8 @@ def preflight(
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
         checks.append(_perturbation_check(lost, settings))
         estimated_NQ = estimator_of(settings)(*probe).rho_NQ
-        error = _relative_error(estimated_NQ, exact_NQ)
+        differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
+        error = differences.relative_error
         mu_cure = ""
         if not error <= MOST_SCALAR_ERROR:
             error_of = {}
@@ -136,6 +166,9 @@ def preflight(
             best = min(error_of, key=error_of.__getitem__)
             mu_cure = f"mu {best:.1g} (its error here: {error_of[best]:.1%})"
         checks.append(_scalar_check(error, mu_cure, settings))
+    else:  # what the clients that are simulated would have sent
+        estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
+        differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
     if facts.exchanges == "estimates":
         taking_part = max(1, round(settings.participation * allocation.num_clients))
 
@@ -155,7 +188,7 @@ def preflight(
         unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MQ, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
     blocks = np.flatnonzero(A_MN.any(axis=1))
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings, unit))
-    return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))))
+    return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))), differences)
 
 
 def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Rows:

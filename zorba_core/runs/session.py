@@ -32,6 +32,7 @@ from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit
 from zorba_core.engine.network import BlockNetwork
@@ -155,6 +156,8 @@ def fine_tune(
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
+            notice(checked.differences.sentence())
         if not isinstance(network, StreamedNetwork):
             notice(_memory_line(network, allocation, settings, rows))
         config = {

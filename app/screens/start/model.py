@@ -14,7 +14,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.models import PRESETS, ModelSpec, model_spec, spec_from_config
 from zorba_core.planning.shapes import ModelShape, model_shape, shape_from_config
-from zorba_core.runs.model_source import BUNDLED, resolve_model
+from zorba_core.runs.model_source import BUNDLED, models_folder, resolve_model
 
 OTHER = "other"
 _CONFIG = "start_config"
@@ -41,14 +41,14 @@ def ask() -> ChosenModel | None:
     name = linked(
         st.selectbox,
         "Model",
-        [*PRESETS, *BUNDLED, OTHER],
+        [*PRESETS, *_bundled(), OTHER],
         key="my_model",
         format_func=lambda name: (
             "A folder, config.json or hub id …"
             if name == OTHER
             else f"{name.upper()} · {PRESETS[name].num_blocks} blocks"
             if name in PRESETS
-            else f"{name} · 12 blocks, comes with the checkout"
+            else f"{name} · {_known(name).shape.num_blocks} blocks, comes with the checkout"
         ),
         help="Planning needs the model's shape alone, not its weights.",
     )
@@ -79,6 +79,11 @@ def load() -> Load:
         third.number_input, "Directions Q", 1, 4096, 10, key="my_q", help="Random directions tried in a round."
     )
     return Load(batch, length, directions, dtype)
+
+
+def _bundled() -> list[str]:
+    """The models that come with the checkout and are there."""
+    return [name for name in BUNDLED if (models_folder() / name / "config.json").is_file()]
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

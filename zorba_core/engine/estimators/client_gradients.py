@@ -6,9 +6,8 @@ what each client's rows want of the layer's parameters into that client's vector
 of the client's output gradients and inputs. So wide products serve many clients, and nothing is computed twice.
 
 Blocks are differentiated one after another, from the last to the first that any of the clients activates. Nothing is
-kept of the blocks before it, and what a block kept is freed as soon as it is differentiated. The last block, which each
-family runs in its own way at the positions that are read, goes through autograd client by client; so does every block
-with a layer that is not known here.
+kept of the blocks before it, and what a block kept is freed as soon as it is differentiated. A block with a layer that
+is not known here goes through autograd client by client.
 
 Shapes: P parts (rows of one client), R rows of all parts, E examples, L positions, H hidden size, M blocks.
 """
@@ -25,7 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.estimators.client_layers import BlockGradient, LayerFunctions, Owners, UnknownLayoutError
+from zorba_core.engine.estimators.client_layers import (
+    BlockGradient,
+    GradientTable,
+    LayerFunctions,
+    Owners,
+    UnknownLayoutError,
+)
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
@@ -65,18 +70,22 @@ class ClientGradients:
 
     def __init__(self, network: BlockNetwork, inactive: Inactive) -> None:
         self._network, self._inactive, self._last = network, inactive, network.num_blocks - 1
-        self._anchor = torch.zeros((), device=network.device, requires_grad=True)
+        self._anchor = torch.zeros((), dtype=network.dtype, device=network.device, requires_grad=True)
         self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
         self._layers_M = [
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
-            for m in range(self._last)
+            for m in range(network.num_blocks)
         ]
+
+    def table(self, m: int, clients: int) -> GradientTable:
+        """For so many clients' gradients of block m."""
+        return GradientTable(clients, self._network.sizes_M[m], self._anchor)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context the network's layers are those functions; they compute what they did."""
         with self._network.computing(range(self._network.num_blocks)), contextlib.ExitStack() as stack:
-            for m, layers in enumerate([*self._layers_M, None]):
+            for m, layers in enumerate(self._layers_M):
                 stack.callback(self._differentiate, m, False)
                 if layers is None:
                     self._differentiate(m, True)
@@ -116,6 +125,9 @@ class ClientGradients:
         loss_P, along = _losses(network, rows, hidden, parts, wants_gradient=first <= self._last)
         for m in range(self._last, first - 1, -1):
             along = self._back(m, strands_M.pop(), along)
+            for part in parts:
+                if m in part.gradient_M:
+                    part.gradient_M[m].complete(self._trained_M[m])
         return loss_P
 
     def _through(
@@ -125,7 +137,7 @@ class ClientGradients:
         active = [(part, where) for part, where in owned if m in part.gradient_M]
         passive = [(part, where) for part, where in owned if m not in part.gradient_M]
         dropped = self._inactive == "dropped"
-        layers = self._layers_M[m] if m < self._last else None
+        layers = self._layers_M[m]
 
         def strand(where: slice | Tensor, run: Callable[[Tensor], Tensor], owner: Part | None = None) -> _Strand:
             x = hidden_RLH[where].detach().requires_grad_(needs_input)
@@ -138,7 +150,7 @@ class ClientGradients:
         if layers is not None and (active or not dropped):
             with layers.owned_by(_owners(m, active if dropped else owned, hidden_RLH.shape[1])):
                 where = _joined([where for _, where in (active if dropped else owned)])
-                strands.append(strand(where, partial(self._network.run_block, m)))
+                strands.append(strand(where, partial(self._run, m, rows, where)))
         elif layers is None:
             if not dropped and passive:
                 where = _joined([where for _, where in passive])
@@ -180,12 +192,12 @@ class ClientGradients:
 
 def _owners(m: int, clients: list[tuple[Part, slice]], length: int) -> Owners:
     """Whose rows stand where among those of the given clients."""
-    start, of = 0, []
+    start, placed = 0, []
     for part, _ in clients:
         if m in part.gradient_M:
-            of.append((start, start + part.num_rows, part.gradient_M[m]))
+            placed.append((start, part.num_rows, part.gradient_M[m]))
         start += part.num_rows
-    return Owners(start, length, tuple(of))
+    return Owners.among(start, length, placed)
 
 
 def _losses(

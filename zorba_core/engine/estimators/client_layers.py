@@ -3,15 +3,17 @@
 Known are the layers that act on the last axis alone: linear ones (Hugging Face's ``Conv1D`` too) and norms. A block
 with parameters in any other layer is left to autograd, client by client.
 
-Shapes: P positions of all rows, I and O a layer's inputs and outputs, D_m parameters of block m.
+Shapes: P positions of all rows (of each of C clients side by side), I and O a layer's inputs and outputs, D_m
+parameters of block m.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,33 +23,71 @@ from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
 
 
+class GradientTable:
+    """Gradients of one block, a row a client: (C, D_m). It takes memory when it is first written to."""
+
+    def __init__(self, clients: int, size: int, like: Tensor) -> None:
+        self._shape, self._like = (clients, size), like
+
+    @functools.cached_property
+    def values_CD(self) -> Tensor:
+        return torch.empty(self._shape, dtype=self._like.dtype, device=self._like.device)
+
+
 @dataclass(eq=False)
 class BlockGradient:
-    """One client's gradient of one block, (D_m,). Layers write their parts into it; later rows add to them."""
+    """One client's gradient of one block: a row of a table. Layers write their parts into it; later rows of the client
+    add to them."""
 
-    values: Tensor
+    table: GradientTable
+    row: int
     _written: set[int] = field(default_factory=set)  # starts of the parts that are written
 
-    def part(self, start: int, parameter: Tensor) -> tuple[Tensor, bool]:
-        """Where a parameter's gradient belongs, in its shape, and whether there is one to add to."""
-        adds = start in self._written
+    def begins(self, start: int) -> bool:
+        """Whether nothing was written of the part yet; from now on there is something to add to."""
+        first = start not in self._written
         self._written.add(start)
-        return self.values[start : start + parameter.numel()].view(parameter.shape), adds
+        return first
 
-    def add(self, start: int, parameter: Tensor, gradient: Tensor | None) -> None:
-        """No gradient: the loss does not depend on the parameter."""
-        view, adds = self.part(start, parameter)
-        if not adds:
-            view.zero_() if gradient is None else view.copy_(gradient)
-        elif gradient is not None:
-            view.add_(gradient)
+    def complete(self, parameters: Sequence[Tensor]) -> None:
+        """After a backward pass: zero for parameters that the loss did not depend on."""
+        if len(self._written) < len(parameters):
+            self.add_all(parameters, [None] * len(parameters))
 
     def add_all(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
-        """Of all of the block's parameters, in their order."""
+        """Gradients of all of the block's parameters, in their order; None where the loss does not depend on one."""
         start = 0
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            self.add(start, parameter, gradient)
+            part = self.table.values_CD[self.row, start : start + parameter.numel()].view(parameter.shape)
+            if self.begins(start):
+                part.zero_() if gradient is None else part.copy_(gradient)
+            elif gradient is not None:
+                part.add_(gradient)
             start += parameter.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Clients that stand side by side in the table, and among the rows, with as many rows each: C of them."""
+
+    start: int  # of their rows
+    rows: int  # of each
+    gradients: tuple[BlockGradient, ...]
+
+    def part(self, start: int, parameter: Tensor) -> tuple[Tensor, bool]:
+        """Where their gradients of a parameter belong, (C, *its shape), and whether there are some to add to: all of
+        them have, or none."""
+        first = self.gradients[0]
+        rows_CD = first.table.values_CD[first.row : first.row + len(self.gradients)]
+        adds = [not gradient.begins(start) for gradient in self.gradients]
+        part = rows_CD[:, start : start + parameter.numel()].view(-1, *parameter.shape)
+        if any(adds) != all(adds):
+            part[torch.tensor([not each for each in adds])] = 0
+        return part, any(adds)
+
+    def add(self, start: int, parameter: Tensor, gradient_C: Tensor) -> None:
+        part, adds = self.part(start, parameter)
+        part.add_(gradient_C) if adds else part.copy_(gradient_C)
 
 
 class UnknownLayoutError(Exception):
@@ -56,20 +96,41 @@ class UnknownLayoutError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """Whose rows are whose: rows start..stop-1 of ``rows``, of so many positions each."""
+    """Whose rows are whose, of ``rows`` rows of ``length`` positions each."""
 
     rows: int
     length: int
-    of: tuple[tuple[int, int, BlockGradient], ...]
+    of: tuple[Neighbours, ...]
+
+    @classmethod
+    def among(cls, rows: int, length: int, placed: Iterable[tuple[int, int, BlockGradient]]) -> Owners:
+        """From the first row of each client, how many it has, and its gradient."""
+        groups: list[Neighbours] = []
+        for start, count, gradient in placed:
+            last = groups[-1] if groups else None
+            if (
+                last is not None
+                and count == last.rows
+                and start == last.start + last.rows * len(last.gradients)
+                and gradient.table is last.gradients[0].table
+                and gradient.row == last.gradients[-1].row + 1
+            ):
+                groups[-1] = replace(last, gradients=(*last.gradients, gradient))
+            else:
+                groups.append(Neighbours(start, count, (gradient,)))
+        return cls(rows, length, tuple(groups))
 
     @property
     def positions(self) -> int:
         return self.rows * self.length
 
-    def places(self, positions: int) -> Iterator[tuple[slice, BlockGradient]]:
-        """The same for rows of several positions each, laid out one row after another."""
-        each = positions // self.rows
-        return ((slice(start * each, stop * each), gradient) for start, stop, gradient in self.of)
+    def split(self, x_PI: Tensor) -> Iterator[tuple[Neighbours, Tensor]]:
+        """Of positions that are laid out row after row, those of each client: (C, P, I)."""
+        each = len(x_PI) // self.rows
+        for group in self.of:
+            count = len(group.gradients)
+            first, positions = group.start * each, group.rows * each
+            yield group, x_PI[first : first + count * positions].view(count, positions, -1)
 
 
 class LayerFunctions:
@@ -185,16 +246,16 @@ class _Linear(torch.autograd.Function):
         (x_PI,) = ctx.saved_tensors
         layer, transposed = ctx.layer, isinstance(ctx.layer, Conv1D)
         x_PI = x_PI.to(dy_PO.dtype)  # what autocast has rounded
-        for here, gradient in ctx.owners.places(len(dy_PO)):
-            left, right = (x_PI, dy_PO) if transposed else (dy_PO, x_PI)
-            view, adds = gradient.part(ctx.starts["weight"], layer.weight)
-            if view.dtype == dy_PO.dtype:
-                view.addmm_(left[here].t(), right[here], beta=int(adds))
+        for (group, dy_CPO), (_, x_CPI) in zip(ctx.owners.split(dy_PO), ctx.owners.split(x_PI), strict=True):
+            left, right = (x_CPI, dy_CPO) if transposed else (dy_CPO, x_CPI)
+            part, adds = group.part(ctx.starts["weight"], layer.weight)
+            if part.dtype == dy_PO.dtype:
+                part.baddbmm_(left.transpose(1, 2), right, beta=int(adds))
             else:
-                product = left[here].t() @ right[here]
-                view.add_(product) if adds else view.copy_(product)
+                product = left.transpose(1, 2) @ right
+                part.add_(product) if adds else part.copy_(product)
             if layer.bias is not None:
-                gradient.add(ctx.starts["bias"], layer.bias, dy_PO[here].sum(dim=0, dtype=view.dtype))
+                group.add(ctx.starts["bias"], layer.bias, dy_CPO.sum(dim=1, dtype=part.dtype))
         if not ctx.needs_input_grad[1]:
             return (None,) * 5
         weight = layer.weight.to(dy_PO.dtype)
@@ -214,19 +275,16 @@ class _LayerNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy_PI: Tensor) -> tuple[Tensor | None, ...]:
-        layer, saved = ctx.layer, ctx.saved_tensors
-
-        def backward(here: slice, mask: list[bool]) -> tuple[Tensor | None, ...]:
-            x, mean, scale = (tensor[here] for tensor in saved)
-            return torch.ops.aten.native_layer_norm_backward(
-                dy_PI[here], x, layer.normalized_shape, mean, scale, layer.weight, layer.bias, mask
-            )
-
-        for here, gradient in ctx.owners.places(len(dy_PI)):
-            _, weight, bias = backward(here, [False, True, True])
-            gradient.add(ctx.starts["weight"], layer.weight, weight)
-            gradient.add(ctx.starts["bias"], layer.bias, bias)
-        dx_PI = backward(slice(None), [True, False, False])[0] if ctx.needs_input_grad[1] else None
+        layer, (x_PI, mean_P1, scale_P1) = ctx.layer, ctx.saved_tensors
+        along_PI = ((x_PI - mean_P1) * scale_P1).mul_(dy_PI)  # dy times what the weight multiplies
+        for (group, dy_CPI), (_, along_CPI) in zip(ctx.owners.split(dy_PI), ctx.owners.split(along_PI), strict=True):
+            group.add(ctx.starts["weight"], layer.weight, along_CPI.sum(dim=1))
+            group.add(ctx.starts["bias"], layer.bias, dy_CPI.sum(dim=1))
+        dx_PI = None
+        if ctx.needs_input_grad[1]:
+            dx_PI = torch.ops.aten.native_layer_norm_backward(
+                dy_PI, x_PI, layer.normalized_shape, mean_P1, scale_P1, layer.weight, layer.bias, [True, False, False]
+            )[0]
         return None, dx_PI, None, None, None
 
 
@@ -257,12 +315,15 @@ class _Repeated(torch.autograd.Function):
             parameter.requires_grad_(True)
         try:
             dx_PI = None
-            for here, gradient in ctx.owners.places(len(dy_PO)):
+            for (group, dy_CPO), (_, x_CPI) in zip(ctx.owners.split(dy_PO), ctx.owners.split(x_PI), strict=True):
                 with torch.enable_grad():
-                    y_PO = ctx.plain(x_PI[here])
-                wanted = torch.autograd.grad(y_PO, list(parameters.values()), dy_PO[here])
-                for (name, parameter), part in zip(parameters.items(), wanted, strict=True):
-                    gradient.add(ctx.starts[name], parameter, part)
+                    y_C = [ctx.plain(own_PI) for own_PI in x_CPI]
+                wanted_C = [
+                    torch.autograd.grad(y_PO, list(parameters.values()), own_PO)
+                    for y_PO, own_PO in zip(y_C, dy_CPO, strict=True)
+                ]
+                for (name, parameter), part_C in zip(parameters.items(), zip(*wanted_C, strict=True), strict=True):
+                    group.add(ctx.starts[name], parameter, torch.stack(part_C))
         finally:
             for parameter in parameters.values():
                 parameter.requires_grad_(False)

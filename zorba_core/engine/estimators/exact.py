@@ -7,10 +7,9 @@ passes and sends these numbers with an error. Whoever simulates fifty clients in
 numbers of a client cost about three forward passes, whatever Q is. So this is a way to simulate the method fast, not
 what a client runs; preflight says how far the finite differences of a run's mu are from it.
 
-The gradients of a *share* of the clients are gathered, one row a client for each block, and multiplied with the block's
-directions in one product. So directions are drawn once a share, a piece of a block at a time. A share is as many
-clients as keep the memory below ``MOST_MEMORY`` times what a cohort holds: its parameters, and two hidden states of
-every row.
+The gradients of a *share* of the clients are gathered and multiplied with the directions, so that these are drawn once
+a share, a piece of a block at a time. A share is as many clients as keep the memory below ``MOST_MEMORY`` times what a
+cohort holds: its blocks' weights, and two hidden states of every row.
 
 It is what :func:`zorba_core.engine.estimators.jvp.estimate_jvp` gives: to 1e-10 in float64 and 1e-5 in float32, on any
 device. (Norms that compute in float32 whatever the dtype, as Llama's do, keep float64 at 1e-6.)
@@ -22,7 +21,7 @@ the directions at once, S elements of a piece of a block.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients, Part
-from zorba_core.engine.estimators.client_layers import BlockGradient
+from zorba_core.engine.estimators.client_layers import BlockGradient, GradientTable
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
@@ -74,50 +73,75 @@ def estimate_exact(
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     plan = Plan.of_network(network, batches_N, A_MN, max_rows)
     gradients = ClientGradients(network, inactive)
-    store = torch.empty(plan.store_numbers, dtype=network.dtype, device=network.device)  # one, for each share in turn
     with gradients.installed():
         for share in plan.shares:
-            gradient_MC, loss_C = gather_gradients(gradients, network.sizes_M, batches_N, A_MN, share, store, plan)
-            loss_N[share] = loss_C
-            for m, gradient_CD in enumerate(gradient_MC):
-                clients = np.asarray(share)[A_MN[m, share]]
-                rho_NQ[clients] += _along(gradient_CD, m, seeds_Q, directions)
+            gathered_M, loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan)
+            for m, gathered in enumerate(gathered_M):
+                for (clients, _), rho_CQ in zip(gathered, _along(gathered, m, seeds_Q, directions), strict=True):
+                    rho_NQ[clients] += rho_CQ
+            del gathered_M, gathered  # before the next share's are made
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
+
+
+Gathered = list[tuple[list[int], Tensor]]  # of one block: some clients, and their gradients, (C, D_m)
 
 
 def gather_gradients(
     gradients: ClientGradients,
-    sizes_M: Sequence[int],
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     share: Sequence[int],
-    store: Tensor,
     plan: Plan,
-) -> tuple[list[Tensor], np.ndarray]:
-    """Of each block the gradients of the share's clients that activate it, (C, D_m), and F_n of the share's clients,
-    float64. The gradients stand in ``store``, which is overwritten."""
-    gradient_MC = _carve(store, sizes_M, A_MN[:, share])
+) -> tuple[list[Gathered], np.ndarray]:
+    """Of each block the gradients of the share's clients that activate it, and F_n of the share's clients, float64.
+
+    Clients whose rows begin to pass together have a table together. A block's table is made when the backward pass
+    reaches it, in the memory of what it kept of the blocks behind.
+    """
     loss_by_client = dict.fromkeys(share, 0.0)
-    for piece in plan.pieces(_parts(batches_N, A_MN, share, gradient_MC, plan.max_rows)):
-        for part, loss in zip(piece, gradients.pass_through(piece), strict=True):
+    gradient_by_client: dict[int, dict[int, BlockGradient]] = {}
+    gathered_M: list[list[tuple[list[int], GradientTable]]] = [[] for _ in A_MN]
+    for piece in plan.pieces(_parts(batches_N, share, plan.max_rows)):
+        new = [part.client for part in piece if part.client not in gradient_by_client]
+        gradient_by_client |= {n: {} for n in new}
+        for m, active_N in enumerate(A_MN):
+            clients = [n for n in dict.fromkeys(new) if active_N[n]]
+            if clients:
+                table = gradients.table(m, len(clients))
+                gathered_M[m].append((clients, table))
+                for row, n in enumerate(clients):
+                    gradient_by_client[n][m] = BlockGradient(table, row)
+        parts = [replace(part, gradient_M=gradient_by_client[part.client]) for part in piece]
+        for part, loss in zip(parts, gradients.pass_through(parts), strict=True):
             loss_by_client[part.client] += loss
-    return gradient_MC, np.array(list(loss_by_client.values()))
+    return (
+        [[(clients, table.values_CD) for clients, table in gathered] for gathered in gathered_M],
+        np.array(list(loss_by_client.values())),
+    )
 
 
-def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
-    """< grad_m F_n, v_q,m > of the given clients and all directions: (C, Q), float64."""
-    total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
-    at_once = _directions_at_once(gradient_CD.device.type == "cpu")
-    for at in range(0, len(seeds_Q) if len(gradient_CD) else 0, at_once):
-        drawn_K = [directions.drawn(int(seed), block) for seed in seeds_Q[at : at + at_once]]  # in the same pieces
+def _along(gathered: Gathered, block: int, seeds_Q: Sequence[int], directions: Directions) -> list[np.ndarray]:
+    """< grad_m F_n, v_q,m > of all directions and the clients of each table: (C, Q), float64."""
+    if not gathered:
+        return []
+    device = gathered[0][1].device
+    total_CQ = [torch.zeros(len(clients), len(seeds_Q), dtype=torch.float64, device=device) for clients, _ in gathered]
+    at_once = _directions_at_once(device.type == "cpu")
+    buffer = directions.buffer() if at_once == 1 else None
+    for at in range(0, len(seeds_Q), at_once):
+        seeds_K = [int(seed) for seed in seeds_Q[at : at + at_once]]
+        drawn_K = [directions.drawn(seed, block, buffer) for seed in seeds_K]  # all in the same pieces
         for start, stop, first_S in drawn_K[0]:
-            gradient_CS = gradient_CD[:, start:stop]
-            if len(drawn_K) == 1:
-                total_CQ[:, at] += gradient_CS @ first_S
-                continue
-            v_KS = torch.stack([first_S, *(next(drawn)[2] for drawn in drawn_K[1:])])
-            total_CQ[:, at : at + len(drawn_K)] += gradient_CS @ v_KS.t()
-    return total_CQ.cpu().numpy()
+            v_KS = None
+            if len(drawn_K) > 1:
+                v_KS = torch.stack([first_S, *(next(drawn)[2] for drawn in drawn_K[1:])])
+            for total, (_, gradient_CD) in zip(total_CQ, gathered, strict=True):
+                gradient_CS = gradient_CD[:, start:stop]
+                if v_KS is None:
+                    total[:, at] += gradient_CS @ first_S
+                else:
+                    total[:, at : at + len(drawn_K)] += gradient_CS @ v_KS.t()
+    return [total.cpu().numpy() for total in total_CQ]
 
 
 def _directions_at_once(on_cpu: bool) -> int:
@@ -131,33 +155,13 @@ def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) ->
     return min(num_directions, _directions_at_once(on_cpu)) * block_parameters
 
 
-def _carve(store: Tensor, sizes_M: Sequence[int], A_MC: np.ndarray) -> list[Tensor]:
-    """Of each block the gradients of the clients that activate it, (C, D_m), side by side in the store."""
-    gradient_MC, at = [], 0
-    for size, active_C in zip(sizes_M, A_MC, strict=True):
-        numbers = int(active_C.sum()) * size
-        gradient_MC.append(store[at : at + numbers].view(-1, size))
-        at += numbers
-    return gradient_MC
-
-
-def _parts(
-    batches_N: Sequence[Rows],
-    A_MN: np.ndarray,
-    share: Sequence[int],
-    gradient_MC: Sequence[Tensor],
-    max_rows: int | None,
-) -> Iterator[Part]:
-    """The share's clients, each in as many parts as ``max_rows`` asks for."""
+def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[Part]:
+    """The share's clients, each in as many parts as ``max_rows`` asks for; nobody's gradient is asked for yet."""
     for n in share:
-        active_M = np.flatnonzero(A_MN[:, n])
-        row_M = [np.count_nonzero(A_MN[m, share[: share.index(n)]]) for m in active_M]
-        gradient_M = {int(m): BlockGradient(gradient_MC[m][row]) for m, row in zip(active_M, row_M, strict=True)}
         batch = batches_N[n]
         count = min(len(batch), -(-len(batch.token_ids_RL) // max_rows)) if max_rows else 1
         for examples in np.array_split(np.arange(len(batch)), count):
-            rows = batch if count == 1 else batch.rows(examples)
-            yield Part(n, rows, float(batch.weights.sum()), gradient_M)
+            yield Part(n, batch if count == 1 else batch.rows(examples), float(batch.weights.sum()), {})
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,8 @@ class Plan:
     """
 
     shares: list[list[int]]
-    store_numbers: int  # what the largest share's gradients take
+    held: int  # numbers of the largest share's gradients
+    freed: int  # of them, so many come where what a backward pass had kept has gone
     positions: int
     max_rows: int | None
     room: int  # numbers of gradients that the memory is for
@@ -203,15 +208,20 @@ class Plan:
         max_rows: int | None = None,
     ) -> Plan:
         num_blocks = len(sizes_M)
-        cohort = sum(sizes_M) + 2 * int(shape_NX.prod(axis=1).sum()) * width
-        numbers = max(_LEAST_BYTES // bytes_each, MOST_MEMORY * cohort - sum(sizes_M))
+        row_numbers = int(shape_NX.prod(axis=1).sum()) * width
+        numbers = max(_LEAST_BYTES // bytes_each, MOST_MEMORY * (sum(sizes_M) + 2 * row_numbers))
         kept_by_a_position = _KEPT_STATES * width * num_blocks
         most = _POSITIONS_CPU if on_cpu else _POSITIONS_ELSEWHERE
         positions = min(most, int(numbers * _KEPT_SHARE / kept_by_a_position))
-        room = numbers - max(positions, int(shape_NX[:, 1].max())) * kept_by_a_position
+        longest = int(shape_NX.prod(axis=1).max())  # of a client
+        together = max(1, min(positions // longest, len(shape_NX)))
+        need_N = np.asarray(sizes_M) @ A_MN
+        kept = max(min(positions, together * longest), int(shape_NX[:, 1].max())) * kept_by_a_position
+        # A piece's own gradients come where what it keeps has gone, but for the last block's.
+        freed = min(together * int(need_N.min()), kept * (num_blocks - 1) // num_blocks)
+        room = numbers - kept + freed
 
         first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)
-        need_N = np.asarray(sizes_M) @ A_MN
         shares: list[list[int]] = []
         held = 0
         for n in np.lexsort((shape_NX[:, 1], first_N)):  # a piece's rows then start alike, and are about as long
@@ -220,7 +230,8 @@ class Plan:
                 held = 0
             shares[-1].append(int(n))
             held += need_N[n]
-        return cls(shares, max(int(need_N[share].sum()) for share in shares), positions, max_rows, room)
+        most_held = max(int(need_N[share].sum()) for share in shares)
+        return cls(shares, most_held, min(freed, most_held), positions, max_rows, room)
 
     def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
         """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from zorba_core.engine.estimators.client_gradients import ClientGradients
-from zorba_core.engine.estimators.exact import Plan, gather_gradients
+from zorba_core.engine.estimators.exact import Gathered, Plan, gather_gradients
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 
@@ -37,18 +36,16 @@ def gradient_products(network: BlockNetwork, batches_N: Sequence[Rows]) -> tuple
         for group in plan.groups(network.sizes_M, num_clients):
             A_MN = np.zeros((num_blocks, num_clients), dtype=bool)
             A_MN[group] = True
-            held = num_clients * sum(network.sizes_M[m] for m in group)
-            store = torch.empty(held, dtype=network.dtype, device=network.device)
-            gradient_MC, loss_N = gather_gradients(
-                gradients, network.sizes_M, batches_N, A_MN, range(num_clients), store, plan
-            )
+            gathered_M, loss_N = gather_gradients(gradients, batches_N, A_MN, range(num_clients), plan)
             for m in group:
-                product_MNN[m] = _products(gradient_MC[m])
+                product_MNN[m] = _products(gathered_M[m], num_clients)
     return product_MNN, loss_N
 
 
-def _products(gradient_ND: Tensor) -> np.ndarray:
-    total_NN = torch.zeros(len(gradient_ND), len(gradient_ND), dtype=torch.float64, device=gradient_ND.device)
-    for piece_NS in gradient_ND.split(_PIECE, dim=1):
-        total_NN += piece_NS @ piece_NS.t()
-    return total_NN.cpu().numpy()
+def _products(gathered: Gathered, num_clients: int) -> np.ndarray:
+    order_N = torch.tensor([n for clients, _ in gathered for n in clients])
+    product_NN = torch.zeros(num_clients, num_clients, dtype=torch.float64)
+    for pieces in zip(*(gradient_CD.split(_PIECE, dim=1) for _, gradient_CD in gathered), strict=True):
+        gradient_NS = torch.cat(pieces)
+        product_NN[order_N[:, None], order_N] += (gradient_NS @ gradient_NS.t()).cpu()
+    return product_NN.numpy()
