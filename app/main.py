@@ -14,7 +14,7 @@ if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on
     sys.path.insert(0, str(ROOT))
 
 from app.screens.registry import PAGES  # noqa: E402
-from app.shared import components, housekeeping, links, state  # noqa: E402
+from app.shared import components, hosts, housekeeping, links, state  # noqa: E402
 from zorba_core.errors import ZorbaError  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -25,6 +25,7 @@ FIRST = PAGES["start"]
 
 
 def main() -> None:
+    hosts.refuse_others()
     begins = state.begin()
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
