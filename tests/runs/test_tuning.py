@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.runs import tuning
 from zorba_core.runs.tuning import hold_out, tune
 
 ALLOCATION = Allocation(np.ones((3, 4), dtype=bool))
@@ -56,16 +58,29 @@ def test_the_advised_rate_learns_and_the_weights_are_left_bit_for_bit(network, r
     assert chosen.loss < found.initial_loss
 
 
-def test_the_end_decides_and_not_the_start(network, rows):
-    """A rate that is ahead after the first rounds and unstable later is not advised."""
+def test_the_end_decides_and_the_edge_of_stability_is_kept_away_from(network, rows, monkeypatch):
+    """Losses written down: what leads after the first rounds is unstable later, and what is best lies close to that."""
+    ends = {0.32: 0.9, 0.16: 0.8, 0.08: 0.3, 0.04: 0.4, 0.02: 0.6}
+
+    def loss(self, lr, rounds):
+        self.history.setdefault(lr, [])
+        ladder = sorted(ends)
+        near = min(ladder, key=lambda known: abs(math.log(known / lr)))
+        self._loss[lr] = (0.5 - lr) if rounds < 10 else ends[near] + 0.05 * abs(math.log2(lr / near))
+        return self._loss[lr]
+
+    monkeypatch.setattr(tuning._Trial, "loss", loss)
+    monkeypatch.setattr(tuning, "evaluate", lambda network, rows: SimpleNamespace(loss=1.0))
+    found = tune(network, ALLOCATION, rows, SETTINGS, lr_grid=sorted(ends), first_rounds=2, horizon=20)
+    assert found.lr == 0.08  # 0.16 and 0.32 lead at first, and end at 0.8 and 0.9: half of 0.16 is the most
+
+
+def test_the_advice_has_nearly_the_best_gain_of_what_is_stable(network, rows):
     found = tune(network, ALLOCATION, rows, SETTINGS, first_rounds=2, horizon=12)
     losses = {c.lr: c.loss for c in found.candidates if c.left_after is None and c.loss is not None}
     best = min(losses.values())
     advised = min(losses, key=lambda lr: abs(lr - found.lr))
-    assert found.initial_loss - losses[advised] >= 0.98 * (found.initial_loss - best)
-    assert all(
-        found.initial_loss - loss < 0.98 * (found.initial_loss - best) for lr, loss in losses.items() if lr < advised
-    )
+    assert found.initial_loss - losses[advised] >= 0.9 * (found.initial_loss - best)
 
 
 def test_held_out_rows_belong_to_no_client_and_every_client_keeps_some(rows):

@@ -9,9 +9,12 @@ purpose, and given to no client: the evaluation split plays no part. The compari
 3. the best two, and between default rates also a factor of sqrt(2) to both sides of the best, to the horizon.
 
 A loss is the mean over the last fifth of the rounds, since near the edge of stability a single evaluation says little.
-The advice is the smallest rate whose gain is at least 98 % of the best one's: at the edge a smaller step costs next to
-nothing. Where the best is at the edge of what was tried, a note says so. The best constant rate depends on the number
-of rounds: noise that a short run does not feel ends a long one, so the horizon should be that of the run.
+The *edge* is the smallest rate above the best that ended with less than half of the best one's gain. The advice is no
+larger than half of it: a round lowers a smooth loss by about eta G - eta^2 C, which is most at half of the eta where it
+vanishes, and what lies closer to the edge is good in one run and unstable in the next. Of the rates below that, it is
+the smallest whose gain is at least 98 % of the best one's. Where the best rate is at the end of what was tried, a note
+says so. The best constant rate depends on the number of rounds: noise that a short run does not feel ends a long one,
+so the horizon should be that of the run.
 
 No candidate keeps weights: one that continues is rebuilt from the base and the scalars of its rounds, as a resumed run
 is; FedIT has no scalars, so its rounds are computed again. Unless one is given, the grid is of rates at which a round's
@@ -128,8 +131,13 @@ def tune(
             f"no learning rate from {min(lrs):.3g} to {max(lrs):.3g} lowered the held-out loss of {trial.initial:.4f} "
             f"in {horizon} rounds; try more perturbations or a larger batch, or another grid with --lrs"
         )
-    gain = trial.initial - loss[best]
-    advised = min(lr for lr in alive if trial.initial - loss[lr] >= _ENOUGH * gain)
+    edge = trial.edge(best)
+    safe = [lr for lr in alive if lr <= edge / 2]
+    if safe:
+        most = max(trial.initial - loss[lr] for lr in safe)
+        advised = min(lr for lr in safe if trial.initial - loss[lr] >= _ENOUGH * most)
+    else:
+        advised = edge / 2
     tried = sorted(trial.history, reverse=True)
     note = ""
     if len(tried) > 1 and best in (tried[0], tried[-1]):
@@ -163,6 +171,13 @@ class _Trial:
         finally:
             _restore(self._network, self._base)
         return self._loss[lr]
+
+    def edge(self, best: float) -> float:
+        """The smallest rate above the best that ended with less than half of its gain; infinite where none did."""
+        least = (self.initial - self._loss[best]) / 2
+        return min(
+            (lr for lr, loss in self._loss.items() if lr > best and self.initial - loss < least), default=math.inf
+        )
 
     def candidate(self, lr: float, left_after: int | None) -> Candidate:
         loss = self._loss[lr]

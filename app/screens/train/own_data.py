@@ -132,7 +132,7 @@ def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
         )
         return
     rows_CN = labels_per_client(frame["label"].to_numpy(), held_N, own.task.num_classes)
-    st.markdown("##### Who holds which labels")
+    st.markdown("## Who holds which labels")
     total_N = rows_CN.sum(axis=0)
     components.figure(
         labels_figure(
