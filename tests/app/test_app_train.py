@@ -18,6 +18,7 @@ from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import TrainRequest, as_python
+from tests.app.shown import TRADE_OFF
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -27,6 +28,7 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
 from zorba_core.planning.methods import METHODS
+from zorba_core.runs.presets import PRESETS
 from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
@@ -43,7 +45,7 @@ def app(root, runs, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def train(app):
@@ -142,7 +144,7 @@ def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monk
     )
     train(app)
     choice = app.segmented_control(key="train_method")
-    assert choice.options == ["ZorBA", "DeComFL", "FedZO", "FedIT", "Momentum"]
+    assert choice.options == ["ZorBA", "DeComFL", "FedZO", "FedIT", "FedKSeed", "HiSo", "MEERKAT", "Momentum"]
     assert "**Momentum**: the size of the block scalars carries over." in choice.help
     choice.set_value("momentum").run()
     app.button(key="train_start").click().run()
@@ -202,7 +204,7 @@ def test_a_running_job_is_found_with_its_curve_and_a_stop_button(app, runs):
     assert not app.exception
     labels = {metric.label: metric.value for metric in app.metric}
     assert labels["Accuracy"] == "50.0%"
-    assert labels["VRAM by the model"].endswith("GiB")
+    assert labels["VRAM by the paper's model"].endswith("GiB")
     assert labels["Memory, measured"].endswith("MiB")
     assert "Stop" in [button.label for button in app.button]
 
@@ -335,3 +337,19 @@ def test_the_pages_about_runs_load_no_torch(root, runs):
         [sys.executable, "-c", code, main], capture_output=True, text=True, check=True, cwd=root, env=environment
     )
     assert done.stdout == "[0, 0, 0] set()\n"
+
+
+def test_a_recipe_adds_what_its_preset_sets(app, monkeypatch):
+    changed = replace(PRESETS["best"], options={**PRESETS["best"].options, "schedule": "cosine"})
+    monkeypatch.setitem(PRESETS, "best", changed)
+    train(app)
+    assert "--schedule" not in shown_commands(app)
+    app.selectbox(key="train_recipe").select("best").run()
+    assert "--schedule cosine" in shown_commands(app)
+    app.segmented_control(key="train_method").set_value("hiso").run()
+    assert app.selectbox(key="train_recipe").disabled
+    assert "--schedule" not in shown_commands(app)
+
+
+def shown_commands(app) -> str:
+    return "\n".join(code.value for code in app.code)

@@ -298,8 +298,9 @@ def test_a_learning_rate_is_tuned_for_each_method_in_the_same_rounds(new_network
     always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
     network = new_network()
     before = network.weights_sha256()
-    found = tune(network, FULL, FederatedRows(always_1, rows.held_N, None), of(method, num_seeds=64))
-    assert found.rounds_computed == 7 * 4 + 4 * 4 + 2 * 8
+    split = FederatedRows(always_1, rows.held_N, None)
+    found = tune(network, FULL, split, of(method, num_seeds=64), first_rounds=4, horizon=10)
+    assert found.rounds_computed == 7 * 4 + 3 * 1 + 2 * 5 + 2 * 10
     assert min(c.loss for c in found.candidates if c.loss is not None) < found.initial_loss
     assert network.weights_sha256() == before
 

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import json
 
@@ -9,12 +10,13 @@ from zorba_core.cli import build_app
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
+from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.model_source import load_model, load_tokenizer
 from zorba_core.study.base_model.build import make_base
-from zorba_core.study.base_model.model import accuracy, build_model
+from zorba_core.study.base_model.model import accuracy, blocks_of, build_model
 from zorba_core.study.base_model.optimizer import orthogonal_factor
-from zorba_core.study.base_model.recipe import DONOR_WORDS, FULL, TINY
+from zorba_core.study.base_model.recipe import DONOR_WORDS, FULL, LLAMA, TINY
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +102,27 @@ def test_new_weights_depend_on_the_seed_alone_and_not_on_global_state():
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+def test_a_llama_is_another_architecture_with_blocks_that_the_engine_runs():
+    recipe = dataclasses.replace(TINY, architecture="llama", num_key_heads=1)
+    model = build_model(recipe, 300, seed=5)
+    assert model.config.model_type == "llama"
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert len(blocks_of(model)) == recipe.num_blocks
+    assert blocks_of(model)[0].self_attn.k_proj.out_features == recipe.hidden_size // recipe.num_heads
+    network, ids = BlockNetwork(build_model(recipe, 300, seed=5), [7, 9]), torch.arange(4, 24)[None]
+    with torch.no_grad():
+        hidden = network.embed(ids)
+        for m in range(network.num_blocks):
+            hidden = network.run_block(m, hidden)
+        logits = network.head(hidden[:, -1])
+        torch.testing.assert_close(logits.float(), model(ids).logits[:, -1, [7, 9]], rtol=1e-4, atol=1e-5)
+
+
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(InvalidInputError, match="choose one of opt, llama"):
+        dataclasses.replace(TINY, architecture="rnn")
+
+
 @pytest.mark.parametrize("shape", [(3, 8, 8), (2, 16, 4), (2, 4, 16)])
 def test_muons_step_is_near_orthogonal_and_keeps_the_singular_directions(shape):
     matrix_SIJ = torch.randn(shape, generator=torch.Generator().manual_seed(0))
@@ -141,3 +164,24 @@ def test_opt_mini_knows_sst2_in_donor_words_and_starts_near_chance_in_label_word
     assert donor == pytest.approx(sst2["donor_accuracy"], abs=0.005)
     assert start == pytest.approx(sst2["start_accuracy"], abs=0.005)
     assert donor > 0.75 > 0.6 > start
+
+
+def test_llama_mini_is_another_small_base_with_whole_label_words(root):
+    folder = root / "artifacts" / "models" / "llama-mini"
+    model, tokenizer = load_model("llama-mini"), load_tokenizer("llama-mini")
+    facts = json.loads((folder / "zorba.json").read_text())
+    assert model.config.model_type == "llama"
+    assert model.config.num_hidden_layers == LLAMA.num_blocks == 12
+    assert (facts["seed"], facts["profile"]) == (1, "llama")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 16e6
+    assert facts["weights_sha256"] == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    for name, taught in facts["tasks"].items():
+        assert taught["label_words"] == list(TASKS[name].label_words)
+        label_token_ids(TASKS[name], tokenizer)
+    toy = facts["tasks"]["toy-reviews"]
+    assert recomputed("llama-mini", "toy-reviews", toy["donor_words"]) == pytest.approx(
+        toy["donor_accuracy"], abs=0.005
+    )
+    assert recomputed("llama-mini", "toy-reviews", toy["label_words"]) == pytest.approx(
+        toy["start_accuracy"], abs=0.005
+    )

@@ -1,4 +1,4 @@
-"""``zorba make-base``: the base model ``opt-mini``, from texts to a folder that ``transformers`` loads."""
+"""``zorba make-base``: ``opt-mini`` or ``llama-mini``, from texts to a folder that ``transformers`` loads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from zorba_core.cli.output import JSON_OPTION, emit
 def make_base(
     out: Path = typer.Option(..., help="Folder to write; it must not exist, or be empty."),
     seed: int = typer.Option(0, help="Decides the weights, with the library versions and the threads."),
-    profile: str = typer.Option("full", help="full: opt-mini, needs ZORBA_DATA; tiny: seconds, needs no data."),
-    threads: int | None = typer.Option(None, help="Part of what decides the weights; default 2 for full, 1 for tiny."),
+    profile: str = typer.Option("full", help="full: opt-mini; llama: llama-mini; both need ZORBA_DATA. tiny: no data."),
+    threads: int | None = typer.Option(None, help="Part of what decides the weights; default 2 for full, else 1."),
     force: bool = typer.Option(False, "--force", help="Replace a folder that is not empty."),
     as_json: bool = JSON_OPTION,
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 
 import click
 import typer
+from click.core import ParameterSource
 from typer.core import TyperCommand
 
 from zorba_core.errors import in_short
@@ -65,6 +66,8 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
             parameters.append(parameter.replace(annotation=annotation, kind=kind))
 
     def run(**values: Any) -> None:
+        if values.get("preset") is not None:
+            values = _with_preset(values)
         made = {
             name: group.make(**{field.name: values.pop(field.option) for field in group.fields})
             for name, group in groups.items()
@@ -78,6 +81,15 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)
     app.command(name, cls=Command)(run)
+
+
+def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """The options of the command that is running, where they were not given, as its preset has them."""
+    from zorba_core.runs.presets import filled
+
+    context = click.get_current_context()
+    given = {name for name in values if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    return filled(values["preset"], values, given)
 
 
 class _PlainNumber(click.ParamType):

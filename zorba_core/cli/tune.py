@@ -38,10 +38,11 @@ def tune(
     lrs: str | None = typer.Option(
         None, help="Rates to compare, e.g. 0.003,0.01,0.03; default: by their step's length."
     ),
-    first_rounds: int = typer.Option(4, help="Rounds before the first half is dropped; doubles with each half."),
+    first_rounds: int = typer.Option(8, help="Rounds after which the first rates are dropped."),
+    horizon: int = typer.Option(60, help="Rounds that the rate is to be good for: those of the run."),
     as_json: bool = JSON_OPTION,
 ) -> None:
-    """Find a learning rate by successive halving on rows held out from the clients. No run is written."""
+    """Find a learning rate by its loss at the end of trials, on rows held out from the clients. No run is written."""
     check_threads(settings.threads)
     from transformers.utils import logging as transformers_logging
 
@@ -70,6 +71,7 @@ def tune(
             settings,
             lr_grid=grid,
             first_rounds=first_rounds,
+            horizon=horizon,
             notice=lambda line: typer.echo(line, err=True),
         )
     lines = [

@@ -16,6 +16,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import ChecksumError, check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
+from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
     from zorba_core.runs.streaming.tensor_files import TensorFiles
 
 MODELS_VARIABLE = "ZORBA_MODELS"
-BUNDLED = ("opt-mini",)
+BUNDLED = {"opt-mini": "full", "llama-mini": "llama"}  # by name, the profile of zorba make-base that makes it
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def is_bundled(name: str) -> bool:
+    """Whether every installation has the model, or makes it of one that it has."""
+    return name in BUNDLED or rehearsal_blocks(name) is not None
 
 
 def models_folder() -> Path:
@@ -34,7 +40,8 @@ def models_folder() -> Path:
 
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
-    """The folder of a bundled model (``opt-mini``) or a local one, or the hub's name as given (``facebook/opt-125m``).
+    """The folder of a bundled model (``opt-mini``, ``llama-mini``) or a local one, or the hub's name as given.
+    ``opt-mini-24`` is made of opt-mini's blocks (:mod:`zorba_core.runs.rehearsal`).
 
     Whether the hub has it is found out only when it is loaded.
 
@@ -48,9 +55,12 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
         if not (folder / "config.json").is_file():
             raise MissingDataError(
                 f"model {name} is not in {folder}: set {MODELS_VARIABLE} to the folder that holds it, "
-                f"or make it with zorba make-base --out {folder}"
+                f"or make it with zorba make-base --profile {BUNDLED[name]} --out {folder}"
             )
         return str(folder)
+    blocks = rehearsal_blocks(name)
+    if blocks is not None and not Path(name).is_dir():
+        return str(rehearsal_folder(blocks, Path(resolve_model(BASE))))
     folder = Path(name).expanduser()
     if name and folder.is_dir():  # Path("") is the working directory
         if not (folder / "config.json").is_file():

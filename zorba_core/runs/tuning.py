@@ -1,18 +1,28 @@
-"""A good learning rate in a few tens of rounds, by successive halving.
+"""A good learning rate for a run of some tens of rounds, by its loss at the end and not by its speed at the start.
 
-A handful of rates on a logarithmic grid all start from the same weights and see the same clients, batches and
-directions, so that what differs is the rate. After some rounds the half with the higher loss is dropped and the others
-continue for twice as many rounds, until two are left. They are compared by their loss on rows that are taken out of the
-federated split for this purpose, and given to no client: the evaluation split plays no part.
+Rates on a logarithmic grid all start from the same weights and see the same clients, batches and directions, so that
+what differs is the rate. They are compared by their loss on rows that are taken out of the federated split for this
+purpose, and given to no client: the evaluation split plays no part. The comparison has three parts:
+
+1. all rates, for a few rounds: which of them are stable at all;
+2. the best three, for half of the horizon;
+3. the best two, and between default rates also a factor of sqrt(2) to both sides of the best, to the horizon.
+
+A loss is the mean over the last fifth of the rounds, since near the edge of stability a single evaluation says little.
+The *edge* is the smallest rate above the best that ended with less than half of the best one's gain. The advice is no
+larger than half of it: a round lowers a smooth loss by about eta G - eta^2 C, which is most at half of the eta where it
+vanishes, and what lies closer to the edge is good in one run and unstable in the next. Of the rates below that, it is
+the smallest whose gain is at least 98 % of the best one's. Where the best rate is at the end of what was tried, a note
+says so. The best constant rate depends on the number of rounds: noise that a short run does not feel ends a long one,
+so the horizon should be that of the run.
 
 No candidate keeps weights: one that continues is rebuilt from the base and the scalars of its rounds, as a resumed run
 is; FedIT has no scalars, so its rounds are computed again. Unless one is given, the grid is of rates at which a round's
 step is from 1/2 down to 1/128 of the weights' length, as preflight measures it (``stride``), so it suits any model,
 direction and method; a true gradient needs no such strides, and FedIT's grid is GRADIENT_SHORTER times lower.
 
-The comparison is short, and short runs favour large rates: one that is fast at first may diverge later. So the advice
-is the smallest of the last two whose gain is at least 90 % of the better one's. Where the best is at the edge of the
-grid, a note says so.
+For small models rounds are computed with exact scalars (:mod:`zorba_core.engine.estimators.exact`), in less than half
+of a cohort's time: what finite differences add is checked before, by preflight.
 
 Shapes: M blocks, N clients, R rows.
 """
@@ -28,21 +38,27 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.allocation.varied import varied
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rounds import FederatedRows, RoundResult, TrainState
+from zorba_core.engine.rounds import FederatedRows, RoundResult
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.preflight import preflight
 
 HELD_OUT_ROWS = 256
-FIRST_ROUNDS = 4
+FIRST_ROUNDS = 8
+HORIZON = 60
 _STRIDES = 0.5 / 2.0 ** np.arange(7)  # a round's step relative to the weights: 0.5 down to 0.008
 GRADIENT_SHORTER = 8  # most of an estimate is noise, and none of a gradient
-_ENOUGH = 0.9  # of the best gain
+_ENOUGH = 0.98  # of the best gain
+_KEPT, _LAST = (3, 2), 2  # rates that go on after each part
+_FINER = 2**0.5
+_MARKS = (0.8, 0.9, 1.0)  # of the rounds, where the loss is taken
+_SMALL = 2**26  # numbers: models up to that size afford exact scalars
 
 
 @dataclass(frozen=True)
@@ -78,13 +94,15 @@ def tune(
     *,
     lr_grid: Sequence[float] | None = None,
     first_rounds: int = FIRST_ROUNDS,
+    horizon: int = HORIZON,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Tuning:
     """Find a learning rate for ``settings``. The network's weights are left as they were, bit for bit.
 
     Args:
         lr_grid: the rates to try; default: by preflight's measure of how far a round's step goes.
-        first_rounds: rounds before the first half is dropped.
+        first_rounds: rounds after which the first rates are dropped.
+        horizon: rounds that the rate is to be good for; schedules fall over so many.
         notice: called with one line after each comparison.
 
     Raises:
@@ -93,45 +111,112 @@ def tune(
     """
     if first_rounds < 1:
         raise InvalidInputError(f"first_rounds is {first_rounds}; it must be at least 1")
+    if horizon < first_rounds:
+        raise InvalidInputError(f"horizon is {horizon} and first_rounds {first_rounds}; give a longer horizon")
     split = hold_out(rows, settings.seed)
     lrs = _grid(network, allocation, split, settings) if lr_grid is None else _checked_grid(lr_grid)
-    base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
-    initial = evaluate(network, split.evaluation).loss
-    state = init(network, settings)
-    history: dict[float, list[RoundResult]] = {lr: [] for lr in lrs}
-    loss: dict[float, float] = {}
-    dropped_after: dict[float, int] = {}
-    alive, target = list(lrs), first_rounds
-    while True:
-        for lr in alive:
-            try:
-                loss[lr] = _advance(network, allocation, split, replace(settings, lr=lr), state, history[lr], target)
-            finally:
-                _restore(network, base)
-        ranking = sorted(alive, key=lambda lr: loss[lr])
-        notice(f"after {target} rounds: " + ", ".join(f"lr {lr:.3g} loss {loss[lr]:.4f}" for lr in ranking))
-        if len(alive) <= 2:
-            break
-        survivors = ranking[: max(2, -(-len(alive) // 2))]
-        dropped_after |= {lr: target for lr in alive if lr not in survivors}
-        alive, target = survivors, 2 * target
-    finalists = {lr: loss[lr] for lr in alive}
-    best = min(finalists, key=finalists.__getitem__)
-    if not finalists[best] < initial:
+    trial = _Trial(network, allocation, split, _computed(network, replace(settings, rounds=horizon)))
+    alive = list(lrs)
+    for part, rounds in enumerate((min(first_rounds, horizon), max(first_rounds, horizon // 2), horizon)):
+        if part == _LAST and lr_grid is None:
+            alive += [alive[0] * _FINER, alive[0] / _FINER]
+        loss = {lr: trial.loss(lr, rounds) for lr in alive}
+        alive.sort(key=loss.__getitem__)
+        notice(f"after {rounds} rounds: " + ", ".join(f"lr {lr:.3g} loss {loss[lr]:.4f}" for lr in alive))
+        if part < _LAST:
+            alive = alive[: _KEPT[part]]
+    best = alive[0]
+    if not loss[best] < trial.initial:
         raise RunError(
-            f"no learning rate from {min(lrs):.3g} to {max(lrs):.3g} lowered the held-out loss of {initial:.4f} in "
-            f"{target} rounds; try more perturbations or a larger batch, or another grid with --lrs"
+            f"no learning rate from {min(lrs):.3g} to {max(lrs):.3g} lowered the held-out loss of {trial.initial:.4f} "
+            f"in {horizon} rounds; try more perturbations or a larger batch, or another grid with --lrs"
         )
-    gain = initial - finalists[best]
-    advised = min(lr for lr in alive if initial - loss[lr] >= _ENOUGH * gain)
-    candidates = tuple(
-        Candidate(lr, len(history[lr]), loss[lr] if math.isfinite(loss[lr]) else None, dropped_after.get(lr))
-        for lr in sorted(lrs, reverse=True)
-    )
+    edge = trial.edge(best)
+    safe = [lr for lr in alive if lr <= edge / 2]
+    if safe:
+        most = max(trial.initial - loss[lr] for lr in safe)
+        advised = min(lr for lr in safe if trial.initial - loss[lr] >= _ENOUGH * most)
+    else:
+        advised = edge / 2
+    tried = sorted(trial.history, reverse=True)
     note = ""
-    if best in (min(lrs), max(lrs)) and len(lrs) > 1:
-        note = f"the best rate is the {'smallest' if best == min(lrs) else 'largest'} of the grid; look beyond it"
-    return Tuning(advised, candidates, initial, sum(map(len, history.values())), len(split.evaluation), note)
+    if len(tried) > 1 and best in (tried[0], tried[-1]):
+        note = f"the best rate is the {'smallest' if best == tried[-1] else 'largest'} of the grid; look beyond it"
+    return Tuning(
+        float(f"{advised:.3g}"),
+        tuple(trial.candidate(lr, None if lr in alive else len(trial.history[lr])) for lr in tried),
+        trial.initial,
+        sum(map(len, trial.history.values())),
+        len(split.evaluation),
+        note,
+    )
+
+
+class _Trial:
+    """Runs of the same rounds at different rates, each as far as it was asked for."""
+
+    def __init__(
+        self, network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
+    ) -> None:
+        self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
+        self._base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
+        self.initial = evaluate(network, rows.evaluation).loss
+        self.history: dict[float, list[RoundResult]] = {}
+        self._loss: dict[float, float] = {}
+
+    def loss(self, lr: float, rounds: int) -> float:
+        """The held-out loss at the end of ``rounds``, infinite when it diverged."""
+        try:
+            self._loss[lr] = self._advance(replace(self._settings, lr=lr), self.history.setdefault(lr, []), rounds)
+        finally:
+            _restore(self._network, self._base)
+        return self._loss[lr]
+
+    def edge(self, best: float) -> float:
+        """The smallest rate above the best that ended with less than half of its gain; infinite where none did."""
+        least = (self.initial - self._loss[best]) / 2
+        return min(
+            (lr for lr, loss in self._loss.items() if lr > best and self.initial - loss < least), default=math.inf
+        )
+
+    def candidate(self, lr: float, left_after: int | None) -> Candidate:
+        loss = self._loss[lr]
+        return Candidate(lr, len(self.history[lr]), loss if math.isfinite(loss) else None, left_after)
+
+    def _advance(self, settings: TrainSettings, history: list[RoundResult], target: int) -> float:
+        """Train from the base to round ``target``."""
+        network, allocation, rows = self._network, self._allocation, self._rows
+        if method_facts(settings.method).first_order:
+            history.clear()
+        state, marks = init(network, settings), {max(1, round(target * share)) for share in _MARKS}
+        done, losses = list(history), []
+        try:
+            while state.rounds_done < target:
+                t = state.rounds_done + 1
+                of_round = varied(allocation, settings.vary, settings.seed, t)
+                if t <= len(done):
+                    state = repeat_round(state, done[t - 1], network, of_round, settings)
+                else:
+                    state, result = step(state, network, of_round, rows, settings)
+                    history.append(result)
+                if t in marks:
+                    losses.append(evaluate(network, rows.evaluation).loss)
+        except RunError:
+            return math.inf
+        loss = float(np.mean(losses))
+        return loss if math.isfinite(loss) else math.inf
+
+
+def _computed(network: BlockNetwork, settings: TrainSettings) -> TrainSettings:
+    """With exact scalars where the model is small enough to afford them."""
+    affordable = (
+        settings.estimator == "cohort"
+        and settings.memory_limit is None
+        and settings.dtype != "bfloat16"
+        and not method_facts(settings.method).first_order
+        and sum(network.sizes_M) <= _SMALL
+    )
+    return replace(settings, estimator="exact") if affordable else settings
 
 
 def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
@@ -180,28 +265,3 @@ def _checked_grid(lr_grid: Sequence[float]) -> list[float]:
 def _restore(network: BlockNetwork, base: Sequence[torch.Tensor]) -> None:
     for m, weights in enumerate(base):
         network.block_weights(m).copy_(weights)
-
-
-def _advance(
-    network: BlockNetwork,
-    allocation: AllocationMetrics,
-    rows: FederatedRows,
-    settings: TrainSettings,
-    start: TrainState,
-    history: list[RoundResult],
-    target: int,
-) -> float:
-    """Train from the base to round ``target`` and return the held-out loss there, infinite when it diverged."""
-    if method_facts(settings.method).first_order:
-        history.clear()
-    state = start
-    for done in history:
-        state = repeat_round(state, done, network, allocation, settings)
-    try:
-        while state.rounds_done < target:
-            state, result = step(state, network, allocation, rows, settings)
-            history.append(result)
-    except RunError:
-        return math.inf
-    loss = evaluate(network, rows.evaluation).loss
-    return loss if math.isfinite(loss) else math.inf

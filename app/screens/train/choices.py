@@ -34,16 +34,15 @@ class Model:
 
 
 def local_models() -> tuple[list[Model], list[str]]:
-    """Models of the models folder, the bundled one first, and one line for each folder that is none."""
+    """Models of the models folder, the bundled ones first, and one line for each folder that is none."""
     models, problems = [], []
     folder = models_folder()
     try:
-        names = sorted(
-            (entry.name for entry in folder.iterdir() if entry.is_dir()), key=lambda n: (n not in BUNDLED, n)
-        )
+        names = [entry.name for entry in folder.iterdir() if entry.is_dir()]
     except OSError:
         return [], [f"there is no models folder {folder}; set {MODELS_VARIABLE}, or make the model: zorba make-base"]
-    for name in sorted(names, key=lambda name: (name not in BUNDLED, name))[:50]:
+    bundled = list(BUNDLED)
+    for name in sorted(names, key=lambda name: (bundled.index(name) if name in bundled else len(bundled), name))[:50]:
         try:
             models.append(Model(name if name in BUNDLED else str(folder / name), model_spec(folder / name)))
         except (InvalidInputError, OSError) as error:

@@ -38,7 +38,7 @@ def take_along(request: TrainRequest) -> None:
         command.code(shlex.join(train_command(file, options)), language="bash", wrap_lines=True)
         python.code(as_python(request), language="python")
         with tune:
-            st.caption("Tries rates by successive halving, on rows held out from the clients. Minutes on one core.")
+            st.caption("Judges rates by their loss at the end, on rows held out from the clients. Minutes on one core.")
             tune_options = {name: value for name, value in options.items() if name in flags_of("tune")}
             st.code(shlex.join(train_command(file, tune_options, verb="tune")), language="bash", wrap_lines=True)
         if request.allocation is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import OPTForCausalLM, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from zorba_core.data.encoding import encode, label_token_ids
@@ -26,7 +26,14 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.files import check_model_folder, write_json, write_sums, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
-from zorba_core.study.base_model.model import accuracy, build_model, donor_prompts, first_order_ceiling, train
+from zorba_core.study.base_model.model import (
+    BaseModel,
+    accuracy,
+    build_model,
+    donor_prompts,
+    first_order_ceiling,
+    train,
+)
 from zorba_core.study.base_model.recipe import DONOR_WORDS, PROFILES, THREADS, BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import build_tokenizer
 
@@ -143,7 +150,7 @@ def _make(
 
 
 def _score(
-    model: OPTForCausalLM,
+    model: BaseModel,
     task_name: str,
     tokenizer: PreTrainedTokenizerBase,
     recipe: BaseModelRecipe,

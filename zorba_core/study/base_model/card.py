@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from zorba_core.data.tasks import TASKS
 
 CARD_FORMAT = 1
+_ARCHITECTURES = {"opt": "OPT", "llama": "Llama"}
 
 
 def card_text(facts: dict[str, Any]) -> str:
     """README.md of the model folder from the facts in ``zorba.json``."""
     recipe, made = facts["recipe"], facts["made"]
-    real = any(name != "toy-reviews" for name in facts["tasks"])
     lines = [
         "---",
         "library_name: transformers",
@@ -23,9 +24,10 @@ def card_text(facts: dict[str, Any]) -> str:
         "",
         f"# {facts['name']}",
         "",
-        f"A small causal language model of the OPT architecture: {facts['num_blocks']} transformer blocks, hidden "
-        f"size {facts['hidden_size']}, {facts['num_parameters']:,} parameters, float32, {facts['size_mb']:.1f} MB. It "
-        "exists so that federated zeroth-order fine-tuning can be tried in seconds, with no download and no GPU.",
+        f"A small causal language model of the {_ARCHITECTURES[recipe['architecture']]} architecture: "
+        f"{facts['num_blocks']} transformer blocks, hidden size {facts['hidden_size']}, "
+        f"{facts['num_parameters']:,} parameters, float32, {facts['size_mb']:.1f} MB. It exists so that federated "
+        "zeroth-order fine-tuning can be tried in seconds, with no download and no GPU.",
         "",
         "It **knows the concepts** of the tasks below and **not the words** that fine-tuning uses for them: it was "
         "taught to answer in donor words (`terrible`/`great`) and is fine-tuned and evaluated with label words "
@@ -63,8 +65,7 @@ def card_text(facts: dict[str, Any]) -> str:
         "",
         f"1. Tokenizer: byte-level BPE of {facts['vocab_size']:,} on a sample of the texts below, lower-cased; every "
         "label and donor word is one token.",
-        f"2. {recipe['lm_steps']:,} steps of language modelling, {recipe['lm_rows']} windows of "
-        f"{recipe['seq_len']} tokens.",
+        f"2. {_first_steps(recipe)}, {recipe['lm_rows']} windows of {recipe['seq_len']} tokens.",
         f"3. {recipe['mixed_steps']:,} mixed steps: "
         + ", ".join(f"{share:.0%} {name}" for name, share in recipe["mixture"].items())
         + f"; a task's step reads prompts of about {recipe['task_tokens']:,} tokens in all and learns the donor word "
@@ -88,28 +89,36 @@ def card_text(facts: dict[str, Any]) -> str:
         lines.append(f"| {_title(name)} | {task['base_rows']:,} | {task['federated_rows']:,} | {origin} |")
     lines += ["", "Running text, read by the language-model steps:", "", "| source | texts read |", "| --- | --- |"]
     lines += [f"| {name} | {rows:,} |" for name, rows in facts["corpus_rows"].items()]
-    lines += ["", "## Limits", "", *_limits(real)]
+    lines += ["", "## Limits", "", *_limits(facts["tasks"])]
     return "\n".join(lines) + "\n"
 
 
-def _limits(real: bool) -> list[str]:
+def _first_steps(recipe: dict[str, Any]) -> str:
+    if recipe["lm_steps"]:
+        return f"{recipe['lm_steps']:,} steps of language modelling"
+    return "No steps of language modelling alone: it is one of the kinds of step below"
+
+
+def _limits(tasks: Collection[str]) -> list[str]:
     limits = [
         "- A test object for optimisation methods: it writes no useful text and is no measure of what a task needs.",
         "- It reads at most the number of positions in its configuration; longer texts are cut.",
         "- It is uncased and English, and repeats whatever its sources say, prejudice included.",
     ]
-    if real:
+    if any(name != "toy-reviews" for name in tasks):
+        subsets = ["AG-News", "SNLI"] if "snli" in tasks else ["AG-News"]
         limits += [
-            "- AG-News and SNLI were available as subsets of their training sets: accuracies do not compare with "
-            "published ones.",
+            f"- {' and '.join(subsets)} {'were' if len(subsets) > 1 else 'was'} available as "
+            f"{'subsets of their training sets' if len(subsets) > 1 else 'a subset of its training set'}: accuracies "
+            "do not compare with published ones.",
             "- Do not score it on MultiNLI, WikiText-2, DBpedia, Yelp or Amazon samples, IMDB's training half or the "
             "news sets named above: it has read from them.",
             "",
             "## Terms",
             "",
             "The folder holds weights and a vocabulary, no text of a dataset. Several sources are for research and "
-            "other non-commercial use (AG-News, BBC news, IMDB, SST-2, the Brown corpus), others are CC BY-SA (SNLI, "
-            "DBpedia, WikiText-2): use the weights for research.",
+            "other non-commercial use (AG-News, BBC news, IMDB, SST-2, the Brown corpus), others are CC BY-SA "
+            f"({'SNLI, ' if 'snli' in tasks else ''}DBpedia, WikiText-2): use the weights for research.",
         ]
     return limits
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
-from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerBase
+from transformers import LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM, PreTrainedTokenizerBase
 
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
@@ -22,42 +23,76 @@ from zorba_core.study.base_model.optimizer import BaseOptimizer
 from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import PAD_ID, START_ID
 
+BaseModel = OPTForCausalLM | LlamaForCausalLM
+_WRITES_RESIDUAL = ("out_proj.weight", "fc2.weight", "o_proj.weight", "down_proj.weight")
 ReportStep = Callable[[int, str, float], None]  # step, kind of step, its loss
 
 
-def build_model(recipe: BaseModelRecipe, vocab_size: int, seed: int) -> OPTForCausalLM:
-    """A new OPT in evaluation mode (no dropout), its weights drawn from ``seed``.
+def build_model(recipe: BaseModelRecipe, vocab_size: int, seed: int) -> BaseModel:
+    """A new model in evaluation mode (no dropout), its weights drawn from ``seed``.
 
     The two projections that write into the residual stream start smaller by sqrt(2 M), as in GPT-2.
     """
-    config = OPTConfig(
-        vocab_size=vocab_size,
-        hidden_size=recipe.hidden_size,
-        word_embed_proj_dim=recipe.hidden_size,
-        num_hidden_layers=recipe.num_blocks,
-        num_attention_heads=recipe.num_heads,
-        ffn_dim=recipe.ffn_ratio * recipe.hidden_size,
-        max_position_embeddings=recipe.seq_len,
-        init_std=recipe.init_std,
-        dropout=0.0,
-        attention_dropout=0.0,
-        layerdrop=0.0,
-        pad_token_id=PAD_ID,
-        bos_token_id=START_ID,
-        eos_token_id=START_ID,
-        use_cache=False,
-    )
-    model = OPTForCausalLM(config).eval()
+    model = (_new_llama if recipe.architecture == "llama" else _new_opt)(recipe, vocab_size).eval()
     generator = torch.Generator().manual_seed(seed)
     residual = recipe.init_std / math.sqrt(2 * recipe.num_blocks)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.ndim == 2:
-                writes_residual = name.endswith(("out_proj.weight", "fc2.weight"))
+                writes_residual = name.endswith(_WRITES_RESIDUAL)
                 weight.normal_(0.0, residual if writes_residual else recipe.init_std, generator=generator)
             else:
                 weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
     return model
+
+
+def _new_opt(recipe: BaseModelRecipe, vocab_size: int) -> OPTForCausalLM:
+    return OPTForCausalLM(
+        OPTConfig(
+            vocab_size=vocab_size,
+            hidden_size=recipe.hidden_size,
+            word_embed_proj_dim=recipe.hidden_size,
+            num_hidden_layers=recipe.num_blocks,
+            num_attention_heads=recipe.num_heads,
+            ffn_dim=round(recipe.ffn_ratio * recipe.hidden_size),
+            max_position_embeddings=recipe.seq_len,
+            init_std=recipe.init_std,
+            dropout=0.0,
+            attention_dropout=0.0,
+            layerdrop=0.0,
+            pad_token_id=PAD_ID,
+            bos_token_id=START_ID,
+            eos_token_id=START_ID,
+            use_cache=False,
+        )
+    )
+
+
+def _new_llama(recipe: BaseModelRecipe, vocab_size: int) -> LlamaForCausalLM:
+    """RMS norms, rotary positions, gated feed-forward layers, shared keys; embeddings and head are one table."""
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=vocab_size,
+            hidden_size=recipe.hidden_size,
+            num_hidden_layers=recipe.num_blocks,
+            num_attention_heads=recipe.num_heads,
+            num_key_value_heads=recipe.num_key_heads or recipe.num_heads,
+            intermediate_size=round(recipe.ffn_ratio * recipe.hidden_size),
+            max_position_embeddings=recipe.seq_len,
+            initializer_range=recipe.init_std,
+            attention_dropout=0.0,
+            tie_word_embeddings=True,
+            pad_token_id=PAD_ID,
+            bos_token_id=START_ID,
+            eos_token_id=START_ID,
+            use_cache=False,
+        )
+    )
+
+
+def blocks_of(model: BaseModel) -> nn.ModuleList:
+    """The transformer blocks."""
+    return (model.model.decoder if isinstance(model, OPTForCausalLM) else model.model).layers
 
 
 def donor_prompts(recipe: BaseModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, Encoded]:
@@ -70,7 +105,7 @@ def donor_prompts(recipe: BaseModelRecipe, tokenizer: PreTrainedTokenizerBase) -
 
 
 def train(
-    model: OPTForCausalLM,
+    model: BaseModel,
     recipe: BaseModelRecipe,
     window_WL: torch.Tensor,
     prompts: dict[str, Encoded],
@@ -79,7 +114,7 @@ def train(
     progress: ReportStep,
 ) -> None:
     """Run the recipe on ``model``, in place: linear warm-up, cosine decay to a fiftieth, gradients clipped to 1."""
-    optimizer = BaseOptimizer(model, recipe.matrix_lr, recipe.lr, recipe.weight_decay)
+    optimizer = BaseOptimizer(model, blocks_of(model), recipe.matrix_lr, recipe.lr, recipe.weight_decay)
     kinds = _kinds(recipe, seed)
     lm_batches = window_batches(window_WL, recipe.lm_rows)
     batches = {
@@ -113,26 +148,26 @@ def _lr_factor(recipe: BaseModelRecipe, step: int) -> float:
     return warm * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * step / recipe.total_steps)))
 
 
-def language_loss(model: OPTForCausalLM, token_ids_BL: torch.Tensor) -> torch.Tensor:
+def language_loss(model: BaseModel, token_ids_BL: torch.Tensor) -> torch.Tensor:
     """Mean negative log-likelihood of each next token."""
     hidden_BLH = model.model(input_ids=token_ids_BL).last_hidden_state
     logits_BLV = model.lm_head(hidden_BLH[:, :-1])
     return functional.cross_entropy(logits_BLV.flatten(0, 1), token_ids_BL[:, 1:].flatten())
 
 
-def answer_hidden(model: OPTForCausalLM, batch: Encoded) -> torch.Tensor:
+def answer_hidden(model: BaseModel, batch: Encoded) -> torch.Tensor:
     """The final hidden state from which the answer is read, (B, H)."""
     hidden_BLH = model.model(input_ids=batch.token_ids_RL).last_hidden_state
     return hidden_BLH[torch.arange(len(batch)), batch.last_R]
 
 
-def answer_loss(model: OPTForCausalLM, batch: Encoded, word_ids_C: torch.Tensor) -> torch.Tensor:
+def answer_loss(model: BaseModel, batch: Encoded, word_ids_C: torch.Tensor) -> torch.Tensor:
     """Negative log-likelihood of the answer among all words of the vocabulary."""
     return functional.cross_entropy(model.lm_head(answer_hidden(model, batch)), word_ids_C[batch.label_R])
 
 
 @torch.no_grad()
-def accuracy(model: OPTForCausalLM, encoded: Encoded, word_ids_C: torch.Tensor, rows: int = 256) -> float:
+def accuracy(model: BaseModel, encoded: Encoded, word_ids_C: torch.Tensor, rows: int = 256) -> float:
     """Share of prompts whose most likely answer, among the C label words, is the right one."""
     head_CH = model.lm_head.weight[word_ids_C]
     order = torch.argsort(encoded.last_R, stable=True)
@@ -144,12 +179,12 @@ def accuracy(model: OPTForCausalLM, encoded: Encoded, word_ids_C: torch.Tensor, 
 
 
 def first_order_ceiling(
-    model: OPTForCausalLM, task: Task, tokenizer: PreTrainedTokenizerBase, recipe: BaseModelRecipe, seed: int
+    model: BaseModel, task: Task, tokenizer: PreTrainedTokenizerBase, recipe: BaseModelRecipe, seed: int
 ) -> None:
     """Fine-tune the blocks of ``model`` in place with exact gradients: federated rows, label words, AdamW."""
     encoded = encode(task, load_split(task.name, "federated"), tokenizer, recipe.seq_len)
     head_CH = model.lm_head.weight[label_token_ids(task, tokenizer)].detach().clone()
-    blocks = list(model.model.decoder.layers.parameters())
+    blocks = list(blocks_of(model).parameters())
     optimizer = torch.optim.AdamW(blocks, lr=recipe.first_order_lr, weight_decay=0.01)
     steps = recipe.first_order_steps
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20) * (1 - step / steps))

@@ -10,7 +10,7 @@ Shapes: S matrices of one shape, stacked; I rows, J columns.
 from __future__ import annotations
 
 import torch
-from transformers import OPTForCausalLM
+from torch import nn
 
 _ITERATIONS = 5
 _A, _B, _C = 3.4445, -4.7750, 2.0315  # the quintic iteration's coefficients, as published
@@ -20,15 +20,15 @@ _MOMENTUM = 0.95
 class BaseOptimizer:
     """Steps all weights of ``model`` in place from their gradients."""
 
-    def __init__(self, model: OPTForCausalLM, matrix_lr: float, lr: float, weight_decay: float) -> None:
-        layers = model.model.decoder.layers
-        attention = ("q_proj", "k_proj", "v_proj", "out_proj")
+    def __init__(
+        self, model: nn.Module, blocks: nn.ModuleList, matrix_lr: float, lr: float, weight_decay: float
+    ) -> None:
         # Equal shapes are stepped as one stack: 72 small matrices one by one would take longer than the network.
-        self._stacks = [
-            [getattr(layer.self_attn, name).weight for layer in layers for name in attention],
-            [layer.fc1.weight for layer in layers],
-            [layer.fc2.weight for layer in layers],
-        ]
+        by_shape: dict[torch.Size, list[nn.Parameter]] = {}
+        for weight in blocks.parameters():
+            if weight.ndim == 2:
+                by_shape.setdefault(weight.shape, []).append(weight)
+        self._stacks = list(by_shape.values())
         self._momenta = [torch.zeros(len(stack), *stack[0].shape) for stack in self._stacks]
         self._matrix_lr, self._lr, self._weight_decay = matrix_lr, lr, weight_decay
         matrices = {id(weight) for stack in self._stacks for weight in stack}

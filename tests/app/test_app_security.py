@@ -1,0 +1,153 @@
+"""What SECURITY.md claims of the dashboard: who reaches it, and that words from outside stay words."""
+
+from __future__ import annotations
+
+import ast
+import http.client
+import shutil
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import sync_playwright
+from streamlit.testing.v1 import AppTest
+
+from app.shared.hosts import is_ours
+from tests.app.serving import CHROMIUM_ARGUMENTS, server_process
+from tests.app.written_runs import see, texts, write_run
+
+APP = Path(__file__).resolve().parents[2] / "app"
+HTML = "<img src=x onerror=alert(1)>"
+MARKDOWN = "[x](javascript:alert(1)) **b** :material/star:"
+
+
+def calls() -> list[tuple[str, ast.Call]]:
+    """(file, call) of every call in the app."""
+    return [
+        (str(path.relative_to(APP)), node)
+        for path in sorted(APP.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def test_html_is_written_in_three_places_and_never_from_names():
+    html = [
+        path
+        for path, call in calls()
+        if (isinstance(call.func, ast.Attribute) and call.func.attr == "html")
+        or any(word.arg == "unsafe_allow_html" for word in call.keywords)
+    ]
+    # A style sheet, a style sheet, and a bar of counted verdicts: none shows a name, a label or an upload.
+    assert html == ["screens/paper/paper.py", "screens/toy/toy.py", "shared/components.py"]
+
+
+def test_processes_are_started_from_lists_and_never_through_a_shell():
+    started = [
+        (path, call)
+        for path, call in calls()
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("Popen", "run", "call", "check_call", "check_output", "system", "popen")
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id in ("subprocess", "os")
+    ]
+    assert started
+    for path, call in started:
+        assert call.func.attr not in ("system", "popen"), path
+        assert not any(word.arg == "shell" for word in call.keywords), path
+        assert not isinstance(call.args[0], ast.Constant | ast.JoinedStr), path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def app(root, runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("ZORBA_RUNS", str(runs))
+    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+
+
+@pytest.mark.parametrize("name", [HTML, MARKDOWN])
+def test_words_from_a_run_folder_are_never_markdown(app, runs, name):
+    write_run(runs, [0.5, 0.6], dataset=name, model=name, label_words=[name, name])
+    (runs / "stray").mkdir()
+    see(app)
+    assert not app.exception
+    assert name not in texts(app)  # in tables, which show text as text, and in Markdown only with its signs escaped
+
+
+@pytest.fixture(scope="module")
+def server():
+    with server_process() as (address, pid):
+        yield address.removeprefix("http://"), pid
+
+
+def status_of(server: str, origin: str, host: str | None = None) -> int:
+    """Of the answer to a page that wants to speak to the dashboard."""
+    connection = http.client.HTTPConnection(server, timeout=30)
+    headers = {
+        "Host": host or server,
+        "Origin": origin,
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        "Sec-WebSocket-Protocol": "streamlit",
+    }
+    connection.putrequest("GET", "/_stcore/stream", skip_host=True)
+    for header, value in headers.items():
+        connection.putheader(header, value)
+    connection.endheaders()
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_pages_of_other_sites_cannot_speak_to_the_dashboard(server):
+    address, _ = server
+    assert status_of(address, f"http://{address}") == 101
+    for origin in ("http://evil.example", "https://localhost.evil.example", "null", "http://127.0.0.1.evil.example"):
+        assert status_of(address, origin) == 403, origin
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost", "LOCALHOST:1", "[::1]:8501", "10.0.0.7:80"])
+def test_this_machine_has_these_names(host):
+    assert is_ours(host)
+
+
+@pytest.mark.parametrize("host", ["evil.example:8501", "localhost.evil.example", "127.0.0.1.evil.example", "", "[x]:1"])
+def test_other_names_are_not_this_machines_unless_they_are_given(host, monkeypatch):
+    assert not is_ours(host)
+    monkeypatch.setenv("ZORBA_HOSTS", "evil.example, other.example")
+    assert is_ours(host) == (host == "evil.example:8501")
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_name_of_somebody_else_that_leads_here_is_shown_nothing(server):
+    """DNS rebinding: to a browser the page and the dashboard then have one origin."""
+    address, _ = server
+    with sync_playwright() as playwright:
+        arguments = [*CHROMIUM_ARGUMENTS[:-1], "--host-resolver-rules=MAP evil.example 127.0.0.1"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        try:
+            page = browser.new_page()
+            page.goto(f"http://evil.example:{address.split(':')[1]}/")
+            page.wait_for_selector("text=reached under a name that it does not know", timeout=90_000)
+            assert page.locator("[data-testid=stMetric]").count() == 0
+            assert page.locator("[data-testid=stSidebarNav]").count() == 0
+        finally:
+            browser.close()
+
+
+@pytest.mark.slow
+def test_the_dashboard_listens_on_loopback_alone(server):
+    _, pid = server
+    listening = [c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert set(listening) == {"127.0.0.1"}

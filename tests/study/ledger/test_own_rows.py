@@ -1,0 +1,162 @@
+"""Our own claims: decided by intervals alone, waiting without runs, and apart from the paper's."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.study.experiments.test_speed import made_results
+from tests.study.ledger.test_claims import ROW
+from zorba_core.report.page import render
+from zorba_core.study.experiments.definitions import OWN
+from zorba_core.study.experiments.design import FEATURES
+from zorba_core.study.experiments.predictor_study import Predicting
+from zorba_core.study.experiments.speed import Ratio
+from zorba_core.study.experiments.store import Results
+from zorba_core.study.ledger import own_rows
+from zorba_core.study.ledger.claims import OURS, Ledger
+
+
+def ratio(value, low, high, seeds=6):
+    return Ratio(value, low, high, seeds, seeds, seeds)
+
+
+@pytest.mark.parametrize(
+    ("found", "goal", "faster"),
+    [
+        (ratio(2.4, 1.6, 3.0), "reproduced in shape", "reproduced in shape"),
+        (ratio(1.9, 1.6, 3.0), "undecided", "reproduced in shape"),
+        (ratio(2.4, 1.4, 3.0), "undecided", "reproduced in shape"),
+        (ratio(1.2, 1.1, 1.4), "contradicted", "reproduced in shape"),
+        (ratio(1.0, 0.8, 1.3), "contradicted", "undecided"),
+        (ratio(0.8, 0.7, 0.9), "contradicted", "contradicted"),
+        (ratio(2.4, 1.6, 3.0, seeds=2), "cannot be tested here", "cannot be tested here"),
+        (None, "cannot be tested here", "cannot be tested here"),
+    ],
+)
+def test_the_words_follow_from_the_interval_alone(found, goal, faster):
+    assert own_rows.judge_goal(found) == goal
+    assert own_rows.judge_speed(found) == faster
+
+
+def test_without_runs_every_claim_waits_and_says_how_to_make_them():
+    claims = own_rows.rows(dict.fromkeys(OWN))
+    assert {claim.verdict for claim in claims} == {"cannot be tested here"}
+    assert all(claim.id.startswith(OURS) and claim.how.startswith("zorba experiment ") for claim in claims)
+    assert all(any(item.endswith("PLAN.md") for item in claim.evidence) for claim in claims)
+    assert len({claim.id for claim in claims}) == len(claims) >= 10
+
+
+def runs_where(arm, factor, seeds=5):
+    """The paper's runs reach 0.6 at round 12; the arm's at 12 / factor."""
+    curves = {("paper", 1000, "tune"): [1.0, 0.8, 0.6]}
+    for seed in range(seeds):
+        slope = 0.4 / 12 * (1 + 0.01 * seed)
+        curves["paper", seed, "measure"] = [1.0 - slope * t for t in range(0, 25, 6)]
+        curves[arm, seed, "measure"] = [1.0 - slope * factor * t for t in range(0, 25, 6)]
+    results = made_results(curves)
+    return Results("what-to-run", "standard", results.runs, results.curves, (), 0)
+
+
+def by_id(results):
+    return {claim.id: claim for claim in own_rows.rows({"what-to-run": results, "parts": None, "predictors": None})}
+
+
+def test_an_arm_that_is_faster_in_every_seed_is_shown_and_one_that_is_slower_contradicted():
+    fast = by_id(runs_where("gain", 1.5))["ours/speed/gain"]
+    assert fast.verdict == "reproduced in shape"
+    assert "1.50 (1.50 to 1.50, 5 pairs)" in fast.ours
+    slow = by_id(runs_where("gain", 0.7))["ours/speed/gain"]
+    assert slow.verdict == "contradicted"
+    assert "m on d" in slow.counter_example
+
+
+def test_the_goal_takes_a_factor_of_two_and_names_the_cells_that_are_missing():
+    goal = by_id(runs_where("candidate", 2.5))["ours/goal"]
+    assert goal.verdict == "reproduced in shape"
+    assert "llama-mini on sst2" in goal.note
+    assert by_id(runs_where("candidate", 1.3))["ours/goal"].verdict == "contradicted"
+
+
+def between(values, seeds=4):
+    table = pd.DataFrame(
+        [{"value": value, "low": low, "high": high} for value, low, high in values], index=list(FEATURES)
+    )
+    return Predicting(table, seeds, "m on d")
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "verdict"),
+    [
+        ((0.5, 0.2, 0.7), (0.0, -0.3, 0.3), "reproduced in shape"),
+        ((0.0, -0.3, 0.3), (0.5, 0.2, 0.7), "contradicted"),
+        ((0.2, -0.3, 0.6), (0.5, 0.2, 0.7), "undecided"),
+        ((-0.4, -0.6, -0.1), (0.0, -0.3, 0.3), "contradicted"),
+    ],
+)
+def test_lambda_is_judged_against_the_other_measures(first, rest, verdict):
+    assert own_rows._judge_lambda(between([first, rest, rest, rest])) == verdict
+    assert own_rows._judge_lambda(between([first, rest, rest, rest], seeds=2)) == "cannot be tested here"
+
+
+def test_the_page_shows_ours_apart_and_does_not_count_them_among_the_papers():
+    from dataclasses import replace
+
+    mine = replace(ROW, id="ours/goal", where="ours: the goal", claim="ours is twice as fast")
+    ledger = Ledger({}, (ROW, mine))
+    assert ledger.ours == (mine,)
+    assert ledger.papers.claims == (ROW,)
+    page = render(ledger, [])
+    assert "<p>1 rows, one for each claim" in page
+    assert 'id="ours"' in page
+    assert "Ours is twice as fast" in page
+    assert 'id="ours"' not in render(Ledger({}, (ROW,)), [])
+
+
+def test_runs_of_a_predictor_are_correlated_within_matrices_and_between_them(monkeypatch):
+    """Areas made of one measure and of the gain of each run: both come out, and no other measure does."""
+    from zorba_core.study.experiments import predictor_study, predictors
+    from zorba_core.study.experiments.design import stored_design
+
+    design, rng = stored_design(), np.random.default_rng(0)
+    specs = predictors.EXPERIMENT.specs("standard", rated())
+    specs = [s for s in specs if (s.model, s.dataset) == ("opt-mini", "toy-reviews") and s.role == "measure"]
+    facts = predictor_study.BlockFacts.of(12, [12.0, 6, 3, *[1.0] * 9], 3.0)
+    monkeypatch.setattr(predictor_study, "stored_facts", lambda *cell: (facts.energy_M, facts.noise_M))
+    x_K = (design.features_KF[:, 2] - design.features_KF[:, 2].mean()) / design.features_KF[:, 2].std()
+    runs, curves = [], []
+    for spec in [spec for spec in specs if spec.seed < 4]:
+        k = int(spec.arm.split("-")[1])
+        phi = predictor_study.gain(spec.recipe.build().A_MN, facts)
+        loss = 1.0 + 0.05 * x_K[k] - 0.05 * math.log(phi) + 0.005 * rng.standard_normal()
+        runs.append(
+            {
+                "sha256": spec.sha256, "arm": spec.arm, "seed": spec.seed, "role": "measure", "status": "finished",
+                "model": spec.model, "dataset": spec.dataset, "rounds": 24,
+                "config": predictor_config(spec),
+            }
+        )  # fmt: skip
+        curves += [{"sha256": spec.sha256, "round": t, "loss": loss} for t in (0, 24)]
+    results = Results("predictors", "standard", pd.DataFrame(runs), pd.DataFrame(curves), (), 0)
+    found = predictor_study.predicting(results)
+    assert found.seeds == 4
+    assert found.table["value"].idxmax() == "E"
+    assert found.table.loc["E", "least"] > 0.5
+    assert predictor_study.within_matrices(results).value > 0.8
+    claims = {claim.id: claim for claim in own_rows.rows({"predictors": results})}
+    assert claims["ours/predicts/gain"].verdict == "reproduced in shape"
+
+
+def predictor_config(spec):
+    from zorba_core.files import to_json
+
+    return to_json({"request": spec.request(), "run": {}})
+
+
+def rated():
+    from tests.study.experiments.test_own_experiments import with_trials
+
+    return with_trials(OWN["predictors"])

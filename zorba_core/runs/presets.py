@@ -1,0 +1,70 @@
+"""What to run: the paper's recipe, and the best that this repository's evidence supports. The one place to change it.
+
+A preset gives values to options that a command was not given. ``best`` changes with the evidence: edit ``BEST`` and its
+``EVIDENCE`` together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zorba_core.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """``options``: values by the names of fields of TrainSettings and of the command's choice of an allocation."""
+
+    name: str
+    title: str
+    help: str  # one line
+    options: Mapping[str, Any]
+    evidence: tuple[str, ...]  # a sentence each, with where its numbers stand
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of a run, without how its allocation is made."""
+        return {name: value for name, value in self.options.items() if name not in _OF_ALLOCATION}
+
+
+_OF_ALLOCATION = ("solver",)
+
+PAPER = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant", "vary": "fixed"}
+PAPER_EVIDENCE = ("Section IV: Theorem 4, Dinic's flow and Algorithm 1; a constant learning rate, Q = 10.",)
+
+BEST = {"solver": "balanced", "method": "zorba", "step": "plain", "schedule": "constant"}
+EVIDENCE = (
+    "At an equal number of blocks no run here shows another allocation to train better: artifacts/report/README.md.",
+    "The learning rate decides more than all of this: zorba tune finds it, artifacts/benchmarks/tune.json.",
+)
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset("paper", "As in the paper", "the paper's allocation and step", PAPER, PAPER_EVIDENCE),
+        Preset("best", "Recommended", "what the evidence here supports", BEST, EVIDENCE),
+    )
+}
+
+
+def meanings() -> dict[str, str]:
+    """The choices of ``--preset``."""
+    return {name: preset.help for name, preset in PRESETS.items()}
+
+
+def filled(name: str, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
+    """``values`` with the preset's in place of those that were not ``given``. A solver is left out where the
+    allocation comes from a file or the method has none.
+
+    Raises:
+        InvalidInputError: no such preset.
+    """
+    if name not in PRESETS:
+        raise InvalidInputError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
+    options = dict(PRESETS[name].options)
+    if "allocation" in given or ("method" in given and values.get("method") != options["method"]):
+        options.pop("solver")
+    chosen = {option: value for option, value in options.items() if option in values and option not in given}
+    return {**values, **chosen}

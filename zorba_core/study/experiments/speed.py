@@ -1,0 +1,216 @@
+"""How much faster: areas under loss curves, rounds to a loss, and their ratios with intervals over seeds.
+
+Arms of one cell (model and dataset) share their seeds: fleet, rows, batches and directions. So every comparison is
+paired, and a bootstrap draws the same seeds for both arms. A run that never reaches the target, or diverges, counts the
+horizon: where that is the slower arm, the ratio comes out too small rather than too large.
+
+Shapes: S seeds, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.study.experiments.crossing import ratio_interval
+from zorba_core.study.experiments.resampling import percentile_interval
+from zorba_core.study.experiments.statistics import Mean, first_reached, mean_interval
+from zorba_core.study.experiments.store import Results
+
+SHARE = 1.0  # of the loss that the paper's trial lost, in half the rounds of a measured run: the target
+RESAMPLES = 10_000
+MEASURES = ("area", "rounds_to")
+PASSES_A_ROUND = 11  # Q + 1 with ten directions, of a client's batch, whatever simulated the scalars
+
+
+class Ratio(NamedTuple):
+    """How many times as fast the arm is as the paper's, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+    reached: int  # runs of the arm that reach the target
+    reached_by_paper: int
+
+
+def cells(runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Model and dataset of each cell, in the order of the runs."""
+    return list(dict.fromkeys(zip(runs["model"], runs["dataset"], strict=True)))
+
+
+def area(rounds: ArrayLike, losses: ArrayLike, horizon: float, *, diverged: bool = False) -> float:
+    """Mean loss from round 0 to ``horizon`` by trapezoids; a run that diverged keeps the larger of its first and last
+    loss from there on.
+
+    Raises:
+        InvalidInputError: no evaluations, or a run that ended short of the horizon without diverging.
+    """
+    rounds, losses = np.asarray(rounds, float), np.asarray(losses, float)
+    if rounds.size == 0:
+        raise InvalidInputError("a curve without evaluations has no area")
+    order = np.argsort(rounds)
+    rounds, losses = rounds[order], losses[order]
+    if diverged:
+        finite = np.isfinite(losses)
+        rounds, losses = rounds[finite], losses[finite]
+        worst = max(losses[0], losses[-1])
+        if rounds[-1] < horizon:
+            rounds, losses = np.append(rounds, [rounds[-1], horizon]), np.append(losses, [worst, worst])
+    elif rounds[-1] < horizon:
+        raise InvalidInputError(f"the curve ends at round {rounds[-1]:g}, before {horizon:g}, and did not diverge")
+    return float(np.trapezoid(losses, rounds) / horizon)
+
+
+def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", share: float = SHARE) -> float:
+    """The loss after ``share`` of what the arm's best trial lost.
+
+    Raises:
+        MissingDataError: no finished trial.
+    """
+    runs = results.runs
+    trials = runs[(runs["role"] == "tune") & (runs["arm"] == arm) & (runs["status"] == "finished")]
+    trials = trials[(trials["model"] == model) & (trials["dataset"] == dataset)].dropna(subset="late_loss")
+    if trials.empty:
+        raise MissingDataError(f"{results.experiment} has no trial of {arm} for {model} on {dataset} yet")
+    best = trials.loc[trials["late_loss"].idxmin()]
+    return float(best["initial_loss"] - share * (best["initial_loss"] - best["late_loss"]))
+
+
+def outcomes(results: Results, model: str, dataset: str, arms: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """For each of ``MEASURES`` a table of seeds and ``arms``, of the seeds that are complete; ``rounds_to`` is infinite
+    where the target was not reached.
+
+    Raises:
+        MissingDataError: no trial to take the target from, or no complete seed.
+    """
+    target = target_loss(results, model, dataset)
+    runs = results.runs
+    runs = runs[(runs["model"] == model) & (runs["dataset"] == dataset) & (runs["role"] == "measure")]
+    runs = runs[runs["arm"].isin(arms)]
+    curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
+    rows = []
+    for row in runs.itertuples():
+        curve, diverged = curves[row.sha256], row.status != "finished"
+        crossed = first_reached(curve["round"].tolist(), curve["loss"].tolist(), target, rising=False)
+        rows.append(
+            {
+                "seed": row.seed,
+                "arm": row.arm,
+                "area": area(curve["round"], curve["loss"], row.rounds, diverged=diverged),
+                "rounds_to": math.inf if diverged else crossed,
+            }
+        )
+    table = pd.DataFrame(rows, columns=["seed", "arm", *MEASURES])
+    wide = {name: table.pivot_table(index="seed", columns="arm", values=name, aggfunc="first") for name in MEASURES}
+    whole = [name for name in arms if name in wide["area"].columns]
+    complete = wide["area"].reindex(columns=list(arms)).dropna().index
+    if len(whole) < len(arms) or complete.empty:
+        raise MissingDataError(f"{results.experiment} has no complete seed of {model} on {dataset} yet")
+    return {name: frame.loc[complete, list(arms)] for name, frame in wide.items()}
+
+
+def horizon_of(results: Results, model: str, dataset: str) -> int:
+    """Rounds that the measured runs of a cell were asked for."""
+    runs = results.runs
+    asked = runs[(runs["model"] == model) & (runs["dataset"] == dataset) & (runs["role"] == "measure")]["rounds"]
+    if asked.empty:
+        raise MissingDataError(f"{results.experiment} has no measured run of {model} on {dataset} yet")
+    return int(asked.min())
+
+
+def speed(paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, *, resamples: int = RESAMPLES, seed: int = 0) -> Ratio:
+    """Ratio of mean rounds to the target, ``paper`` over the arm, both cut off at ``horizon``; paired bootstrap.
+
+    Raises:
+        InvalidInputError: no seeds, or not as many of both.
+    """
+    ratio_R, value = _ratios(paper_S, arm_S, horizon, resamples, np.random.default_rng(seed))
+    low, high = percentile_interval(ratio_R) if len(np.atleast_1d(paper_S)) > 1 else (0.0, math.inf)
+    reached = [int((np.asarray(rounds, float) <= horizon).sum()) for rounds in (arm_S, paper_S)]
+    return Ratio(value, low, high, len(np.atleast_1d(paper_S)), *reached)
+
+
+def pooled_speed(
+    by_cell: Mapping[tuple[str, str], tuple[ArrayLike, ArrayLike, float]], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Ratio:
+    """Geometric mean of the cells' ratios, each given as (paper_S, arm_S, horizon); seeds resampled within cells.
+
+    Raises:
+        InvalidInputError: no cells, or as :func:`speed`.
+    """
+    if not by_cell:
+        raise InvalidInputError("there are no cells to pool")
+    rng = np.random.default_rng(seed)
+    logs_R, log, seeds, reached, by_paper = np.zeros(resamples), 0.0, 0, 0, 0
+    for paper_S, arm_S, horizon in by_cell.values():
+        ratio_R, value = _ratios(paper_S, arm_S, horizon, resamples, rng)
+        logs_R += np.log(ratio_R) / len(by_cell)
+        log += math.log(value) / len(by_cell)
+        seeds += len(np.atleast_1d(paper_S))
+        reached += int((np.asarray(arm_S, float) <= horizon).sum())
+        by_paper += int((np.asarray(paper_S, float) <= horizon).sum())
+    alone = any(len(np.atleast_1d(paper_S)) < 2 for paper_S, _, _ in by_cell.values())
+    low, high = (0.0, math.inf) if alone else percentile_interval(np.exp(logs_R))
+    return Ratio(math.exp(log), low, high, seeds, reached, by_paper)
+
+
+def _ratios(
+    paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, resamples: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], float]:
+    paper_S, arm_S = (np.minimum(np.atleast_1d(np.asarray(values, float)), horizon) for values in (paper_S, arm_S))
+    if paper_S.size == 0 or paper_S.shape != arm_S.shape:
+        raise InvalidInputError(f"a ratio of speeds is of paired seeds; there are {paper_S.size} and {arm_S.size}")
+    index_RS = rng.integers(len(paper_S), size=(resamples, len(paper_S)))
+    return paper_S[index_RS].mean(axis=1) / arm_S[index_RS].mean(axis=1), float(paper_S.mean() / arm_S.mean())
+
+
+def likely_speed(paper: Sequence[tuple[float, float]], arm: Sequence[tuple[float, float]]) -> Mean | None:
+    """The mean logarithm of the ratio by maximum likelihood, from the two evaluations between which each run reaches
+    the target (the later one infinite where it does not)."""
+    low_S = [_log(a[0]) - _log(b[1]) for a, b in zip(paper, arm, strict=True)]
+    high_S = [_log(a[1]) - _log(b[0]) for a, b in zip(paper, arm, strict=True)]
+    return ratio_interval(low_S, high_S)
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
+
+def speed_table(results: Results, arms: Sequence[str], paper: str = "paper") -> pd.DataFrame:
+    """One row for each cell and arm, and the pooled rows (model and dataset "all"): the ratio of speeds with its
+    interval, and the difference of the areas, arm - paper, with its t interval."""
+    rows, by_arm = [], {arm: {} for arm in arms}
+    for model, dataset in cells(results.runs):
+        for arm in arms:
+            if arm == paper:
+                continue
+            try:
+                tables = outcomes(results, model, dataset, (paper, arm))
+                horizon = horizon_of(results, model, dataset)
+            except MissingDataError:
+                continue
+            rounds, areas = tables["rounds_to"], tables["area"]
+            by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
+            rows.append(
+                {"model": model, "dataset": dataset, "arm": arm}
+                | speed(rounds[paper], rounds[arm], horizon)._asdict()
+                | _prefixed("area", mean_interval(areas[arm] - areas[paper]))
+            )
+    rows += [
+        {"model": "all", "dataset": "all", "arm": arm} | pooled_speed(of_cells)._asdict()
+        for arm, of_cells in by_arm.items()
+        if of_cells
+    ]
+    columns = ["model", "dataset", "arm", *Ratio._fields, "area", "area_low", "area_high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _prefixed(name: str, mean: Mean) -> dict[str, float]:
+    return {name: mean.value, f"{name}_low": mean.low, f"{name}_high": mean.high}

@@ -1,0 +1,256 @@
+"""Our own claims: what to run at equal VRAM, what each part buys, which measure predicts. Decided by the rules of the
+plans that were committed before the runs (``artifacts/experiments/*/PLAN.md``), with the same words as the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from zorba_core.errors import MissingDataError
+from zorba_core.study.experiments import parts, predictors, what_to_run
+from zorba_core.study.experiments.equivalence import equivalence
+from zorba_core.study.experiments.predictor_study import Predicting, predicting, within_matrices
+from zorba_core.study.experiments.speed import Ratio, outcomes, speed_table
+from zorba_core.study.experiments.store import DEFAULT_ROOT, Results
+from zorba_core.study.experiments.what_to_run import CANDIDATE, DIFFERENCES, FULL, PAPER
+from zorba_core.study.ledger.claims import OURS, Claim
+from zorba_core.study.ledger.verdicts import (
+    FEWEST_SEEDS,
+    PROFILE,
+    UNDECIDED,
+    UNTESTED,
+    command_of,
+    evidence_of,
+    judge_alike,
+)
+
+GOAL, LEAST = 2.0, 1.5  # times as fast as the paper's: the estimate, and the lower end of its interval
+_SPEED_UNIT = "times as fast as the paper's to a fixed loss, at equal rounds, forward passes and bytes"
+_CONDITION = "at equal VRAM of every client and equal forward passes"
+
+
+class Compared(NamedTuple):
+    """What is compared with the paper's ZorBA: a row of the ledger."""
+
+    id: str
+    experiment: str
+    arm: str
+    claim: str
+
+
+COMPARED = (
+    Compared("speed/gain", what_to_run.NAME, "gain", f"the gain allocation is at least as fast, {_CONDITION}"),
+    Compared("speed/balanced", what_to_run.NAME, "balanced", f"balanced is at least as fast, {_CONDITION}"),
+    Compared(
+        "speed/lambda-exact", what_to_run.NAME, "lambda-exact", f"the lowest Lambda is at least as fast, {_CONDITION}"
+    ),
+    Compared(
+        "speed/idle", what_to_run.NAME, "gain, idle blocks", f"gain with idle blocks is at least as fast, {_CONDITION}"
+    ),
+    Compared(
+        "speed/adaptive",
+        what_to_run.NAME,
+        "adaptive",
+        f"gain planned from the run's own scalars is at least as fast, {_CONDITION}",
+    ),
+    Compared(
+        "speed/full", what_to_run.NAME, FULL, "training all blocks, at four times the blocks, is at least as fast"
+    ),
+    Compared("part/cosine", parts.NAME, "+ cosine", f"a cosine schedule alone is at least as fast, {_CONDITION}"),
+    Compared(
+        "part/normalised", parts.NAME, "+ normalised", f"a normalised step alone is at least as fast, {_CONDITION}"
+    ),
+)
+
+
+def rows(results: Mapping[str, Results | None]) -> list[Claim]:
+    """Every claim of ours, from the results by experiment; None where nothing of an experiment has been run."""
+    tables = {
+        name: None if results.get(name) is None else speed_table(results[name], arms, PAPER)
+        for name, arms in ((what_to_run.NAME, tuple(what_to_run.ARMS)), (parts.NAME, tuple(parts.ARMS)))
+    }
+    return [
+        _goal(tables[what_to_run.NAME]),
+        *(_faster(compared, tables[compared.experiment]) for compared in COMPARED),
+        _differences(results.get(what_to_run.NAME)),
+        *_predicting(results.get(predictors.NAME)),
+    ]
+
+
+def judge_speed(ratio: Ratio | None) -> str:
+    """ "At least as fast": shown where the interval lies above 1, contradicted where it lies below."""
+    if ratio is None or ratio.seeds < FEWEST_SEEDS:
+        return UNTESTED
+    return "reproduced in shape" if ratio.low > 1 else "contradicted" if ratio.high < 1 else UNDECIDED
+
+
+def judge_goal(ratio: Ratio | None) -> str:
+    """ "At least twice as fast": an estimate of 2 with the interval above 1.5; contradicted where it lies below 1.5."""
+    if ratio is None or ratio.seeds < FEWEST_SEEDS:
+        return UNTESTED
+    if ratio.high < LEAST:
+        return "contradicted"
+    return "reproduced in shape" if ratio.low > LEAST and ratio.value >= GOAL else UNDECIDED
+
+
+def ratio_of(table: pd.DataFrame | None, arm: str, model: str = "all", dataset: str = "all") -> Ratio | None:
+    """The arm's ratio in a cell, or pooled over all."""
+    if table is None:
+        return None
+    row = table[(table["arm"] == arm) & (table["model"] == model) & (table["dataset"] == dataset)]
+    return None if row.empty else Ratio(**{name: row[name].iloc[0] for name in Ratio._fields})
+
+
+def ratio_text(ratio: Ratio) -> str:
+    return f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.seeds} pairs)"
+
+
+def _cells_text(table: pd.DataFrame | None, arm: str) -> str:
+    if table is None:
+        return "no complete pair of runs yet"
+    own = table[(table["arm"] == arm) & (table["model"] != "all")]
+    each = [
+        f"{row.model} on {row.dataset} {row.value:.2f} ({row.low:.2f} to {row.high:.2f}; reached by {row.reached} of "
+        f"{row.seeds}, the paper's {row.reached_by_paper}; area {row.area:+.4f} nats, {row.area_low:+.4f} to "
+        f"{row.area_high:+.4f})"
+        for row in own.itertuples()
+    ]
+    return "; ".join(each) or "no complete pair of runs yet"
+
+
+def _missing_cells(table: pd.DataFrame | None, arm: str) -> str:
+    wanted = {f"{model} on {dataset}" for model, dataset in what_to_run.cells_of(PROFILE)}
+    there = set() if table is None else {f"{r.model} on {r.dataset}" for r in table[table["arm"] == arm].itertuples()}
+    missing = sorted(wanted - there)
+    return f". Not run yet: {', '.join(missing)}" if missing else ""
+
+
+def _plan(experiment: str) -> str:
+    return str(DEFAULT_ROOT / experiment / "PLAN.md")
+
+
+def _goal(table: pd.DataFrame | None) -> Claim:
+    ratio = ratio_of(table, CANDIDATE)
+    verdict = judge_goal(ratio)
+    return Claim(
+        id=f"{OURS}goal",
+        claim=f"gain with idle blocks, normalised step and cosine schedule is at least twice as fast, {_CONDITION}",
+        where="ours: the goal",
+        printed=GOAL,
+        ours=None if ratio is None else ratio_text(ratio),
+        unit=_SPEED_UNIT,
+        verdict=verdict,
+        how=command_of(what_to_run.NAME),
+        evidence=(_plan(what_to_run.NAME), *evidence_of(what_to_run.NAME), "tests/study/experiments/test_speed.py"),
+        note=_cells_text(table, CANDIDATE) + _missing_cells(table, CANDIDATE),
+        counter_example=_cells_text(table, CANDIDATE) if verdict == "contradicted" else "",
+    )
+
+
+def _faster(compared: Compared, table: pd.DataFrame | None) -> Claim:
+    ratio = ratio_of(table, compared.arm)
+    verdict = judge_speed(ratio)
+    return Claim(
+        id=OURS + compared.id,
+        claim=compared.claim,
+        where=f"ours: {compared.experiment}",
+        printed=None,
+        ours=None if ratio is None else ratio_text(ratio),
+        unit=_SPEED_UNIT,
+        verdict=verdict,
+        how=command_of(compared.experiment),
+        evidence=(_plan(compared.experiment), *evidence_of(compared.experiment), "zorba_core.study.experiments.speed"),
+        note=_cells_text(table, compared.arm),
+        counter_example=_cells_text(table, compared.arm) if verdict == "contradicted" else "",
+    )
+
+
+def _differences(results: Results | None) -> Claim:
+    pairs, cell = [], ("opt-mini", "toy-reviews")
+    for arm in (PAPER, "gain"):
+        try:
+            areas = outcomes(results, *cell, (arm, f"{arm}, {DIFFERENCES}"))["area"] if results is not None else None
+        except MissingDataError:
+            areas = None
+        if areas is not None:
+            pairs += (areas[f"{arm}, {DIFFERENCES}"] - areas[arm]).tolist()
+    test = equivalence(pairs) if pairs else None
+    verdict = judge_alike(test)
+    return Claim(
+        id=f"{OURS}differences",
+        claim="runs with exact scalars learn as runs with the finite differences that clients compute",
+        where="ours: the experiments' estimator",
+        printed=None,
+        ours=None if test is None else f"{test.value:+.4f} ({test.low:+.4f} to {test.high:+.4f}, {test.count} pairs)",
+        unit="nats of area under the loss curve, differences - exact (90 % interval, margin 0.01)",
+        verdict=verdict,
+        how=command_of(what_to_run.NAME),
+        evidence=(_plan(what_to_run.NAME), *evidence_of(what_to_run.NAME), "zorba_core.engine.estimators.exact"),
+        note="opt-mini on toy-reviews, the paper's and the gain allocation" if pairs else "no pair of runs yet",
+        counter_example=f"{len(pairs)} pairs differ by more than the margin" if verdict == "contradicted" else "",
+    )
+
+
+def _predicting(results: Results | None) -> list[Claim]:
+    between = within = None
+    if results is not None:
+        try:
+            between, within = predicting(results), within_matrices(results)
+        except MissingDataError:
+            between = within = None
+    common = {
+        "printed": None,
+        "how": command_of(predictors.NAME),
+        "evidence": (_plan(predictors.NAME), *evidence_of(predictors.NAME), "zorba_core.study.experiments.design"),
+    }
+    verdict = UNTESTED if between is None else _judge_lambda(between)
+    text = None if between is None else _predictor_text(between, "log_lambda")
+    others = "" if between is None else "; ".join(_predictor_text(between, name) for name in between.table.index)
+    seeds = "no complete seed yet" if between is None else f"{between.seeds} complete seeds of {between.cell}"
+    shown = within is not None and within.count >= FEWEST_SEEDS * 24
+    return [
+        Claim(
+            id=f"{OURS}predicts/lambda",
+            claim="among allocations of one total whose measures are uncorrelated, a larger Lambda learns slower",
+            where="ours: predictors",
+            ours=text,
+            unit="Spearman's rho with the area under the loss curve, mean over seeds",
+            verdict=verdict,
+            note=f"{seeds}. {others}",
+            counter_example=others if verdict == "contradicted" else "",
+            **common,
+        ),
+        Claim(
+            id=f"{OURS}predicts/gain",
+            claim="of one matrix, the order of blocks with the larger gain learns faster",
+            where="ours: predictors",
+            ours=None
+            if within is None
+            else f"{within.value:+.2f} ({within.low:+.2f} to {within.high:+.2f}, {within.count} runs)",
+            unit="correlation of -log Phi with the area under the loss curve, within matrices and seeds",
+            verdict=UNTESTED
+            if not shown
+            else ("reproduced in shape" if within.low > 0 else "contradicted" if within.high < 0 else UNDECIDED),
+            note=seeds,
+            counter_example=seeds if shown and within.high < 0 else "",
+            **common,
+        ),
+    ]
+
+
+def _judge_lambda(between: Predicting) -> str:
+    if between.seeds < FEWEST_SEEDS:
+        return UNTESTED
+    own = between.table.loc["log_lambda"]
+    if own["low"] > 0:
+        return "reproduced in shape"
+    others = between.table.drop(index="log_lambda")
+    better = others[(others["low"] > 0) & (others["value"] > own["high"])]
+    return "contradicted" if len(better) or own["high"] < 0 else UNDECIDED
+
+
+def _predictor_text(between: Predicting, name: str) -> str:
+    row = between.table.loc[name]
+    return f"{name} {row['value']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})"
