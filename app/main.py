@@ -20,6 +20,8 @@ from zorba_core.errors import ZorbaError  # noqa: E402
 MARK = Path(__file__).with_name("mark.svg")
 WORDMARK = Path(__file__).with_name("wordmark.svg")
 SIDEBAR_FIRST = {entry.title for entry in PAGES.values() if entry.sidebar_first}
+WITHOUT_SCENARIO = {entry.title for entry in PAGES.values() if not entry.uses_scenario}
+FIRST = PAGES["start"]
 
 
 def main() -> None:
@@ -34,6 +36,9 @@ def main() -> None:
             st.Page(entry.path, title=entry.title, icon=entry.icon, default=entry.default)
         )
     page = st.navigation(sections)
+    if begins and page.title == FIRST.title and links.of_another_page():
+        # Before there was a first page of its own, the address without a name was the Trade-off's.
+        st.switch_page(PAGES["tradeoff"].path, query_params=links.parameters())
     links.arrive(page.title)
     try:
         _draw(page, begins)
@@ -51,16 +56,20 @@ def main() -> None:
 
 def _draw(page: StreamlitPage, begins: bool) -> None:
     """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
+    if page.title == FIRST.title:  # has its own cards and model, and its own address
+        page.run()
+        return
+    used = page.title not in WITHOUT_SCENARIO
     if begins or page.title in SIDEBAR_FIRST:
-        state.sidebar()
+        state.sidebar(used)
         page.run()
         return
     try:
         page.run()
     except Exception:
-        state.sidebar()  # the way out of what cannot be shown
+        state.sidebar(used)  # the way out of what cannot be shown
         raise
-    state.sidebar()
+    state.sidebar(used)
 
 
 if __name__ == "__main__":  # not where a process that this one starts reads the file again

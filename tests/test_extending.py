@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.registry import PAGES
+from tests.app.shown import TRADE_OFF
 from zorba_core.allocation import MEASURES, SOLVERS
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
@@ -40,7 +41,7 @@ def test_its_code_runs_and_adds_each_part(text, root, monkeypatch, tmp_path, cap
     assert gap >= 0
     assert accuracy == run.summary["final_accuracy"]
     monkeypatch.setenv("ZORBA_RUNS", str(tmp_path))
-    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
     app.query_params["clients"], app.query_params["vectors"] = "9", "10"
     app.run().switch_page(names["script"]).run()
     assert not app.exception

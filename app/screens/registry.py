@@ -10,7 +10,17 @@ from pathlib import Path
 
 from zorba_core.registry import Registry
 
-_OWN = ("fleet", "tradeoff", "allocation", "toy", "theory", "train", "runs", "paper")  # in the order of the navigation
+_OWN = (
+    "start",
+    "fleet",
+    "tradeoff",
+    "allocation",
+    "toy",
+    "theory",
+    "train",
+    "runs",
+    "paper",
+)  # in the order of the navigation
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,7 @@ class Page:
     icon: str
     default: bool = False
     sidebar_first: bool = False  # asks for more of the scenario, so it is drawn after the sidebar's controls
+    uses_scenario: bool = True  # the sidebar's scenario decides what the page shows
     script: str | None = None  # of a page from outside: a whole path; our own lie in folders here
 
     @property

@@ -80,6 +80,33 @@ def timed(
     return with_seconds(plans, shape_of(model), load_of(workload), calibration(), direction=DIRECTION, A_MN=A_MN)
 
 
+def seconds_of(
+    plans: Sequence[ClientPlan], model: ModelSpec, workload: Workload, allocation: AllocationMetrics
+) -> float:
+    """Seconds a round of the slowest client under one allocation; NaN where a client cannot take part."""
+    if not all(plan.fits for plan in plans):
+        return float("nan")
+    shape, load, rates = shape_of(model), load_of(workload), calibration()
+    clients = zip(plans, allocation.blocks_held_N.tolist(), allocation.first_block_N.tolist(), strict=True)
+    alike: dict[tuple[int | None, int, int], float] = {}  # the least speed of clients with an equal round
+    for plan, held, first in clients:
+        key = (plan.resident_blocks if plan.mode == "streamed" else None, held, first)
+        alike[key] = min(plan.relative_speed, alike.get(key, np.inf))
+    return max(
+        round_seconds(
+            shape,
+            load,
+            rates,
+            direction=DIRECTION,
+            active_blocks=held,
+            forward_work=shape.num_blocks - first,
+            resident_blocks=resident,
+        ).total
+        / speed
+        for (resident, held, first), speed in alike.items()
+    )
+
+
 def slowest_seconds(
     plans: Sequence[ClientPlan], model: ModelSpec, workload: Workload, allocations: Iterable[AllocationMetrics]
 ) -> list[float]:

@@ -12,7 +12,7 @@ _TABLE = r"""
 | activated | $a_{m,n} = 1$ | client *n* trains block *m* |
 | popularity | $c_m = \sum_n a_{m,n}$ | how many clients train block *m* |
 | least popularity | $\underline{c}_n$ | the smallest popularity among client *n*'s blocks |
-| convergence bias | $\Lambda = \sum_n 1/\underline{c}_n^2$ | its error bound grows with it; training: not decided |
+| convergence bias | $\Lambda = \sum_n 1/\underline{c}_n^2$ | its error bound grows with it; training: undecided |
 | mean inverse popularity | $V = \frac{1}{M}\sum_m 1/c_m$ | how unequal clients' weights in the blocks' averages are |
 | effective clients | $N_{\mathrm{eff}}$ | how many equal clients would weigh on the result as these do |
 | coupled noise | $E$ | mini-batch noise that a block gets from all blocks of its clients (page *Theory*) |

@@ -22,6 +22,7 @@ from app.shared.widget_keys import is_report, starting_at, widget_key
 
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
 _PAGE, _ASKED = "page_at_hand", "asked_by_link"
+_FIRST_PAGES = ("my_", "train_", "embed")  # how the keys of the first page begin
 _REMEMBERED, _OPENED, _KEPT = "remembered_choices", "opened_address", "kept_by_page"
 ValueT = TypeVar("ValueT")
 NumberT = TypeVar("NumberT", int, float)
@@ -193,6 +194,16 @@ def arrive(page: str) -> None:
     if before is not None:
         for key in st.session_state[_ASKED] & set(st.session_state.get(_REMEMBERED, {})):
             del st.session_state[_REMEMBERED][key]
+
+
+def of_another_page() -> bool:
+    """Whether the address of the first page asks for nothing of the first page."""
+    return bool(st.query_params) and not any(key.startswith(_FIRST_PAGES) for key in st.query_params)
+
+
+def parameters() -> dict[str, list[str]]:
+    """Of the address, all values of each key."""
+    return _address()
 
 
 def take_asked(key: str) -> bool:

@@ -88,9 +88,12 @@ def begin() -> bool:
     return first
 
 
-def sidebar() -> None:
-    """Draw the controls that every page shares, and write the scenario into the address."""
-    with st.sidebar:
+def sidebar(used: bool = True) -> None:
+    """Draw the controls that pages share, and write the scenario into the address. Where the scenario decides nothing
+    (``used``) they fold to one line."""
+    with st.sidebar if used else st.sidebar.expander(f"Scenario: {in_short(current())}", icon=":material/tune:"):
+        if not used:
+            st.caption("Decides nothing on this page: Fleet, Trade-off, Allocation, Theory and Train follow it.")
         st.subheader("Fleet", anchor=False)
         _fleet_controls()
         st.subheader("Model and batch", anchor=False)
@@ -99,6 +102,12 @@ def sidebar() -> None:
         _search_controls()
     _write_address(current())
     _tell_ignored()
+
+
+def in_short(scenario: Scenario) -> str:
+    """``50 clients, OPT-125M``."""
+    count = len(scenario.table) if scenario.fleet_kind == "table" else scenario.num_clients
+    return f"{count} client{'' if count == 1 else 's'}, {scenario.model.upper()}"
 
 
 def control(widget: Callable[..., Any], label: str, name: str, **arguments: Any) -> None:

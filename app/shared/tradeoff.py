@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from app.shared.scenario import Study
+from app.shared.scenario import Scenario, Study
 from zorba_core.allocation import MEASURES as REGISTERED
 from zorba_core.allocation import PAPER_SCENARIOS, Allocation, Measure, Solution, non_dominated
 from zorba_core.allocation import knee as knee_of
-from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, total_bytes
+from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, total_bytes, whole_block_budgets
 
 # Measures that the plot can show: those whose value every point of a sweep knows.
 AXES = ("lambda", "mean_inverse_popularity", "effective_clients", "min_popularity", "forward_work")
@@ -35,8 +35,8 @@ class Cost:
 # What may be drawn beside the methods.
 EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
 COSTS: Mapping[str, Cost] = {
-    "ratio": Cost("Share of all VRAM", "VRAM used / VRAM available, all clients together", ".0%"),
-    "gib": Cost("VRAM in GiB", "VRAM used by all clients together (GiB)", ",.1f"),
+    "ratio": Cost("Share of all VRAM, by the paper", "VRAM used / available, all clients, by the paper's model", ".0%"),
+    "gib": Cost("VRAM in GiB, by the paper", "VRAM of all clients together, by the paper's model (GiB)", ",.1f"),
     "blocks": Cost("Activated blocks", "activated blocks, all clients together", ",.0f"),
     "true": Cost("True memory in GiB", "memory that forward passes need, all clients together (GiB)", ",.1f"),
     "seconds": Cost("Seconds a round", "seconds a round of the slowest client, Q = 10", ",.3g"),
@@ -147,9 +147,14 @@ class Landmark:
     help: str
 
 
+def is_papers_fleet(scenario: Scenario) -> bool:
+    """50 clients drawn uniformly for OPT-125M, as in the paper's figure 4."""
+    return (scenario.fleet_kind, scenario.model, scenario.num_clients) == ("uniform", "opt-125m", 50)
+
+
 def paper_scenarios(study: Study, cost: str, measure: str) -> list[Landmark]:
-    """SC1 to SC3 as printed: a VRAM ratio and a Lambda each."""
-    if measure != "lambda" or cost in OF_ENGINE:
+    """SC1 to SC3 as printed: a VRAM ratio and a Lambda each. They are of the paper's own fleet alone."""
+    if measure != "lambda" or cost in OF_ENGINE or not is_papers_fleet(study.scenario):
         return []
     model, workload = study.scenario.model_spec, study.scenario.workload
     parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
@@ -167,6 +172,9 @@ def baselines(study: Study, cost: str, measure: str) -> list[Landmark]:
         return []
     scenario, clients = study.scenario, study.fleet.num_clients
     num_blocks = scenario.model_spec.num_blocks
+    fits_N = whole_block_budgets(study.fleet.capacity_N_bytes, scenario.model_spec, scenario.workload) >= num_blocks
+    if not fits_N.all():  # a fleet that cannot do it has no such point
+        return []
     y = MEASURES[measure].value(Allocation(np.ones((num_blocks, clients), bool)))
     marks = []
     for name, method in (("FedZO, DeComFL", "fedzo"), ("FedIT", "fedit")):

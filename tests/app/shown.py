@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from streamlit.testing.v1 import AppTest
 
+TRADE_OFF = "screens/tradeoff/tradeoff.py"
+
 
 def shown_key(app: AppTest, name: str) -> str:
     turn, _ = app.session_state["shown_values"][name]

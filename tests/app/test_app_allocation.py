@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.steps import point_with_work, sentence
 from app.shared.scenario import Scenario, study
-from tests.app.shown import shown_key
+from tests.app.shown import TRADE_OFF, shown_key
 from zorba_core.allocation import gamma_certificate
 from zorba_core.study.greedy_steps import replay_greedy
 
@@ -20,7 +20,7 @@ SCENARIO = Scenario(num_clients=12, num_epsilons=40)
 def app(root, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
 
 
 def visit(app, **query):
@@ -72,7 +72,7 @@ def test_it_starts_from_the_selected_points_matrix_and_says_it_is_level_with_the
 def test_a_link_brings_back_the_cells_changed_by_hand_and_undo_takes_them_back(app):
     block, client = cell(False)
     visit(app, flips=f"{block}.{client}")
-    assert metrics(app)["VRAM in use"] != ""
+    assert metrics(app)["VRAM by the paper's model"] != ""
     assert "1 cell changed" in texts(app)
     edited = app.session_state["edited_allocation"][1]  # what Train starts from
     assert edited.A_MN[block, client] != start_matrix().A_MN[block, client]

@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.edits import MAX_LINKED, Edits
 from app.shared.scenario import Scenario, study
+from tests.app.shown import TRADE_OFF
 
 TIMEOUT_S = 60
 GOING_ON = ("allocation", "theory", "train")
@@ -18,7 +19,7 @@ EDITED = ("theory", "train")
 def app(root, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def at_page(app, name: str):
@@ -29,7 +30,7 @@ def at_page(app, name: str):
 
 def opened(app, name: str):
     """The page as somebody sees it who opens a copy of the address."""
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
     for key, value in app.query_params.items():
         fresh.query_params[key] = value
     return fresh.switch_page(f"screens/{name}/{name}.py").run()

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app.screens.registry import PAGES
+from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import picked
 from zorba_core.cli import build_app
 from zorba_core.errors import ZorbaError
@@ -31,7 +32,7 @@ def app(root, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "experiments"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
 
 
 def see(app):

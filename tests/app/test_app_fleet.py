@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from app.shared.reproduce import as_json
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_link import scenario_to_link
-from tests.app.shown import shown_key
+from tests.app.shown import TRADE_OFF, shown_key
 from zorba_core.data.gpu_catalogue import MIXES
 
 
@@ -18,7 +18,7 @@ def fleet_page(root, tmp_path, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
 
     def opened(**parameters):
-        app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+        app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
         for key, value in parameters.items():
             app.query_params[key] = value
         return app.switch_page("screens/fleet/fleet.py").run()

@@ -57,7 +57,7 @@ def go_to(page, name: str, ready: str) -> None:
 
 def arrived(page, name: str, ready: str) -> None:
     """Wait until the page is drawn: its address comes first, then its title, and the sidebar may be the last page's."""
-    path = "/" if name == "Trade-off" else f"/{name.lower()}"
+    path = "/tradeoff" if name == "Trade-off" else f"/{name.lower()}"
     page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
     page.get_by_role("heading", name=TITLES[name], exact=True).wait_for(timeout=PATIENCE_MS)
     settled(page, ready)
@@ -78,7 +78,7 @@ def address_is(page, **wanted: str) -> None:
 
 
 @pytest.mark.parametrize("wait_ms", [0, 200, 500, 1000])
-@pytest.mark.parametrize("link", ["/", "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"])
+@pytest.mark.parametrize("link", ["/tradeoff", "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"])
 def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, link, wait_ms):
     page.goto(address + link, wait_until="commit", timeout=PATIENCE_MS)
     page.locator("[data-testid=stSidebarNavLink]").first.wait_for(timeout=PATIENCE_MS)
@@ -93,10 +93,10 @@ def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, 
 
 
 def test_thirty_fast_presses_end_where_the_slider_is(page, address):
-    page.goto(f"{address}/?clients=20&vectors=200&weight=80", timeout=PATIENCE_MS)
+    page.goto(f"{address}/tradeoff?clients=20&vectors=200&weight=80", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     wanted = page.locator(BLOCKS).nth(2).inner_text()
-    page.goto(f"{address}/?clients=20&vectors=200", timeout=PATIENCE_MS)
+    page.goto(f"{address}/tradeoff?clients=20&vectors=200", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     page.locator(WEIGHT).focus()
     for _ in range(30):
@@ -113,7 +113,7 @@ def test_thirty_fast_presses_end_where_the_slider_is(page, address):
 
 
 def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
-    page.goto(f"{address}/?clients=12&vectors=60", timeout=PATIENCE_MS)
+    page.goto(f"{address}/tradeoff?clients=12&vectors=60", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     entries = page.evaluate("history.length")
     page.locator(WEIGHT).focus()

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 from app.shared.scenario import Scenario
+from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import picked, write_run
 
 TIMEOUT_S = 60
@@ -32,7 +33,7 @@ def interrupted(root, tmp_path, monkeypatch):
     send = LocalScriptRunner._enqueue_forward_msg
 
     def opened(at: int, link: dict[str, str]) -> AppTest:
-        app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+        app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
         for key, value in link.items():
             app.query_params[key] = value
         sent = 0

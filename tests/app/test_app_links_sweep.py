@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.steps import point_with_work
 from app.shared.scenario import Scenario, study
+from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import write_run
 
 TIMEOUT_S = 90
@@ -137,7 +138,7 @@ def app(root, tmp_path, monkeypatch):
     for number in range(4):
         write_run(tmp_path / "runs", [0.5, 0.6, 0.8], lr=0.01 * (1 + number // 2), seed=number % 2)
     write_run(tmp_path / "runs", [0.5, 0.6], dataset="sst2", finished=False)
-    return lambda: AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return lambda: AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def opened(app, page: str, query):

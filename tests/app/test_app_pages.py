@@ -13,7 +13,7 @@ from app.screens.registry import PAGES
 from app.shared.scenario import Scenario, study
 from app.shared.scenario_link import scenario_to_link
 from app.shared.tradeoff import AXES
-from tests.app.shown import shown_key
+from tests.app.shown import TRADE_OFF, shown_key
 from zorba_core.allocation import Allocation, find_measure
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.plots import front_order
@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 def app(root, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def texts(app) -> str:
@@ -58,7 +58,7 @@ def test_the_first_page_shows_the_knee_of_the_papers_fleet(app):
     shown = metrics(app)
     knee = result.front.knee
     assert shown["Λ, convergence bias"] == f"{result.front.bias_lambda_E[knee]:.4g}"
-    assert shown["VRAM in use"] == f"{result.front.vram_ratio_E[knee]:.1%}"
+    assert shown["VRAM by the paper's model"] == f"{result.front.vram_ratio_E[knee]:.1%}"
     assert shown["Activated blocks"] == str(result.front.total_blocks_E[knee])
     assert "Selected: the knee" in texts(app)
 
@@ -172,7 +172,7 @@ def test_two_pinned_points_are_compared_by_their_differences_and_live_in_the_lin
     assert table.loc["Λ, convergence bias", "B against A"].startswith(("×", "+", "-"))
     pinned = dict(app.query_params)
     assert {"a", "b"} <= set(pinned)
-    again = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    again = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
     for key, value in pinned.items():
         again.query_params[key] = value
     again.run()
@@ -340,7 +340,7 @@ def test_a_broken_run_folder_is_named_and_hides_no_other(app, tmp_path):
 def test_the_dashboard_starts_without_torch(root):
     code = (
         "import sys; from streamlit.testing.v1 import AppTest; "
-        "app = AppTest.from_file('app/main.py', default_timeout=60).run(); "
+        "app = AppTest.from_file('app/main.py', default_timeout=60).switch_page('screens/tradeoff/tradeoff.py').run(); "
         "print(bool(app.metric), {'torch', 'transformers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
@@ -349,7 +349,7 @@ def test_the_dashboard_starts_without_torch(root):
 
 def test_a_page_is_one_folder_and_one_registration(root):
     assert [page.title for page in PAGES.values()] == [
-        "Fleet", "Trade-off", "Allocation", "Toy", "Theory", "Train", "Runs", "Paper",
+        "My fleet", "Fleet", "Trade-off", "Allocation", "Toy", "Theory", "Train", "Runs", "Paper",
     ]  # fmt: skip
     assert all((root / "app" / page.path).is_file() for page in PAGES.values())
-    assert [page.name for page in PAGES.values() if page.default] == ["tradeoff"]
+    assert [page.name for page in PAGES.values() if page.default] == ["start"]

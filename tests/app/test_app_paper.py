@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.paper.claims import as_table, evidence_file, has, in_words, kind_of
 from app.screens.paper.verdicts import LOOKS, verdict_bar
+from tests.app.shown import TRADE_OFF
 from zorba_core.plots import DARK, LIGHT
 from zorba_core.study.ledger import VERDICTS, Claim, Ledger, write_ledger
 
@@ -44,7 +45,7 @@ def ledger(tmp_path, monkeypatch, root):
 
 @pytest.fixture
 def app(ledger, root):
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def see(app):
@@ -56,7 +57,7 @@ def texts(app) -> str:
 
 
 def rows(app) -> list[str]:
-    return [box.label for box in app.expander if not box.label.startswith("Take")]
+    return [box.label for box in app.main.expander if not box.label.startswith("Take")]
 
 
 def test_without_a_ledger_the_page_says_which_command_makes_it(app):

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.look import repeat_command
 from app.screens.runs.table import table
+from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.engine.settings import TrainSettings
@@ -30,7 +31,7 @@ def app(root, runs, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def test_picked_runs_stand_in_the_link_and_a_link_restores_them(app, runs, root):
@@ -39,7 +40,7 @@ def test_picked_runs_stand_in_the_link_and_a_link_restores_them(app, runs, root)
     names = list(app.dataframe[0].value["run"])
     pick(app, 1, 4)
     assert app.query_params["runs"] == [names[1], names[4]]
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
     fresh.query_params["runs"] = [names[1], names[4]]
     fresh.query_params["baseline"] = names[4]
     fresh.query_params["cost"], fresh.query_params["measure"] = "bytes", "eval_loss"

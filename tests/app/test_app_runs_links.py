@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.picks import Picks, as_link, from_link
-from tests.app.shown import shown_key
+from tests.app.shown import TRADE_OFF, shown_key
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 
 TIMEOUT_S = 60
@@ -24,12 +24,12 @@ def app(root, runs, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def opened(app):
     """The page as somebody sees it who opens a copy of the address."""
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
     for key, value in app.query_params.items():
         fresh.query_params[key] = value
     return see(fresh)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from app.screens.runs.compare import summary_of_groups
 from app.screens.runs.export import cloud_csv, curves_csv, runs_json
+from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.plots import COSTS
@@ -34,7 +35,7 @@ def app(root, runs, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def test_seeds_become_one_group_with_mean_and_deviation(runs):

@@ -7,6 +7,7 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 from app.shared import glossary, tradeoff
+from tests.app.shown import TRADE_OFF
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,11 +29,11 @@ def test_v_is_what_it_is_and_no_predictor():
 def test_the_glossary_says_that_the_bound_grows_with_lambda_and_that_training_is_open():
     row = next(line for line in glossary._TABLE.splitlines() if "convergence bias" in line)
     assert "error bound grows with it" in row
-    assert "not decided" in row
+    assert "undecided" in row
 
 
 def test_the_solver_control_says_why_balanced_is_the_default():
-    app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=60).run()
+    app = AppTest.from_file(str(ROOT / "app/main.py"), default_timeout=60).switch_page(TRADE_OFF).run()
     (solver,) = [box for box in app.selectbox if box.label == "Solver"]
     assert "default because it is fast and all clients count" in solver.help
     assert "no run here shows that it trains better" in solver.help

@@ -18,6 +18,7 @@ from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import TrainRequest, as_python
+from tests.app.shown import TRADE_OFF
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -44,7 +45,7 @@ def app(root, runs, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def train(app):
@@ -203,7 +204,7 @@ def test_a_running_job_is_found_with_its_curve_and_a_stop_button(app, runs):
     assert not app.exception
     labels = {metric.label: metric.value for metric in app.metric}
     assert labels["Accuracy"] == "50.0%"
-    assert labels["VRAM by the model"].endswith("GiB")
+    assert labels["VRAM by the paper's model"].endswith("GiB")
     assert labels["Memory, measured"].endswith("MiB")
     assert "Stop" in [button.label for button in app.button]
 

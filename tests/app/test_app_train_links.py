@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.shared.folders import ROOT
+from tests.app.shown import TRADE_OFF
 from tests.app.test_app_train import TIMEOUT_S, alive, texts, train, write_job, write_run
 
 OLDER, NEWER = "20260101-000000-abcdef", "20260102-000000-abcdef"
@@ -24,18 +25,18 @@ def app(root, runs, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def opened(app):
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S)
+    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
     for key, value in app.query_params.items():
         fresh.query_params[key] = value
     return train(fresh)
 
 
 def headings(app) -> list[str]:
-    return [text.value for text in app.markdown if text.value.startswith("##### ")]
+    return [text.value for text in app.markdown if text.value.startswith("## ")]
 
 
 def train_it(app):
@@ -56,12 +57,12 @@ def test_train_it_opens_the_form_and_no_older_run(app, runs, still_running):
     app.run()
     train_it(app)
     assert not app.exception
-    assert headings(app)[0] == "##### Which allocation"
-    assert "##### Older run" not in headings(app)
+    assert headings(app)[0] == "## Which allocation"
+    assert "## Older run" not in headings(app)
     assert f"watch_{OLDER}" in [button.key for button in app.button]  # it is in the list
-    assert headings(opened(app))[0] == "##### Which allocation"
+    assert headings(opened(app))[0] == "## Which allocation"
     app.button(key=f"watch_{OLDER}").click().run()
-    assert headings(app)[0] == "##### Older run"
+    assert headings(app)[0] == "## Older run"
 
 
 def test_a_link_to_a_run_that_is_gone_says_so_and_opens_no_other(app, runs):
@@ -69,7 +70,7 @@ def test_a_link_to_a_run_that_is_gone_says_so_and_opens_no_other(app, runs):
     app.query_params["job"] = OLDER
     train(app)
     assert f"The link names the run `{OLDER}`, which is not in the list" in texts(app)
-    assert "##### Other run" not in headings(app)
+    assert "## Other run" not in headings(app)
     assert "which is not in the list" in texts(opened(app))
 
 
@@ -81,7 +82,7 @@ def test_a_link_to_a_run_that_was_resumed_since_opens_that_run(app, runs):
     write_job(runs, run=runs / "another", title="Newest", id="20260104-000000-abcdef")
     app.query_params["job"] = OLDER
     train(app)
-    assert headings(app)[0] == "##### Resumed since"
+    assert headings(app)[0] == "## Resumed since"
 
 
 def test_removing_the_run_that_is_looked_at_goes_back_to_the_newest(app, runs):
@@ -89,10 +90,10 @@ def test_removing_the_run_that_is_looked_at_goes_back_to_the_newest(app, runs):
     write_job(runs, says="zorba: no\n", title="Removed", id=OLDER)
     app.query_params["job"] = OLDER
     train(app)
-    assert headings(app)[0] == "##### Removed"
+    assert headings(app)[0] == "## Removed"
     app.button(key=f"forget_{OLDER}").click().run()
     assert "which is not in the list" not in texts(app)
-    assert headings(app)[0] == "##### Newest"
+    assert headings(app)[0] == "## Newest"
 
 
 def test_the_folder_of_ones_own_model_is_in_the_link(app):

@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs import work
+from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import see, texts, write_run
 from zorba_core.allocation import Allocation
 from zorba_core.engine.settings import TrainSettings
@@ -24,7 +25,7 @@ def app(root, whole, tmp_path, monkeypatch):
     monkeypatch.setenv("ZORBA_RUNS", str(whole.path.parent))
     monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
     work.forget()
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
 
 
 def once_done(app, future):

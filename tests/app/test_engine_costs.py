@@ -38,3 +38,11 @@ def test_nothing_of_the_papers_model_is_drawn_along_them(solved, cost):
     assert cost in COSTS
     assert bound(solved, cost, "lambda") is None
     assert paper_scenarios(solved, cost, "lambda") == baselines(solved, cost, "lambda") == []
+
+
+def test_the_seconds_of_one_allocation_are_those_of_the_axis():
+    solved = study(Scenario(num_clients=9, num_epsilons=10, model="opt-350m"))
+    model, workload = solved.scenario.model_spec, solved.scenario.workload
+    allocation = solved.solution(solved.default_point()).allocation
+    (expected,) = engine_costs.slowest_seconds(solved.engine_plans, model, workload, [allocation])
+    assert engine_costs.seconds_of(solved.engine_plans, model, workload, allocation) == pytest.approx(expected)

@@ -25,6 +25,7 @@ from streamlit.testing.v1 import AppTest
 from app.shared.scenario import Scenario, study
 from app.shared.scenario_link import scenario_to_link
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
+from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
 from zorba_core.files import write_json
 
@@ -77,7 +78,7 @@ def _studies(scenario: Scenario, repeats: int) -> list[float]:
 
 
 def _reruns(scenario: Scenario, repeats: int) -> list[float]:
-    app = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=300)
+    app = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=300).switch_page(TRADE_OFF)
     for key, value in scenario_to_link(scenario).items():
         app.query_params[key] = value
     app.run()
@@ -88,7 +89,7 @@ def _in_browser(browser: Browser, address: str, scenario: Scenario, repeats: int
     link = "&".join(f"{key}={value}" for key, value in scenario_to_link(scenario).items())
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
-    first = [_load(page, f"{address}/?{link}") for _ in range(1 + max(2, repeats // 2))]
+    first = [_load(page, f"{address}/tradeoff?{link}") for _ in range(1 + max(2, repeats // 2))]
     context.close()
     return {
         "first_picture_cold_ms": round(first[0], 1),
@@ -126,7 +127,7 @@ def _controls(browser: Browser, url: str, place: Place, repeats: int) -> dict[st
 
 def _memory(browser: Browser, address: str, pid: int, scale: float) -> dict:
     """Resident memory of the server, in MiB. Scenarios are never repeated, so that nothing comes from a cache."""
-    link = f"{address}/?model=opt-350m"
+    link = f"{address}/tradeoff?model=opt-350m"
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
     _load(page, link)

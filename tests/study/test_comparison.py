@@ -28,12 +28,15 @@ def test_the_interval_of_a_mean_is_students():
     np.testing.assert_allclose(group.high_P - group.y_P, 4.302652729 / np.sqrt(3))
 
 
-def test_groups_are_averaged_where_all_of_them_are():
+def test_a_run_of_a_group_that_has_ended_counts_with_its_last_value():
     short = Curve("a", np.array([0.0, 2.0]), np.array([0.0, 2.0]), np.array([0.0, 2.0]))
     long = Curve("b", np.array([1.0, 4.0]), np.array([3.0, 6.0]), np.array([1.0, 4.0]))
     group = group_of("g", [short, long], "range")
-    np.testing.assert_array_equal(group.x_P, [1.0, 2.0])
-    np.testing.assert_allclose(group.y_P, [2.0, 3.0])
+    np.testing.assert_array_equal(group.x_P, [1.0, 2.0, 4.0])
+    np.testing.assert_allclose(group.y_P, [2.0, 3.0, 4.0])
+    assert group.held_from == 2.0
+    assert [x_P.tolist() for x_P, _ in group.seeds] == [[0.0, 2.0], [1.0, 4.0]]
+    assert group_of("g", [long, long], "range").held_from is None
 
 
 def record(name, accuracy, *, arm=None, bias=1.0, **config):

@@ -153,9 +153,9 @@ def _answers(options: PlanOptions, settings: TrainSettings) -> AnswerShape:
 
 def _source(model: str) -> str:
     """A preset's name, or the folder of a bundled model."""
-    from zorba_core.runs.model_source import BUNDLED, resolve_model
+    from zorba_core.runs.model_source import is_bundled, resolve_model
 
-    return resolve_model(model) if model in BUNDLED else model
+    return resolve_model(model) if is_bundled(model) else model
 
 
 def _allocation(

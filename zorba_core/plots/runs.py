@@ -180,7 +180,8 @@ def _from_first_cost(curve: Curve) -> Curve:
         part: None if (values := getattr(curve, part)) is None else values[kept_P]
         for part in ("x_P", "y_P", "round_P", "low_P", "high_P", "raw_P")
     }
-    return replace(curve, **parts)
+    seeds = tuple((x_P[x_P > 0], y_P[x_P > 0]) for x_P, y_P in curve.seeds)
+    return replace(curve, **parts, seeds=seeds)
 
 
 def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -224,13 +225,29 @@ def _drawn(curve: Curve, look: _CurveLook, axis: str, *, in_legend: bool) -> lis
                 **unnamed,
             )
         )
+    if curve.seeds:
+        thin_x, thin_y = _end_to_end(curve.seeds)
+        behind.append(go.Scatter(x=thin_x, y=thin_y, line={"color": _faded(look.color, 0.35), "width": 0.9}, **unnamed))
     if curve.raw_P is not None:
         faint = {"color": _faded(look.color, 0.3), "width": 1.2}
         behind.append(go.Scatter(x=curve.x_P, y=curve.raw_P, line=faint, **unnamed))
+    going_P = np.ones(curve.x_P.size, bool) if curve.held_from is None else curve.x_P <= curve.held_from
+    if not going_P.all():
+        from_here = max(0, int(going_P.sum()) - 1)
+        behind.append(
+            go.Scatter(
+                x=curve.x_P[from_here:],
+                y=curve.y_P[from_here:],
+                customdata=curve.round_P[from_here:],
+                line={"color": look.color, "width": look.width, "dash": "2px,5px"},
+                hovertemplate="<b>%{y:.4f}</b>, some runs at their last value<extra>" + name + "</extra>",
+                **{key: value for key, value in unnamed.items() if key != "hoverinfo"},
+            )
+        )
     line = go.Scatter(
-        x=curve.x_P,
-        y=curve.y_P,
-        customdata=curve.round_P,
+        x=curve.x_P[going_P],
+        y=curve.y_P[going_P],
+        customdata=curve.round_P[going_P],
         mode="lines+markers" if curve.x_P.size <= _MARKED_UP_TO else "lines",
         cliponaxis=False,
         name=name,
@@ -241,6 +258,12 @@ def _drawn(curve: Curve, look: _CurveLook, axis: str, *, in_legend: bool) -> lis
         **together,
     )
     return [*behind, line]
+
+
+def _end_to_end(seeds: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Several lines as one trace: NaN ends each."""
+    gap = np.array([np.nan])
+    return tuple(np.concatenate([part for seed in seeds for part in (seed[side], gap)]) for side in (0, 1))
 
 
 def _faded(color: str, opacity: float) -> str:

@@ -97,14 +97,18 @@ def plan_modes(fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np
     in_memory = footprint(shape, load)
     streams = not load.first_order and load.estimator == "cohort" and not shape.adapter_parameters
     cures: dict[float, str] = {}
+    streamed: dict[int, Footprint] = {}  # by resident blocks: clients share them
     plans = []
     speed_N = fleet.relative_speed_N
     for n, (name, capacity) in enumerate(zip(fleet.names, fleet.capacity_N_bytes, strict=True)):
-        resident = most_resident_blocks(shape, load, capacity) if streams else None
-        if in_memory.peak <= capacity:
+        holds = in_memory.peak <= capacity
+        resident = most_resident_blocks(shape, load, capacity) if streams and not holds else None
+        if holds:
             mode, resident, peak = "in-memory", shape.num_blocks, in_memory
         elif resident is not None:
-            mode, peak = "streamed", footprint(shape, load, resident_blocks=resident)
+            if resident not in streamed:
+                streamed[resident] = footprint(shape, load, resident_blocks=resident)
+            mode, peak = "streamed", streamed[resident]
         else:
             mode, resident = "cannot", 0
             peak = footprint(shape, load, resident_blocks=LEAST_RESIDENT) if streams else in_memory

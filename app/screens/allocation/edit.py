@@ -131,7 +131,7 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
         [
             *map(beside_the_start, AXES),
             Number(
-                "VRAM in use",
+                "VRAM by the paper's model",
                 f"{used:.1f} GiB",
                 r"$\sum_n \psi_{\mathrm{tot},n}$: the model's parameters on every client, and the activations of "
                 f"{now.total_blocks} activated blocks.",

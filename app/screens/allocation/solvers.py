@@ -130,7 +130,7 @@ def _best(values: list[float], better: str) -> set[int]:
 
 
 def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, Solution]) -> None:
-    st.markdown("##### Which cells differ")
+    st.markdown("## Which cells differ")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         other = linked(
             st.segmented_control,

@@ -91,7 +91,7 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
         _controls(step, last)
     else:
         keep(STEP, None)
-    st.markdown(f"##### {_title(step, last)}\n\n{sentence(replay, step, study.fleet.names)}")
+    st.markdown(f"## {_title(step, last)}\n\n{sentence(replay, step, study.fleet.names)}")
     _numbers(replay, step)
     matrix, sets = st.columns([0.7, 0.3], gap="medium")
     with matrix:

@@ -132,7 +132,7 @@ def _pictures(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
     small = int((blocks_N < 1).sum())
     note = f" {small} are too small for one block." if small else ""
     with left:
-        st.markdown("##### VRAM of the clients")
+        st.markdown("## VRAM of the clients")
         components.figure(
             vram_figure(
                 fleet.capacity_N_gib,
@@ -147,7 +147,7 @@ def _pictures(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             f"{parameters + num_blocks * block:.2f} GiB.{note}",
         )
     with right:
-        st.markdown("##### Blocks they can hold")
+        st.markdown("## Blocks they can hold")
         components.figure(
             affordable_figure(blocks_N, num_blocks, palette=components.palette()),
             key="affordable_plot",
@@ -158,13 +158,13 @@ def _pictures(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
 
 
 def _how_it_is_made() -> None:
-    st.markdown("##### How this fleet is made")
+    st.markdown("## How this fleet is made")
     kind = state.current().fleet_kind
     st.markdown(f"**{FLEET_KINDS[kind]}**; the kind is chosen in the sidebar.")
     state.kind_controls(st.container())
     if kind in MIXES:
         mix = MIXES[kind]
-        reserved = f" {mix.reserved_gib:g} GB of each device are kept for its system." if mix.reserved_gib else ""
+        reserved = f" {mix.reserved_gib:g} GiB of each device are kept for its system." if mix.reserved_gib else ""
         st.caption(f":material/link: {mix.source}; {mix.date}. Weights: {mix.weights}.{reserved}")
     fleet_input.bring_your_own()
 
@@ -172,7 +172,7 @@ def _how_it_is_made() -> None:
 def _clients(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
     own = scenario.fleet_kind == "table"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown("##### The clients", width="stretch")
+        st.markdown("## The clients", width="stretch")
         if not own:
             st.button(
                 "Edit these clients",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.screens.paper import groups, top
 from app.screens.paper.claims import as_table, evidence_file, has, in_words, kind_of, kinds, short_unit
 from app.screens.paper.verdicts import LOOKS, verdict_bar
 from app.shared import components
@@ -23,6 +24,7 @@ _DOTTED = re.compile(r"zorba_core(\.[A-Za-z_]\w*)+")
 _PICTURES = (".png", ".jpg", ".jpeg")
 _MOST_PICTURE_BYTES = 8_000_000
 _COUNT, _AT_FIRST = "claims_shown", 40
+_GIGA = re.compile(r"(\d) GB\b")
 _SHORT = 24  # letters of a number with its unit
 
 
@@ -31,16 +33,21 @@ def page() -> None:
     ledger = _ledger()
     if ledger is None:
         return
+    top.show(ledger.claims)
     _introduction(ledger)
     claims = _filtered(ledger.claims)
     if not claims:
         st.info("No claim passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
     shown = st.session_state.setdefault(_COUNT, _AT_FIRST)
-    for claim in claims[:shown]:
-        _row(claim)
-    if len(claims) > shown:
-        st.button(f"Show {min(_AT_FIRST, len(claims) - shown)} of {len(claims) - shown} more", on_click=_show_more)
+    lines = groups.grouped(claims)
+    for line in lines[:shown]:
+        if len(line) > 1:
+            groups.draw(line, _detail)
+        else:
+            _row(line[0])
+    if len(lines) > shown:
+        st.button(f"Show {min(_AT_FIRST, len(lines) - shown)} of {len(lines) - shown} more", on_click=_show_more)
     _take_along(claims, ledger)
 
 
@@ -54,7 +61,7 @@ def _ledger() -> Ledger | None:
         return _read(str(file), file.stat().st_mtime_ns if file.is_file() else 0)
     except MissingDataError:
         with st.container(border=True):
-            st.markdown("##### The ledger of claims has not been made yet")
+            st.markdown("## The ledger of claims has not been made yet")
             st.markdown(
                 "It is one file, worked out from formulas, enumeration and the experiments' tables. In this checkout, "
                 "with its environment active:"
@@ -133,6 +140,13 @@ def _row(claim: Claim) -> None:
     if not box.open:
         return
     with box:
+        _detail(claim)
+
+
+def _detail(claim: Claim) -> None:
+    """A claim in full."""
+    look = LOOKS[claim.verdict]
+    with st.container():
         st.badge(f"{look.title}: {look.meaning}", icon=look.icon, color=look.badge)
         _printed_and_ours(claim)
         if claim.unit and claim.unit != short_unit(claim.unit):
@@ -153,6 +167,7 @@ def _row(claim: Claim) -> None:
 
 def _sentence(text: str) -> str:
     """Text of the ledger as it is, begun with a capital."""
+    text = _GIGA.sub(r"\1 GiB", text)  # the paper prints GB and counts GiB
     return components.plain(text[:1].upper() + text[1:])
 
 

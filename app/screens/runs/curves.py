@@ -86,8 +86,8 @@ def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[CurveP
         )
     if any(curve.runs > 1 for panel in shown for curve in panel.curves):
         st.caption(
-            f"A line is the {BANDS[asked.band]}; runs of a group differ in their seed alone, and its line ends where "
-            "the first of them does."
+            f"A line is the {BANDS[asked.band]}, the thin ones its runs, which differ in their seed alone. Dotted: "
+            "some runs have ended and count with their last value."
         )
 
 

@@ -31,7 +31,7 @@ from zorba_core.study.comparison.records import flat
 def draw(chosen: Sequence[Record]) -> None:
     """A choice of one of the runs, and that run."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        st.subheader("One run", anchor=False, width="stretch")
+        st.markdown("## One run", width="stretch")
         record = chosen[0]
         if len(chosen) > 1:
             by_name = {record.name: record for record in chosen}
@@ -44,7 +44,7 @@ def draw(chosen: Sequence[Record]) -> None:
     components.numbers(_headline(record))
     use.draw(record)
     if record.allocation is not None:
-        st.markdown("##### Who trained what")
+        st.markdown("## Who trained what")
         allocation = record.allocation
         components.figure(
             allocation_figure(
@@ -126,7 +126,7 @@ def _headline(record: Record) -> list[Number]:
     if outcome["vram"] is not None:
         numbers.append(
             Number(
-                "VRAM, all clients",
+                "VRAM by the paper's model",
                 f"{outcome['vram']:.2f} GiB",
                 "By the paper's VRAM model, for this run's batch and length.",
                 _measured(record),
@@ -154,7 +154,7 @@ def _measured(record: Record) -> str | None:
 
 @st.dialog("Provenance", width="medium", position="right")
 def _provenance(record: Record) -> None:
-    st.markdown(f"##### {components.plain(record.name)}")
+    st.markdown(f"## {components.plain(record.name)}")
     if is_dirty(record):
         st.warning("Uncommitted changes: the commit below is not all that made this run.", icon=":material/edit_note:")
     elif record.environment.get("git_commit"):

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.screens.runs import choose
 from app.screens.runs.toolbar import BAND_LABELS, OutcomesAsked
-from app.shared import components
+from app.shared import components, lambda_verdict
 from zorba_core.plots import outcomes_figure
 from zorba_core.study.comparison import Cloud, Record, cloud_of
 
@@ -48,6 +48,7 @@ def draw(
     )
     components.let_it_be_drawn("outcomes", (asked, picked, len(cloud.dots)))
     st.caption(_in_words(cloud, asked))
+    lambda_verdict.say()
     return DrawnOutcomes(cloud, asked, picked, figure)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.screens.runs import choose, compare, curves, export, look, outcomes, table, toolbar
+from app.screens.runs import choose, compare, curves, export, look, outcomes, table, to_target, toolbar
 from app.screens.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
 from app.screens.train.processes import being_written
 from app.shared import components
@@ -48,7 +48,9 @@ def page() -> None:
         return
     asked = toolbar.ask(records)
     drawn = None
-    if isinstance(asked, toolbar.OutcomesAsked):
+    if isinstance(asked, toolbar.TargetAsked):
+        to_target.draw(asked, curves.with_baseline(chosen, baseline))
+    elif isinstance(asked, toolbar.OutcomesAsked):
         drawn = outcomes.draw(asked, records, chosen, source.command)
     elif chosen or baseline is not None:
         drawn = curves.draw(asked, chosen, baseline)
@@ -133,7 +135,7 @@ def _problems(problems: Sequence[str]) -> None:
 
 def _nothing_yet(folder: Path) -> None:
     with st.container(border=True):
-        st.markdown("##### No runs yet")
+        st.markdown("## No runs yet")
         st.markdown("A first run needs no data and no download: the Train page starts one.")
         st.page_link(
             "screens/train/train.py", label="Train with the chosen allocation", icon=":material/model_training:"

@@ -18,7 +18,7 @@ COST_LABELS = {
     "bytes": "bytes sent",
     "seconds": "seconds of training",
 }
-_VIEWS = {"curves": "Curves", "outcomes": "Outcomes"}
+_VIEWS = {"curves": "Curves", "target": "Cost to target", "outcomes": "Outcomes"}
 BAND_LABELS = {"deviation": "± deviation", "interval": "95 % interval", "range": "least to most"}
 _GROUPED = {"runs": "Each", "seeds": "Seeds together"}
 _NO_KIND = "one"
@@ -50,27 +50,40 @@ class OutcomesAsked:
     log_y: bool
 
 
+@dataclass(frozen=True)
+class TargetAsked:
+    """What reaching the target cost, by groups of seeds or single runs."""
+
+    cost: str
+    grouped: bool
+    log_cost: bool
+
+
 def measure_labels(metric: str) -> dict[str, str]:
     """What the curves can show, of runs that count this as right."""
     return dict(zip(_MEASURES, (capitalised(metric), "Loss", "Train loss"), strict=True))
 
 
-def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked:
+def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked | TargetAsked:
     """The row of controls. ``records``: the runs that pass the filters; their values decide which axes are offered."""
     axes = axes_of(records)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         view = "curves"
-        if axes:
+        views = [view for view in _VIEWS if axes or view != "outcomes"]
+        if views:
             view = linked(
                 st.segmented_control,
                 "Picture",
-                list(_VIEWS),
+                views,
                 required=True,
                 format_func=_VIEWS.get,
                 key="picture",
                 help="Curves: how the picked runs learned. Outcomes: what came out of all of them against what went "
-                "in, such as accuracy against Λ.",
+                "in, such as accuracy against Λ. Cost to target: what reaching the target took, with the runs that "
+                "never did.",
             )
+        if view == "target":
+            return _target()
         return _outcomes(records, axes) if view == "outcomes" else _curves(metrics_of(records))
 
 
@@ -86,16 +99,7 @@ def _curves(metric: str) -> CurvesAsked:
         key="measure",
         help="Several lie over each other, with one axis of cost.",
     )
-    cost = linked(
-        st.selectbox,
-        "Against",
-        list(COST_LABELS),
-        format_func=COST_LABELS.get,
-        key="cost",
-        width=155,
-        help="Rounds are not equally expensive: forward passes, bytes and seconds say what they cost. A backward pass "
-        "counts as two forward passes.",
-    )
+    cost = _cost()
     band = _band()
     logs = _logarithmic({"cost": "cost", "loss": "loss"}, "log_curves")
     smoothing = linked_number(
@@ -113,6 +117,12 @@ def _curves(metric: str) -> CurvesAsked:
     return CurvesAsked(
         tuple(measures) or ("eval_accuracy",), cost, smoothing / 100, band, "cost" in logs, "loss" in logs
     )
+
+
+def _target() -> TargetAsked:
+    cost = _cost()
+    grouped = _grouped()
+    return TargetAsked(cost, grouped, "cost" in _logarithmic({"cost": "cost"}, "log_target"))
 
 
 def _outcomes(records: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
@@ -136,8 +146,21 @@ def _outcomes(records: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
     return OutcomesAsked(x, y, None if kind == _NO_KIND else kind, band, "x" in logs, "y" in logs)
 
 
-def _band() -> str | None:
-    grouped = linked(
+def _cost() -> str:
+    return linked(
+        st.selectbox,
+        "Against",
+        list(COST_LABELS),
+        format_func=COST_LABELS.get,
+        key="cost",
+        width=155,
+        help="Rounds are not equally expensive: forward passes, bytes and seconds say what they cost. A backward pass "
+        "counts as two forward passes.",
+    )
+
+
+def _grouped() -> bool:
+    chosen = linked(
         st.segmented_control,
         "Runs",
         list(_GROUPED),
@@ -146,7 +169,11 @@ def _band() -> str | None:
         key="curves",
         help=_SEEDS_HELP,
     )
-    if grouped != "seeds":
+    return chosen == "seeds"
+
+
+def _band() -> str | None:
+    if not _grouped():
         return None
     return linked(st.selectbox, "Band", list(BANDS), format_func=BAND_LABELS.get, key="band", width=160)
 

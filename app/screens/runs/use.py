@@ -48,7 +48,7 @@ def draw(record: Record) -> None:
 
 
 def _try_it(record: Record, task: Task) -> None:
-    st.markdown("##### Try it")
+    st.markdown("## Try it")
     st.caption(
         f"The model reads {as_code(task.prompt)} and answers: before fine-tuning, and after. The text stays on "
         "this machine."
@@ -109,7 +109,7 @@ def _answer(predictions: Predictions) -> None:
 
 
 def _how_good(record: Record, task: Task) -> None:
-    st.markdown("##### How good is it, and for whom?")
+    st.markdown("## How good is it, and for whom?")
     judged = st.session_state.setdefault(_JUDGED, set())
     if record.name not in judged:
         st.caption(

@@ -49,8 +49,7 @@ def show(study: Study, allocation: Allocation) -> None:
     components.let_it_be_drawn("hidden", tuple(ratios))
     st.caption(
         "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere. "
-        "All of these are derived for one round. Which of them decides how training ends is open: at an equal number "
-        "of blocks no run here tells (page *Paper*, claim *lambda/predicts*)."
+        "All of these are derived for one round. Which of them tells how training ends is undecided."
     )
     components.downloads([], key="hidden_files", picture=Picture(lambda: drawn, "zorba-what-lambda-hides"))
     _table(numbers_by_name, rows)
@@ -120,6 +119,7 @@ def _lesson(numbers_by_name: dict[str, dict]) -> None:
     st.info(
         f"With at most as many blocks, *two-level* has {less:.0%} less Λ than *balanced*. It pays with {v:.2f} times "
         f"the V and {noise:.2f} times the coupled noise, and {count:.1f} clients count instead of {of:.1f}. By the "
-        "theorems it should learn better, by the noise of one round worse; runs have not decided. Train both and see.",
+        "theorems it should learn better, by the noise of one round worse; which of the two is undecided. Train both "
+        "and see.",
         icon=":material/balance:",
     )

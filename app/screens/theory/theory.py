@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.screens.allocation import edit
 from app.screens.theory import controls, hidden
-from app.shared import components, selection, state
+from app.shared import components, lambda_verdict, selection, state
 from app.shared.carried import carry_preference
 from app.shared.components import Download, Number, Picture
 from app.shared.glossary import glossary
@@ -45,6 +45,7 @@ def page() -> None:
         f"Here: {allocation.num_clients} clients and {allocation.num_blocks} blocks, {where_from}: "
         f"**Λ = {allocation.bias_lambda:.4g}**."
     )
+    lambda_verdict.say()
     _views(study, allocation)
     components.reproduce(scenario, selection.current_point(study))
     glossary()
@@ -121,7 +122,7 @@ def _bounds(study: Study, allocation: Allocation) -> None:
             )
             st.caption(
                 "Lemma 4: less Λ always lowers the bound, whatever the constants; they decide how much. Whether "
-                "training follows the bound is not decided (page *Paper*, claim *lambda/predicts*)."
+                "training follows the bound is undecided."
             )
             components.downloads([], key="lambda_files", picture=Picture(lambda: by_lambda, "zorba-bound-by-lambda"))
         with tabs[2]:

@@ -212,7 +212,7 @@ def _evidence(fact: Fact) -> None:
                 "N_eff": f"{a.effective_clients:.2f} → {b.effective_clients:.2f}",
             }
         )
-    st.markdown(f"##### The {len(rows)} pairs behind it")
+    st.markdown(f"## The {len(rows)} pairs behind it")
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
@@ -224,7 +224,7 @@ def _evidence(fact: Fact) -> None:
 
 def _against_theorem_3() -> None:
     flat, hub = counter_example()
-    st.markdown("##### The smallest case against it: 3 blocks, 6 clients with budgets 3, 2, 1, 1, 1, 1")
+    st.markdown("## The smallest case against it: 3 blocks, 6 clients with budgets 3, 2, 1, 1, 1, 1")
     components.figure(
         matrix_panels(
             [

@@ -39,7 +39,7 @@ def section(study: Study, point: int) -> None:
         sides["selected"] = Side(study, point, state.solution(study.scenario, point))
     (first, left), (second, right) = sides.items()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(f"{first} against {second}", anchor=False, width="stretch")
+        st.markdown(f"## {first} against {second}", width="stretch")
         for letter, pin in pinned.items():
             if letter.upper() in sides:
                 st.button(

@@ -12,7 +12,8 @@ import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
-from app.shared import components, pins, selection, state
+from app.shared import components, pins, selection, solving, state
+from app.shared.big_studies import Solving
 from app.shared.engine_costs import whose_rates
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
 from app.shared.scenario import Study
@@ -77,7 +78,8 @@ def controls(study: Study) -> Axes:
         selection_mode="multi",
         format_func=lambda name: EXTRAS.get(name) or SOLVERS[name].title,
         help="*Lower bound*: no allocation of this fleet lies below it. *SC1 to SC3*: the paper's scenarios as "
-        "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client. The other methods "
+        "printed. *Full activation*: FedZO, DeComFL and FedIT train every block on every client, drawn where "
+        "this fleet can. The other methods "
         f"solve the same scenario ({'; '.join(f'{part.title.lower()}: {part.cost}' for part in SOLVERS.values())}); "
         "a click on one of their points goes over to that method.",
     )
@@ -97,7 +99,7 @@ def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
         marks=_marks(view, point, recommended, axes),
         stepped=view.decided_by == view.measure,
         palette=components.palette(),
-        height=500,
+        height=430,
     )
     drawn.update_layout(uirevision=hash((study.scenario, view.cost, view.measure, axes.log)))
     components.figure(
@@ -138,6 +140,9 @@ def _other_method(view: View, solver: str) -> View | None:
         return None
     try:
         return replace(view, study=state.solved(replace(view.study.scenario, solver=solver)))
+    except Solving as error:
+        solving.panel(error.job, beside=True)
+        return None
     except ZorbaError as error:
         st.caption(f":material/warning: {SOLVERS[solver].title} is not shown: {components.plain(str(error))}.")
         return None

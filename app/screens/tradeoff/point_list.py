@@ -24,7 +24,7 @@ _PREVIEW_CLIENTS = 400  # more columns than this are thinner than a pixel
 def front_table(view: View, point: int, drawn: go.Figure) -> None:
     """The front, cheapest first; a row selects its point, by mouse or by keyboard."""
     study, rows = view.study, view.order_F
-    st.markdown("##### The front, point by point")
+    st.markdown("## The front, point by point")
     st.dataframe(
         _table(view),
         **selection.table_arguments(point, rows),
@@ -84,7 +84,7 @@ def preview(study: Study, solution: Solution) -> None:
     allocation = solution.allocation
     A_MN = allocation.A_MN
     order_N = client_order(A_MN, study.fleet.capacity_N_gib, "vram")
-    st.markdown("##### Who trains what there")
+    st.markdown("## Who trains what there")
     st.image(
         matrix_picture(A_MN[:, order_N][:, :_PREVIEW_CLIENTS], palette=components.palette()),
         width="stretch",

@@ -7,12 +7,17 @@ import streamlit as st
 
 from app.screens.tradeoff import compare, plot, words
 from app.screens.tradeoff import point_list as listing
-from app.shared import components, pins, selection, state
+from app.shared import components, engine_costs, pins, selection, state
 from app.shared.components import Number, measured
+from app.shared.folders import experiments_folder
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain
 from app.shared.scenario import Study
-from zorba_core.allocation import Solution
+from zorba_core.allocation import AllocationMetrics, Solution
+from zorba_core.errors import MissingDataError, ZorbaError
+from zorba_core.study.expected_loss import rehearsed
+
+_ABOVE = 4  # headline numbers above the picture; the others stand below it
 
 
 def page() -> None:
@@ -27,7 +32,6 @@ def page() -> None:
     # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
     headline = st.container()
     left, right = st.columns([0.64, 0.36], gap="medium")
-    axes_place = left.container()
     axes = plot.chosen(study)
     view = selection.chosen_view(study)
     point = selection.selected_point(study, view.order_F)
@@ -35,14 +39,19 @@ def page() -> None:
     with left:
         drawn = plot.figure(view, point, recommended, axes)
         components.let_it_be_drawn("front", (scenario, view.cost, view.measure, axes, point, recommended))
-    with axes_place:
+    with left:
         if plot.controls(study) != axes:
             st.rerun()
+        more = st.container()
     with right:
         words.preference()
     solution = state.solution(scenario, point)
+    shown = _numbers(study, solution)
     with headline:
-        _headline(study, point, recommended, solution)
+        _headline(study, point, recommended)
+        components.numbers(shown[:_ABOVE])
+    with more:
+        components.numbers(shown[_ABOVE:])
     with right:
         words.answers(view, point, recommended, solution)
         listing.preview(study, solution)
@@ -80,7 +89,7 @@ def _introduction(study: Study) -> None:
         )
 
 
-def _headline(study: Study, point: int, recommended: int, solution: Solution) -> None:
+def _headline(study: Study, point: int, recommended: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if point != recommended:
             kind = f"point {point} of the sweep, {study.scenario.solved_by.title.lower()}"
@@ -88,7 +97,7 @@ def _headline(study: Study, point: int, recommended: int, solution: Solution) ->
             kind = "the point recommended for your preference"
         else:
             kind = "the knee, below which every GiB saved costs ever more"
-        st.markdown(f"##### Selected: {kind}", width="stretch")
+        st.markdown(f"## Selected: {kind}", width="stretch")
         if point != recommended:
             st.button(
                 "Back to the recommended point",
@@ -98,7 +107,6 @@ def _headline(study: Study, point: int, recommended: int, solution: Solution) ->
                 icon=":material/undo:",
             )
         compare.pin_buttons(study.scenario, point)
-    components.numbers(_numbers(study, solution))
 
 
 def _numbers(study: Study, solution: Solution) -> list[Number]:
@@ -114,13 +122,54 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
     }
     return [
         Number(
-            "VRAM in use",
+            "VRAM by the paper's model",
             f"{used / study.capacity_gib:.1%}",
             r"$\sum_n \psi_{\mathrm{tot},n} \,/\, \sum_n \psi_{\max,n}$: parameters and activations of all "
             "clients, as a share of the VRAM they have.",
             f"{used:,.1f} of {study.capacity_gib:,.1f} GiB",
         ),
+        *_of_engine(study, allocation),
+        *_loss(allocation),
         *(measured(name, allocation, note) for name, note in notes.items()),
+    ]
+
+
+def _loss(allocation: AllocationMetrics) -> list[Number]:
+    """The expected loss against full activation, where rehearsals tell it."""
+    try:
+        loss = rehearsed(experiments_folder()).at(allocation.mean_inverse_popularity)
+    except MissingDataError:
+        return []
+    return [
+        Number(
+            "Loss, against every block",
+            f"{loss.mean:+.3f}",
+            f"How much higher the loss ended than with every client training every block: the mean of the "
+            f"{loss.num_runs} stored rehearsals ({loss.about}) whose V is nearest to this allocation's. Four fifths of "
+            f"them lie between the two numbers below. Training everything lowered it by {loss.learned:.2f}.",
+            f"measured; {loss.low:+.3f} to {loss.high:+.3f}",
+        )
+    ]
+
+
+def _of_engine(study: Study, allocation: AllocationMetrics) -> list[Number]:
+    """The second cost: memory as the engine holds it, and seconds of the slowest client."""
+    scenario = study.scenario
+    try:
+        seconds = engine_costs.seconds_of(study.engine_plans, scenario.model_spec, scenario.workload, allocation)
+    except ZorbaError:
+        return []
+    if np.isnan(seconds):
+        return []
+    return [
+        Number(
+            "Seconds a round",
+            f"{seconds:.3g} s",
+            f"Of the slowest client, for whom all wait, Q = {engine_costs.DIRECTIONS_A_ROUND}; at rates of "
+            f"{engine_costs.whose_rates()}. Forward passes themselves hold {study.true_gib:,.1f} GiB, all clients "
+            "together, whatever blocks are activated.",
+            f"true memory {study.true_gib:,.1f} GiB",
+        )
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app.shared import lambda_verdict
 from app.shared.links import linked_number, several
 from app.shared.tradeoff import MEASURES, View, value_of
 from zorba_core.allocation import SOLVERS, Solution
@@ -15,7 +16,7 @@ _SPARSE = 0.03
 
 def preference() -> None:
     """The slider that moves the recommended point."""
-    st.markdown("##### What matters more to you?")
+    st.markdown("## What matters more to you?")
     linked_number(
         st.slider,
         "Weight on convergence (%)",
@@ -39,7 +40,7 @@ def answers(view: View, point: int, recommended: int, solution: Solution) -> Non
         f"{here} leaves **{1 - ratio:.0%}** of the VRAM free and has "
         f"**{_against(view, value_of(solution, view.measure), best)}** compared with using all there is."
     )
-    st.markdown("##### What does saving memory cost?")
+    st.markdown("## What does saving memory cost?")
     measure = MEASURES[view.measure]
     lines = []
     for saving in SAVINGS:
@@ -62,6 +63,12 @@ def answers(view: View, point: int, recommended: int, solution: Solution) -> Non
         f"{_symbol(view.measure)}\u00a0=\u00a0{best:{measure.format}}.\n\n" + "\n".join(lines)
     )
     _method(view)
+    if view.study.scenario.solver == "balanced":
+        st.caption(
+            ":material/info: *Balanced* is the default because it is fast, all clients count and V is least. *exact* "
+            "and *two-level* reach several times less Λ by letting few clients hold most of the model."
+        )
+    lambda_verdict.say()
 
 
 def _against(view: View, value: float, best: float) -> str:

@@ -44,7 +44,7 @@ def draw(runs_folder: Path) -> None:
     allocation, origin = choice
     left, right = st.columns([0.42, 0.58], gap="large")
     with right:
-        st.markdown("##### On what, and how")
+        st.markdown("## On what, and how")
         model, dataset = fields.model(), fields.dataset()
         own = None if dataset is not None else own_data.ask(runs_folder, None if model is None else model.source)
         method = fields.method()
@@ -87,7 +87,7 @@ def draw(runs_folder: Path) -> None:
 
 
 def _allocation(allocation: Allocation, origin: str) -> None:
-    st.markdown("##### Which allocation")
+    st.markdown("## Which allocation")
     st.markdown(
         f"**{allocation.num_clients} clients** activate **{allocation.total_blocks}** of "
         f"{allocation.num_clients * allocation.num_blocks} blocks, Λ = {allocation.bias_lambda:.3g}: "

@@ -54,7 +54,7 @@ def _look(runs_folder: Path, job: Job, was_alive: bool) -> None:
 def _heading(runs_folder: Path, job: Job, state: State) -> None:
     word, color, icon = STATES[state.name]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"##### {components.plain(job.title)}", width="stretch")
+        st.markdown(f"## {components.plain(job.title)}", width="stretch")
         st.badge(word, color=color, icon=icon)
         _buttons(runs_folder, job, state)
         if state.run is not None and not state.alive:

@@ -61,7 +61,7 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
     if vram is not None:
         shown.append(
             Number(
-                "VRAM by the model",
+                "VRAM by the paper's model",
                 f"{vram[0]:.2g} GiB",
                 "What all clients would need together, by the paper's VRAM model, for this batch and length.",
                 f"largest client {vram[1]:.2g} GiB",

@@ -103,7 +103,7 @@ def _forget(folder: Path, job: Job) -> None:
 def _jobs(folder: Path, jobs: list[Job], watched: Job | None) -> None:
     if len(jobs) < 2 and (watched is not None or not jobs):
         return
-    st.markdown("##### Started here")
+    st.markdown("## Started here")
     for job in jobs[:SHOWN]:
         state = state_of(folder, job)
         word, color, icon = STATES[state.name]
@@ -136,7 +136,7 @@ def _elsewhere(folder: Path, jobs: list[Job]) -> None:
     unfinished = [run for run in records if run.status in ("unfinished", "interrupted") and run.path not in known]
     if not unfinished:
         return
-    st.markdown("##### Started in a terminal, not finished")
+    st.markdown("## Started in a terminal, not finished")
     for run in unfinished[:SHOWN]:
         going = processes.being_written(run.path)
         word, color, icon = STATES["elsewhere" if going else "interrupted"]

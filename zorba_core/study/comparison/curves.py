@@ -37,7 +37,11 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A measure against a cost. ``low_P`` and ``high_P`` bound the band of a group; None for a single run."""
+    """A measure against a cost. ``low_P`` and ``high_P`` bound the band of a group; None for a single run.
+
+    Where a run of a group ended earlier than another, its last value goes on: from ``held_from`` on the curve is of
+    runs that are still going and of last values. ``seeds`` are the runs of a group as they are.
+    """
 
     name: str
     x_P: NDArray[np.float64]
@@ -48,6 +52,8 @@ class Curve:
     high_P: NDArray[np.float64] | None = None
     raw_P: NDArray[np.float64] | None = None  # before smoothing
     reached: Reached | None = None
+    held_from: float | None = None
+    seeds: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...] = ()  # (x, y) of each run
 
 
 def curve_of(run: Run, *, measure: str, cost: str) -> Curve:
@@ -94,7 +100,8 @@ def smoothed(curve: Curve, weight: float) -> Curve:
 
 
 def group_of(name: str, curves: Sequence[Curve], band: str = "deviation") -> Curve:
-    """Several runs as one curve: their mean where all of them are, between points by straight lines.
+    """Several runs as one curve: their mean from where all of them have begun, between points by straight lines. A run
+    that ended keeps its last value, so that no mean continues with the slower runs alone.
 
     ``band``: a key of :data:`BANDS`; deviation and interval take R - 1 degrees of freedom.
 
@@ -107,15 +114,26 @@ def group_of(name: str, curves: Sequence[Curve], band: str = "deviation") -> Cur
         raise InvalidInputError(f"group {name!r} has no curve to draw")
     if len(curves) == 1:
         return replace(curves[0], name=name)
-    start, end = max(curve.x_P[0] for curve in curves), min(curve.x_P[-1] for curve in curves)
+    start, ends = max(curve.x_P[0] for curve in curves), [curve.x_P[-1] for curve in curves]
     x_P = np.unique(np.concatenate([curve.x_P for curve in curves]))
-    x_P = x_P[(x_P >= start) & (x_P <= end)]
-    if not x_P.size:
+    x_P = x_P[x_P >= start]
+    if not x_P.size or start > min(ends):
         raise InvalidInputError(f"the runs of group {name!r} have no stretch in common")
     y_RP = np.stack([np.interp(x_P, curve.x_P, curve.y_P) for curve in curves])
     mean_P, low_P, high_P = spread_of(y_RP, band)
-    round_P = np.interp(x_P, curves[0].x_P, curves[0].round_P)
-    return Curve(name, x_P, mean_P, round_P, runs=len(curves), low_P=low_P, high_P=high_P)
+    longest = max(curves, key=lambda curve: curve.x_P[-1])
+    round_P = np.interp(x_P, longest.x_P, longest.round_P)
+    return Curve(
+        name,
+        x_P,
+        mean_P,
+        round_P,
+        runs=len(curves),
+        low_P=low_P,
+        high_P=high_P,
+        held_from=float(min(ends)) if min(ends) < max(ends) else None,
+        seeds=tuple((curve.x_P, curve.y_P) for curve in curves),
+    )
 
 
 def spread_of(values_RP: NDArray[np.float64], band: str) -> tuple[NDArray, NDArray, NDArray]:

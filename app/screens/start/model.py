@@ -1,0 +1,144 @@
+"""The second box: which model, from a preset, a folder, a config.json or the hub, and what a round is made of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from app.shared import components
+from app.shared.links import linked, linked_number, linked_text
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.planning.engine_memory import Load
+from zorba_core.planning.models import PRESETS, ModelSpec, model_spec, spec_from_config
+from zorba_core.planning.shapes import ModelShape, model_shape, shape_from_config
+from zorba_core.runs.model_source import BUNDLED, models_folder, resolve_model
+
+OTHER = "other"
+_CONFIG = "start_config"
+_DTYPES = {"float32": "32 bits", "bfloat16": "16 bits"}
+_MOST_CONFIG_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """``source`` is what ``--model`` takes on a machine that has it."""
+
+    source: str
+    spec: ModelSpec
+    shape: ModelShape
+
+    @property
+    def title(self) -> str:
+        return self.spec.name.upper() if self.source in PRESETS else self.spec.name
+
+
+def ask() -> ChosenModel | None:
+    """The model; None until one is named whose size can be counted, after saying why."""
+    st.markdown("## 2 · My model")
+    name = linked(
+        st.selectbox,
+        "Model",
+        [*PRESETS, *_bundled(), OTHER],
+        key="my_model",
+        format_func=lambda name: (
+            "A folder, config.json or hub id …"
+            if name == OTHER
+            else f"{name.upper()} · {PRESETS[name].num_blocks} blocks"
+            if name in PRESETS
+            else f"{name} · {_known(name).shape.num_blocks} blocks, comes with the checkout"
+        ),
+        help="Planning needs the model's shape alone, not its weights.",
+    )
+    try:
+        chosen = _other() if name == OTHER else _known(name)
+    except (ZorbaError, OSError) as error:
+        components.problem("This model cannot be planned yet", f"{str(error)[:1].upper()}{str(error)[1:]}")
+        return None
+    if chosen is not None:
+        st.caption(
+            f"**{chosen.shape.num_blocks} blocks** of {chosen.shape.block_parameters / 1e6:,.3g} M parameters, "
+            f"{chosen.shape.parameters / 1e6:,.4g} M in all. A block is one transformer layer."
+        )
+    return chosen
+
+
+def load() -> Load:
+    """What a client does in a round."""
+    dtype = linked(
+        st.segmented_control, "Weights", list(_DTYPES), key="my_dtype", required=True, format_func=_DTYPES.get
+    )
+    first, second, third = st.columns(3)
+    batch = linked_number(first.number_input, "Batch B", 1, 4096, 8, key="my_batch", help="Rows a client and round.")
+    length = linked_number(
+        second.number_input, "Length L", 8, 65536, 64, key="my_length", step=8, help="Longest row, in tokens."
+    )
+    directions = linked_number(
+        third.number_input, "Directions Q", 1, 4096, 10, key="my_q", help="Random directions tried in a round."
+    )
+    return Load(batch, length, directions, dtype)
+
+
+def _bundled() -> list[str]:
+    """The models that come with the checkout and are there."""
+    return [name for name in BUNDLED if (models_folder() / name / "config.json").is_file()]
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _known(name: str) -> ChosenModel:
+    source = resolve_model(name) if name in BUNDLED else name
+    return ChosenModel(name, model_spec(source), model_shape(source))
+
+
+def _other() -> ChosenModel | None:
+    text = linked_text(
+        "Folder or hub id", key="my_folder", longest=300, placeholder="/models/llama-1b, or owner/name"
+    ).strip()
+    with st.popover("Upload a config.json", icon=":material/upload:"):
+        file = st.file_uploader("config.json of the model", type=["json"], key="start_config_file")
+    if file is not None:
+        st.session_state[_CONFIG] = (file.name[:60], file.getvalue())
+    if text:
+        path = Path(text).expanduser()
+        if path.exists():
+            if path.is_dir() and not (path / "config.json").is_file():
+                raise InvalidInputError(f"{text} has no config.json; give a folder that save_pretrained wrote")
+            return ChosenModel(text, model_spec(path), model_shape(path))
+        if text.count("/") == 1 and not text.startswith(("/", ".", "~")):
+            return _of_hub(text)
+        raise InvalidInputError(f"{text!r} is no folder on this machine and no hub id such as owner/name")
+    if _CONFIG in st.session_state:
+        return _of_config(*st.session_state[_CONFIG])
+    st.caption("Type a folder of this machine or a hub id, or upload the model's config.json.")
+    return None
+
+
+def _of_config(name: str, content: bytes) -> ChosenModel:
+    if len(content) > _MOST_CONFIG_BYTES:
+        raise InvalidInputError(f"{name} has {len(content) / 1e6:.1f} MB; a config.json is smaller than 1 MB")
+    try:
+        config = json.loads(content)
+    except (ValueError, RecursionError):
+        raise InvalidInputError(f"{name} is not JSON; give the config.json of a Hugging Face model") from None
+    if not isinstance(config, dict):
+        raise InvalidInputError(f"{name} is no config; give the config.json of a Hugging Face model")
+    title = str(config.get("_name_or_path") or config.get("model_type") or "model")[:60]
+    return ChosenModel(title, spec_from_config(config, title), shape_from_config(config, title))
+
+
+@st.cache_resource(max_entries=8, show_spinner="Asking the hub for the model's config")
+def _of_hub(name: str) -> ChosenModel:
+    try:
+        from huggingface_hub import hf_hub_download
+
+        file = hf_hub_download(name, "config.json", etag_timeout=5)
+    except Exception as error:  # no network, no such model, a model behind a licence
+        raise MissingDataError(
+            f"the hub did not give the config of {name} ({type(error).__name__}); check the name and the network, or "
+            "upload its config.json"
+        ) from None
+    spec = model_spec(file)
+    title = name.split("/")[1]
+    return ChosenModel(name, ModelSpec(**{**vars(spec), "name": title}), model_shape(file))

@@ -1,0 +1,96 @@
+"""Lists of cards as their owners have them: pastes of nvidia-smi, spreadsheets with any column names, written lines."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from zorba_core.data.inventory import Columns, cards_of, fleet_of_cards, read_inventory, written
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.memory import GIB
+
+SMI = """\
+| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2     |
+| GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |
+|===============================+======================+======================|
+|   0  NVIDIA A100-SXM4-80GB On | 00000000:07:00.0 Off |                    0 |
+| N/A   34C    P0    68W / 400W |   1024MiB / 81920MiB |      0%      Default |
+|   1  NVIDIA GeForce RTX 3090            Off | 00000000:0A:00.0 Off |     0 |
+| N/A   34C    P0    68W / 400W |      0MiB / 24576MiB |      0%      Default |
+"""
+QUERY = "name, memory.total [MiB], memory.free [MiB]\nTesla T4, 15360 MiB, 14336 MiB\nTesla T4, 15360 MiB, 14336 MiB\n"
+GERMAN = "Rechner;Grafikkarte;Speicher (GB);Anzahl\nlab-1;RTX 3090;24,0;4\nlab-2;GTX 1650;3,5;12\nSumme;;;16\n"
+TITLED = 'Inventory 2026\n\nAsset ID,Device,Qty,Memory\n1,RTX 4090,3,"24,564 MiB"\n2,RTX 4060,5,"8,188 MiB"\n'
+MARKDOWN = "| Node | Card | Mem |\n|---|---|---|\n| a | V100 | 16GB |\n| b | V100 | 32GB |\n"
+
+
+def cards(text, share=1.0):
+    inventory = read_inventory(text)
+    return [(card.kind, card.count, round(card.gib, 3)) for card in cards_of(inventory, inventory.columns, share)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SMI, [("NVIDIA A100-SXM4-80GB", 1, 79.0), ("NVIDIA GeForce RTX 3090", 1, 24.0)]),
+        (QUERY, [("Tesla T4", 2, 14.0)]),
+        ("Tesla T4, 15360 MiB\nTesla T4, 15360 MiB\n", [("Tesla T4", 2, 15.0)]),
+        ("GPU 0: A100-SXM4-40GB (UUID: GPU-1)\nGPU 1: A100-SXM4-40GB (UUID: GPU-2)", [("A100-SXM4-40GB", 2, 40.0)]),
+        (GERMAN, [("RTX 3090", 4, 24.0), ("GTX 1650", 12, 3.5)]),
+        (TITLED, [("RTX 4090", 3, 23.988), ("RTX 4060", 5, 7.996)]),
+        (MARKDOWN, [("V100 (32 GiB)", 1, 32.0), ("V100 (16 GiB)", 1, 16.0)]),
+        ("host\tgpu\tVRAM MB\nA\tT4\t15360\nB\tT4\t15360", [("T4", 2, 15.0)]),
+        ("client,vram_gib\nbox,24\nlaptop,8\n", [("24 GiB card", 1, 24.0), ("8 GiB card", 1, 8.0)]),
+        ("machine,fb bytes\nA,25769803776", [("24 GiB card", 1, 24.0)]),
+        ("4 x RTX 3090, 24 GB\n2× Jetson Orin 8 GB ~ 0.5", [("RTX 3090", 4, 24.0), ("Jetson Orin", 2, 8.0)]),
+    ],
+)
+def test_a_list_as_people_have_it_becomes_kinds_of_card(text, expected):
+    assert cards(text) == expected
+
+
+def test_an_excel_export_counts_and_a_share_of_each_card_is_left_to_others():
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook, content = openpyxl.Workbook(), io.BytesIO()
+    for row in (["GPU model", "Units", "Memory [GiB]"], ["L4", 3, 24], ["T4", 2, 16.0], [None, None, None]):
+        workbook.active.append(row)
+    workbook.save(content)
+    inventory = read_inventory(content.getvalue(), "fleet.xlsx")
+    columns = Columns(memory="Memory [GiB]", kind="GPU model", count="Units")  # as somebody maps them
+    assert [(c.kind, c.count, c.gib) for c in cards_of(inventory, columns, 0.5)] == [("L4", 3, 12.0), ("T4", 2, 8.0)]
+
+
+def test_a_fleet_has_a_client_for_each_card_with_its_speed_and_every_name_once():
+    inventory = read_inventory("2 x T4, 16 GB ~ .5\n1 x L4, 24 GB")
+    fleet = fleet_of_cards(cards_of(inventory, inventory.columns))
+    assert fleet.names == ("L4 #1", "T4 #1", "T4 #2")
+    assert (fleet.capacity_N_bytes / GIB).tolist() == [24, 16, 16]
+    assert fleet.relative_speed_N.tolist() == [1, 0.5, 0.5]
+    machines = read_inventory("host,gpu,mem gb\nsame,T4,16\nsame,T4,16\n")
+    assert len(set(fleet_of_cards(cards_of(machines, machines.columns)).names)) == 2
+
+
+def test_the_short_list_reads_back_to_the_same_cards():
+    inventory = read_inventory(GERMAN)
+    kinds = cards_of(inventory, inventory.columns)
+    again = read_inventory(written(kinds).replace("\n", ";"))
+    assert cards_of(again, again.columns) == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("gpu,mem gb\nT4,lots\n", "no column of memory"),
+        ("gpu,mem gb\nT4,16\nT4,16\nT4,16\nL4,unknown\n", "row 4"),
+        ("gpu,count,mem gb\nT4,1.5,16\n", "whole"),
+        ("GPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-1)", "prints no memory"),
+        ("gpu,mem gb\n", "no rows"),
+        (b"\x00\x01\x02 \x00", "neither text nor"),
+        (b"PK\x03\x04 broken", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_sentence(text, words):
+    with pytest.raises(InvalidInputError, match=words):
+        cards(text)

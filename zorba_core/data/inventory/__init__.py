@@ -1,0 +1,181 @@
+"""A fleet as its owner has it listed: what ``nvidia-smi`` prints, or a table with columns of any name.
+
+``read_inventory`` makes rows and columns of a paste or a file and guesses what each column is; ``cards_of`` makes cards
+of them. Between the two a person can look and correct (``Columns``). Everything that comes in is data from outside.
+
+Sizes that vendors call GB are GiB for graphics memory, so "24 GB" is read as 24 GiB unless a person says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from zorba_core.data.inventory.cells import decoded, excel_cells, separated_cells
+from zorba_core.data.inventory.columns import Columns, Inventory, guessed
+from zorba_core.data.inventory.numbers import UNITS, gib_of, has_decimal_comma, number_of, whole
+from zorba_core.data.inventory.recognised import nvidia_smi, written_list
+from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.planning.fleets import Fleet
+from zorba_core.planning.memory import GIB, MAX_CLIENTS
+
+__all__ = ["UNITS", "CardKind", "Columns", "Inventory", "cards_of", "fleet_of_cards", "read_inventory", "written"]
+
+MAX_BYTES = 8_000_000
+
+
+@dataclass(frozen=True)
+class CardKind:
+    """Equal cards. ``gib`` is what each may spend on training."""
+
+    kind: str
+    count: int
+    gib: float
+    speed: float = 1.0  # relative to the machine that plans
+    names: tuple[str, ...] = field(default=(), compare=False)  # of the machines, where they are known
+
+
+def read_inventory(content: str | bytes, name: str = "") -> Inventory:
+    """Rows and columns of a paste (text) or of a file (bytes), with a guess of what each column is.
+
+    Raises:
+        InvalidInputError: nothing in it, too large, an old or broken Excel file, or text of an unknown encoding.
+    """
+    if len(content) > MAX_BYTES:
+        raise InvalidInputError(f"the list has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
+    if isinstance(content, bytes):
+        if content.startswith(b"PK"):
+            return guessed(excel_cells(content), "Excel workbook")
+        if content.startswith(b"\xd0\xcf\x11\xe0"):
+            raise InvalidInputError("the file is of an old Excel (.xls); save it as .xlsx or CSV")
+        content = decoded(content)
+    if not content.strip():
+        raise InvalidInputError("the list is empty; paste what nvidia-smi prints, or a table with a row for each card")
+    smi = nvidia_smi(content)
+    if smi is not None:
+        return smi
+    written = written_list(content)
+    if written is not None:
+        return written
+    return guessed(separated_cells(content), name or "table")
+
+
+def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list[CardKind]:
+    """The kinds of card, largest first.
+
+    Args:
+        share: of each card's memory that training may use; a column of shares comes before it.
+
+    Raises:
+        InvalidInputError: no column of memory, a cell that is no number, or too many cards; names row and value.
+    """
+    if columns.memory is None and columns.free is None:
+        raise InvalidInputError("no column of memory is chosen; choose the one that says how much each card has")
+    if not 0 < share <= 1:
+        raise InvalidInputError(f"the share of each card is {share:g}; it must be above 0 and at most 1")
+    place = {name: index for index, name in enumerate(inventory.header)}
+    if missing := [
+        name for name in vars(columns).values() if name is not None and name not in place and name != columns.unit
+    ]:
+        raise InvalidInputError(f"the table has no column {in_short(missing[0])}")
+    groups: dict[tuple[str, float, float], tuple[int, list[str]]] = {}
+    total = 0
+    comma = _decimal_comma(inventory, columns)
+    for number, cells in enumerate(inventory.rows, start=1):
+
+        def cell(column: str | None, cells: Sequence[str] = cells) -> str:
+            return "" if column is None else cells[place[column]].strip()
+
+        if not any(value.strip() for value in cells):
+            continue
+        where = f"row {number}"
+        sizes = [
+            gib_of(cell(column), columns.unit, f"{where}: {column}", comma)
+            for column in (columns.memory, columns.free)
+            if cell(column)
+        ]
+        if not sizes:
+            if _total_row(cells):
+                continue
+            raise InvalidInputError(f"{where}: {columns.memory or columns.free} is empty; give the card's memory")
+        count = whole(cell(columns.count) or "1", f"{where}: {columns.count}", comma)
+        if count == 0:
+            continue
+        usable = min(sizes)
+        if cell(columns.share):
+            part = number_of(cell(columns.share), f"{where}: {columns.share}", comma)
+            usable *= part / 100 if part > 1 or "%" in cell(columns.share) else part
+        elif columns.free is None:
+            usable *= share
+        if not 0 < usable < 1e9:
+            raise InvalidInputError(f"{where}: the card has {usable:g} GiB to use; that must be above 0")
+        speed = number_of(cell(columns.speed), f"{where}: {columns.speed}", comma) if cell(columns.speed) else 1.0
+        if not 0 < speed <= 1e6:
+            raise InvalidInputError(f"{where}: {columns.speed} is {speed:g}; it must be above 0")
+        total += count
+        if total > MAX_CLIENTS:
+            raise InvalidInputError(f"more than {MAX_CLIENTS:,} cards; check the column {columns.count}")
+        kind = cell(columns.kind) or f"{usable:.3g} GiB card"
+        key = (kind[:60], round(usable, 3), speed)
+        counted, names = groups.setdefault(key, (0, []))
+        if cell(columns.name) and count == 1:
+            names.append(cell(columns.name)[:60])
+        groups[key] = (counted + count, names)
+    if not groups:
+        raise InvalidInputError("the table has no rows with a card")
+    kinds = [
+        CardKind(kind, count, gib, speed, tuple(names) if len(names) == count else ())
+        for (kind, gib, speed), (count, names) in groups.items()
+    ]
+    return sorted(_told_apart(kinds), key=lambda card: (-card.gib, card.kind))
+
+
+def fleet_of_cards(kinds: Sequence[CardKind]) -> Fleet:
+    """One client for each card, kind after kind.
+
+    Raises:
+        InvalidInputError: no cards, or more than a fleet has.
+    """
+    names: list[str] = []
+    for card in kinds:
+        names += card.names or [f"{card.kind} #{index + 1}" for index in range(card.count)]
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):  # two machines of one name are still two clients
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            names[index] = f"{name} ({seen[name]})"
+    gib_N = np.repeat([card.gib for card in kinds], [card.count for card in kinds])
+    speed_N = np.repeat([card.speed for card in kinds], [card.count for card in kinds])
+    return Fleet(tuple(names), gib_N * GIB, None if (speed_N == 1).all() else speed_N)
+
+
+def written(kinds: Sequence[CardKind]) -> str:
+    """The cards as a short list that :func:`read_inventory` reads back; names of machines are not in it."""
+    lines = []
+    for card in kinds:
+        kind = re.sub(r"[;\n~@]", " ", card.kind)
+        speed = "" if card.speed == 1 else f" ~ {card.speed:.4g}"
+        lines.append(f"{card.count} x {kind}, {card.gib:.6g} GiB{speed}")
+    return "\n".join(lines)
+
+
+def _decimal_comma(inventory: Inventory, columns: Columns) -> bool:
+    """Whether some number of the table can only be one with a decimal comma."""
+    place = {name: index for index, name in enumerate(inventory.header)}
+    numeric = [place[name] for name in (columns.memory, columns.free, columns.share, columns.speed) if name in place]
+    return has_decimal_comma(row[index] for row in inventory.rows for index in numeric)
+
+
+def _told_apart(kinds: list[CardKind]) -> list[CardKind]:
+    """Cards of one name with different memory get the memory into their name."""
+    twice = {card.kind for card in kinds if sum(other.kind == card.kind for other in kinds) > 1}
+    return [replace(card, kind=f"{card.kind} ({card.gib:.4g} GiB)") if card.kind in twice else card for card in kinds]
+
+
+def _total_row(cells: Sequence[str]) -> bool:
+    """A last line with sums, or a remark below the table."""
+    filled = [cell for cell in cells if cell.strip()]
+    return len(filled) <= 1 or any(re.match(r"(?i)(total|sum|summe|gesamt|somme)\b", cell.strip()) for cell in filled)

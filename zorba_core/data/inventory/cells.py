@@ -1,0 +1,80 @@
+"""Cells of a text or of an Excel workbook from outside."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from zorba_core.errors import InvalidInputError
+
+MAX_UNPACKED_BYTES = 80_000_000  # of an Excel file
+MAX_ROWS, MAX_COLUMNS = 20_000, 60
+
+
+def decoded(content: bytes) -> str:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encodings: tuple[str, ...] = ("utf-16",)
+    else:
+        encodings = ("utf-8-sig", "cp1252")
+    for encoding in encodings:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text
+    raise InvalidInputError("the file is neither text nor an Excel workbook; save it as CSV or .xlsx")
+
+
+def excel_cells(content: bytes) -> list[list[str]]:
+    """The cells of a workbook's first sheet that has any. Formulas count with the value that was saved."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            unpacked = sum(entry.file_size for entry in packed.infolist())
+        if unpacked > MAX_UNPACKED_BYTES:
+            raise InvalidInputError(f"the workbook unpacks to {unpacked / 1e6:.0f} MB; save the list as CSV")
+        from openpyxl import load_workbook
+
+        workbook = load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+    except ImportError:
+        raise InvalidInputError("an Excel file needs openpyxl: pip install openpyxl; or save the list as CSV") from None
+    except InvalidInputError:
+        raise
+    except Exception:  # a workbook from outside can be broken in any way
+        raise InvalidInputError("the Excel file cannot be read; save it as .xlsx again, or as CSV") from None
+    for sheet in workbook.worksheets:
+        rows = [
+            ["" if value is None else _cell(value) for value in row[:MAX_COLUMNS]]
+            for row in sheet.iter_rows(max_row=MAX_ROWS + 2, max_col=MAX_COLUMNS, values_only=True)
+        ]
+        rows = [row for row in rows if any(row)]
+        if len(rows) > 1:
+            return rows
+    raise InvalidInputError("the Excel file has no sheet with a table")
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def separated_cells(text: str) -> list[list[str]]:
+    """Cells of text that is separated by tabs, semicolons, bars or commas."""
+    lines = [line for line in text.splitlines() if line.strip() and not re.fullmatch(r"[\s|+=:-]+", line)]
+    if lines and lines[0].lower().startswith("sep="):
+        lines = lines[1:]
+    if all(line.strip().startswith("|") for line in lines):  # a table as Markdown has it
+        lines = [line.strip().strip("|") for line in lines]
+    separator = max("\t;|,", key=lambda one: float(np.median([line.count(one) for line in lines[:50]])))
+    if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}\S", line) for line in lines):
+        return [re.split(r"\s{2,}", line.strip())[:MAX_COLUMNS] for line in lines]
+    try:
+        rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+    except csv.Error as error:
+        raise InvalidInputError(f"this is no table that can be read: {error}") from None
+    return [[cell.strip() for cell in row[:MAX_COLUMNS]] for row in rows]

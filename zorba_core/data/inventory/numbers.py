@@ -1,0 +1,70 @@
+"""Numbers and sizes as people and programs write them. Sizes that vendors call GB are GiB for graphics memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.planning.memory import GIB
+
+UNITS = {"GiB": GIB, "GB (10^9 bytes)": 10**9, "MiB": 2**20, "MB (10^6 bytes)": 10**6, "KiB": 1024, "bytes": 1}
+_NUMBER = re.compile(r"[-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+)")
+_WITH_UNIT = re.compile(r"(?i)\b(bytes|kib|mib|gib|tib|kb|mb|gb|tb|[gm])\b")
+_DECIMAL_COMMA = re.compile(r"\d,(\d{1,2}|\d{4,})(\D|$)")
+
+
+def number_of(text: str, where: str, comma: bool = False) -> float:
+    """The number at the beginning of a cell: ``24``, ``8,5``, ``1,234.5``, ``16 384 MiB``.
+
+    Args:
+        comma: a comma with three digits after it is a decimal comma, as elsewhere in the table.
+    """
+    match = _NUMBER.search(text)
+    if match is None:
+        raise InvalidInputError(f"{where} is {in_short(text)}; it must be a number, such as 24 or 8.5")
+    digits = re.sub(r"[\s'\u00a0\u202f]", "", match[0]).rstrip(".,")
+    points, commas = digits.count("."), digits.count(",")
+    if points and commas:  # the last of the two is the decimal one
+        decimal = max(digits.rfind("."), digits.rfind(","))
+        digits = re.sub(r"[.,]", "", digits[:decimal]) + "." + digits[decimal + 1 :]
+    elif commas == 1 and (comma or len(digits) - digits.find(",") != 4):
+        digits = digits.replace(",", ".")
+    elif commas or points > 1:
+        digits = re.sub(r"[.,]", "", digits)
+    try:
+        return float(digits)
+    except ValueError:
+        raise InvalidInputError(f"{where} is {in_short(text)}; it must be a number, such as 24 or 8.5") from None
+
+
+def whole(text: str, where: str, comma: bool) -> int:
+    value = number_of(text, where, comma)
+    if value != int(value) or value < 0:
+        raise InvalidInputError(f"{where} is {in_short(text)}; a number of cards is whole")
+    return int(value)
+
+
+def gib_of(text: str, unit: str, where: str, comma: bool) -> float:
+    own = unit_in(text)
+    return number_of(text, where, comma) * UNITS[own or unit] / GIB * (1024 if re.search(r"(?i)\bti?b\b", text) else 1)
+
+
+def unit_in(text: str) -> str | None:
+    """The unit that a cell or a header names. ``GB`` of graphics memory are GiB."""
+    match = _WITH_UNIT.search(text.replace("_", " ").replace("[", " ").replace("(", " ").replace("]", " "))
+    if match is None:
+        glued = re.search(r"(?i)\d(gib|gb|g|mib|mb|m|kib|tb|tib)\b", text)
+        word = glued[1].lower() if glued else ""
+    else:
+        word = match[1].lower()
+    return {"g": "GiB", "m": "MiB", "b": "bytes", "k": "KiB", "t": "GiB", "": None}[word[:1]]
+
+
+def has_number(text: str) -> bool:
+    return _NUMBER.search(text) is not None
+
+
+def has_decimal_comma(cells: Iterable[str]) -> bool:
+    """Whether some of the numbers can only be one with a decimal comma."""
+    return any(_DECIMAL_COMMA.search(cell) for cell in cells)
