@@ -136,6 +136,7 @@ def test_a_task_from_outside_is_one_object_and_one_registration(monkeypatch):
         ({"label_words": ("good",)}, "differ in number"),
         ({"prompt": "{other} It was"}, "the prompt must use"),
         ({"prompt": "{text}"}, "must end in a word"),
+        (dict.fromkeys(("label_names", "label_words"), tuple(map(str, range(10_000)))), "10,000 labels, and at most"),
     ],
 )
 def test_a_task_that_cannot_be_is_refused(change, says):

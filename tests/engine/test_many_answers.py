@@ -76,6 +76,23 @@ def test_the_cohort_in_trees_is_the_reference_path_by_path(family, inactive):
     assert np.array_equal(blocks.rho_NQ, estimate_cohort(*probe, mu=1e-3, inactive=inactive).rho_NQ)
 
 
+def test_a_client_gets_the_same_bits_alone_as_in_company():
+    model, generator = CASES["opt"]().eval(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0, 0.25, generator=generator)
+    network = BlockNetwork(model, [])
+    batches_N = [slow(2 + n % 2, n) for n in range(4)]
+    few = ChoiceRows.of([[7, 8, 9]] * 8, [[(2, 3), (4, 5)]] * 8, np.arange(8) % 2, seq_len=8, pad_id=0)
+    batches_N.append(few)  # not worth a tree, beside the others
+    directions = Directions("rademacher", network.sizes_M)
+    A_MN = np.random.default_rng(1).random((network.num_blocks, 5)) < 0.7
+    together = estimate_cohort(network, batches_N, A_MN, [4, 9], directions, mu=1e-3).rho_NQ
+    for n, batch in enumerate(batches_N):
+        alone = estimate_cohort(network, [batch], A_MN[:, [n]], [4, 9], directions, mu=1e-3).rho_NQ
+        assert np.array_equal(alone[0], together[n])
+
+
 def test_a_tree_runs_each_prompt_once_and_each_shared_token_once():
     rows = slow(3, 5)
     tree = packed(rows)
@@ -92,7 +109,8 @@ def test_rows_of_many_labels_are_kept_once_and_evaluated_as_their_paths():
     assert rows.rows([4, 1]).trimmed().sha256() == whole.rows(np.array([4, 1])).trimmed().sha256()
     assert (len(rows), rows.length_E.tolist()) == (9, whole.length_E.tolist())
     assert rows.sequences_E.tolist() == whole.sequences_E.tolist()
-    assert from_tensors(to_tensors(rows)).sha256() == rows.sha256()
+    kept = ChoiceRows.of(prompts(9, 3)[0], [ANSWERS] * 9, prompts(9, 3)[1], seq_len=20, pad_id=0)
+    assert from_tensors(to_tensors(rows)).sha256() == rows.sha256() == kept.sha256()
     expected = label_log_probabilities(network, whole)
     assert np.allclose(label_log_probabilities(network, rows, batch_size=4), expected, atol=1e-10)
     assert evaluate(network, rows, batch_size=4).loss == pytest.approx(batch_loss(network, whole), abs=1e-10)

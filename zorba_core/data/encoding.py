@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from zorba_core.data.pieces import piece_ids
 from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill
 from zorba_core.data.tasks import Task
 from zorba_core.engine.choice_rows import ChoiceRows, paths_of
@@ -49,7 +50,7 @@ def label_tokens(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[list[in
         InvalidInputError: the tokenizer cannot write a word, or one begins another (it would always score higher).
     """
     space = answer_space(task.prompt)
-    tokens = [tokenizer.encode(space + word, add_special_tokens=False) for word in task.label_words]
+    tokens = piece_ids(tokenizer, [space + word for word in task.label_words])
     for word, pieces in zip(task.label_words, tokens, strict=True):
         if not pieces or tokenizer.unk_token_id in pieces:
             raise InvalidInputError(
@@ -229,7 +230,7 @@ def _answer_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokeniz
     _refuse_empty(task, frame, texts, "answer")
     turn = chat_turn(task, tokenizer)
     space = answer_space(task.prompt if turn is None else turn[1])
-    return [[*ids, end] for ids in _tokens([space + text for text in texts], tokenizer)]
+    return [[*ids, end] for ids in piece_ids(tokenizer, [space + text for text in texts])]
 
 
 def _option_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
@@ -238,7 +239,7 @@ def _option_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokeniz
     for option in task.options:
         texts = fill(option, frame)
         _refuse_empty(task, frame, texts, f"option {option!r}")
-        columns.append(_tokens([space + text for text in texts], tokenizer))
+        columns.append(piece_ids(tokenizer, [space + text for text in texts]))
     rows = [list(options) for options in zip(*columns, strict=True)]
     for row, options in enumerate(rows):
         if _beginning(options) is not None:
@@ -272,10 +273,6 @@ def _beginning(answers: Sequence[Sequence[int]]) -> tuple[int, int] | None:
         if list(answers[second][: len(answers[first])]) == list(answers[first]):
             return first, second
     return None
-
-
-def _tokens(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    return tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
 
 
 def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -53,6 +53,7 @@ _ANSWERS = {  # what is asked -> what is answered
     "input": ("output",),
     "source": ("target",),
 }
+_WRITTEN = {answer for answers in _ANSWERS.values() for answer in answers}
 _TEXTS = (
     "text", "sentence", "sentence1", "sentence2", "review", "body", "message", "content", "description", "title",
     "subject", "premise", "hypothesis", "question", "question1", "question2", "passage", "context", "document",
@@ -230,6 +231,11 @@ def _described(task: Task, frame: pd.DataFrame, said: Said, others: Sequence[str
     else:
         lines.append(_line("answer", task.answer, "--answer", said.answer))
     lines.append(_line("prompt", task.prompt, "--prompt", said.prompt))
+    if rows.label and not said.label and rows.label.strip().casefold() in _WRITTEN:
+        lines.append(
+            f"  note    few values of {rows.label} come again and again, so the model chooses among them; to have it "
+            f"write them: --answer {rows.label}"
+        )
     lines += _same_ids(frame)
     if not rows.test:
         lines.append(_line("test", f"{rows.test_fraction:.0%} of the rows, by a hash of their text", "--test", None))

@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zorba_core.data.pieces import piece_ids
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -66,5 +68,5 @@ def _single_words(plain: str) -> list[str]:
 
 
 def _is_one_token(word: str, tokenizer: PreTrainedTokenizerBase) -> bool:
-    pieces = tokenizer.encode(" " + word, add_special_tokens=False)
+    (pieces,) = piece_ids(tokenizer, [" " + word])
     return len(pieces) == 1 and pieces[0] != tokenizer.unk_token_id

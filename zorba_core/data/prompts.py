@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.data.cache import fingerprint, kept
+from zorba_core.data.pieces import piece_ids, puts_space_first
 from zorba_core.data.tasks import FIELD, Task
 from zorba_core.errors import InvalidInputError
 
@@ -107,27 +108,29 @@ def _prompt_segments(
         else with_start[: 1 if with_start and with_start[0] == tokenizer.bos_token_id else 0]
     )
     segments: list[_Texts | list[int]] = []
-    space = ""  # byte-level BPE writes a space at the front of the word that follows it
+    space = ""  # tokenizers write a space at the front of the word that follows it
+    first = turn is None
     for position, part in enumerate(FIELD.split(task.prompt)):
         if position % 2:
             texts = [space + text.strip() for text in frame[part].astype(str)]
-            segments.append(_Texts(_token_ids(tokenizer, texts)))
-            space = ""
+            segments.append(_Texts(_token_ids(tokenizer, texts, first)))
+            space, first = "", False
         elif part:
             body = space + part.rstrip(" ")
             space = " " if part.endswith(" ") else ""
             if body:
-                segments.append(tokenizer.encode(body, add_special_tokens=False))
+                segments += piece_ids(tokenizer, [body], first=first)
+                first = False
     if turn is not None and turn[1]:
-        segments.append(tokenizer.encode(turn[1], add_special_tokens=False))
+        segments += piece_ids(tokenizer, [turn[1]])
     return start, segments
 
 
-def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], first: bool) -> list[list[int]]:
     """Tokens of each text, none added. Those of many texts are kept for the next run."""
 
     def ids() -> list[list[int]]:
-        return tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return piece_ids(tokenizer, texts, first=first)
 
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if len(texts) < _WORTH_KEEPING or backend is None:
@@ -139,7 +142,8 @@ def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[lis
         return {"ids": np.array([token for row in ids_R for token in row], dtype=np.int32), "stop": stop_R}
 
     # The backend's text form is the whole tokenizer; the class may do more with it.
-    arrays = kept("tokens", fingerprint([type(tokenizer).__name__, backend.to_str(), *texts]), make)
+    where = ["within"] if not first and puts_space_first(tokenizer) else []
+    arrays = kept("tokens", fingerprint([type(tokenizer).__name__, backend.to_str(), *where, *texts]), make)
     flat, stop_R = arrays["ids"].tolist(), arrays["stop"].tolist()
     return [flat[start:stop] for start, stop in zip([0, *stop_R[:-1]], stop_R, strict=True)]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from zorba_core.data.labels import MAX_LABELS
 from zorba_core.data.sources import RowSource
 from zorba_core.errors import InvalidInputError
 from zorba_core.registry import Registry
@@ -94,6 +95,11 @@ class Task:
         self._refuse("options", "answer")
         if len(self.label_names) != len(self.label_words) or len(self.label_names) < 2:
             raise InvalidInputError(f"task {self.name}: label_names and label_words differ in number, or are too few")
+        if len(self.label_names) > MAX_LABELS:
+            raise InvalidInputError(
+                f"task {self.name}: {len(self.label_names):,} labels, and at most {MAX_LABELS:,} can be told apart; "
+                "use kind text to have the answer written out"
+            )
         if len({*self.label_words}) != len(self.label_words):
             raise InvalidInputError(f"task {self.name}: label words must all differ")
         if self.prompt.endswith((" ", "}")):

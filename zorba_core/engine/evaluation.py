@@ -71,13 +71,13 @@ def _in_batches(network: BlockNetwork, rows: Rows, batch_size: int) -> Iterator[
     Examples of similar length share a batch, so that little of it is padding."""
     order_E = torch.argsort(rows.length_E, stable=True)
     # Rows before each example: a batch ends where a multiple of batch_size does.
-    many = isinstance(rows, ManyLabelRows) and network.lays_out  # one row each
-    sequences_E = torch.ones_like(rows.sequences_E) if many else rows.sequences_E
+    choices = isinstance(rows, ManyLabelRows | ChoiceRows) and network.lays_out  # one row each
+    sequences_E = torch.ones_like(rows.sequences_E) if choices else rows.sequences_E
     before_E = sequences_E[order_E].cumsum(0) - sequences_E[order_E]
     batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
     chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
     trimmed = (rows.rows(chosen).trimmed(network.device) for chosen in chosen_by_batch)
-    batches = (in_trees(network, [batch])[0] if many else batch for batch in trimmed)
+    batches = (in_trees(network, [batch])[0] for batch in trimmed)
     with network.at_precision("highest"):
         for chosen, (batch, final) in zip(chosen_by_batch, network.outputs(batches), strict=True):
             yield chosen.numpy(), batch, final

@@ -25,7 +25,7 @@ _NAMES = {
 def answer_shape(rows: Rows) -> AnswerShape:
     """Of these rows."""
     if isinstance(rows, ChoiceRows):
-        return AnswerShape(int(rows.sequences_E.max()), int(rows.path_R.max()) + 1, True)
+        return AnswerShape(int(rows.sequences_E.max()), int(rows.path_R.max()) + 1, True)  # at most: a tree takes less
     if isinstance(rows, ManyLabelRows):
         tree = tree_positions(rows.answers)
         return AnswerShape(1, 1 + tree, True, beside=tree)

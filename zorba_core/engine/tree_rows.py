@@ -1,4 +1,4 @@
-"""Examples that choose among many answers, one row each: the prompt, and behind it what the answers go through, once.
+"""Examples that choose among several answers, one row each: the prompt, and what the answers go through, once.
 
 :class:`zorba_core.engine.choice_rows.ChoiceRows` run a row for each path to a last branching, the prompt anew in each:
 77 answers of several tokens make 60 rows of an example. Here the paths stand behind the prompt as a tree. A position
@@ -11,6 +11,7 @@ C answers, T tokens of the longest, K tokens of all answers of all examples, H h
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -22,10 +23,11 @@ from torch.nn import functional as F
 
 from zorba_core.engine.choice_rows import ChoiceRows, losses_of, paths_of, scores_of
 from zorba_core.engine.families.interface import Layout
-from zorba_core.engine.rows import Judged, digest_of
+from zorba_core.engine.rows import Judged
 
-MANY = 8  # rows of an example; from more on a tree is worth it
+MANY = 8  # rows of an example; from more on a tree is worth it (measured: not with five)
 _NO_TOKEN = -1  # behind the end of an answer
+_PIECE = 256  # examples whose rows are made at once for a fingerprint
 
 
 class Network(Protocol):
@@ -111,11 +113,12 @@ class TreeRows:
 
 
 def in_trees(network: Network, batches: Sequence[object]) -> list[object]:
-    """The batches with their answers as trees where they have many and the network can run that; else as they are."""
-    choices = all(isinstance(batch, ChoiceRows) for batch in batches)
-    if choices and network.lays_out and max(int(batch.sequences_E.max()) for batch in batches) > MANY:
-        return [packed(batch) for batch in batches]
-    return list(batches)
+    """The batches, with answers as trees where a batch has enough of them and the network can run that."""
+    return [packed(batch) if _is_worth_it(network, batch) else batch for batch in batches]
+
+
+def _is_worth_it(network: Network, batch: object) -> bool:
+    return isinstance(batch, ChoiceRows) and network.lays_out and int(batch.sequences_E.max()) > MANY
 
 
 def packed(rows: ChoiceRows) -> TreeRows:
@@ -258,5 +261,24 @@ class ManyLabelRows:
         return ChoiceRows.of(prompts, [answers] * len(prompts), self.label_E.numpy(), length, 0).trimmed(device)
 
     def sha256(self) -> str:
-        """A fingerprint of the tokens and labels."""
-        return digest_of(*vars(self).values())
+        """The fingerprint of these examples as :class:`ChoiceRows`, of which no more are made at once than a piece."""
+        one, (examples, length) = self.rows([0]).trimmed(), self.token_ids_RL.shape
+        paths, prompt_R = paths_of(self.answers), self.prompt_R.numpy()
+        digest = hashlib.sha256()
+        digest.update(f"{(examples * len(paths), length)}".encode())
+        for start in range(0, examples, _PIECE):
+            ids = self.token_ids_RL[start : start + _PIECE].numpy()
+            rows = np.repeat(ids[:, None], len(paths), axis=1)
+            for number, path in enumerate(paths):
+                for step, token in enumerate(path, start=1):
+                    rows[np.arange(len(ids)), number, prompt_R[start : start + _PIECE] + step] = token
+            digest.update(np.ascontiguousarray(rows))
+        digest.update(f"{(examples * len(paths),)}".encode())
+        digest.update(np.repeat(prompt_R, len(paths)))
+        for part in (one.path_R, one.sequences_E, one.answers_E, self.label_E, one.tokens_E, one.token_K4):
+            whole = part is self.label_E
+            shape = (len(part), *part.shape[1:]) if whole else (examples * len(part), *part.shape[1:])
+            digest.update(f"{tuple(shape)}".encode())
+            for _ in range(1 if whole else examples):
+                digest.update(part.contiguous().numpy())
+        return digest.hexdigest()

@@ -25,6 +25,7 @@ from zorba_core.data.inference import Said, default_prompt, infer_task
 from zorba_core.data.label_words import as_list, listed
 from zorba_core.data.own_data import task_name
 from zorba_core.data.partition import DIRICHLET, NATURAL, divide
+from zorba_core.data.pieces import piece_ids
 from zorba_core.data.sources import CLIENTS_SPLIT
 from zorba_core.data.tables import is_empty
 from zorba_core.data.tasks import FIELD, Task
@@ -303,7 +304,8 @@ def _example(task: Task, frame: pd.DataFrame, tokenizer: Any) -> None:
         "is cut off the texts."
     )
     if task.kind == "labels":
-        split = [word for word in task.label_words if len(tokenizer.encode(f" {word}", add_special_tokens=False)) > 1]
+        pieces = piece_ids(tokenizer, [f" {word}" for word in task.label_words])
+        split = [word for word, ids in zip(task.label_words, pieces, strict=True) if len(ids) > 1]
         if split:
             st.caption(
                 f":material/info: This tokenizer splits {components.plain(', '.join(split[:8]))}"

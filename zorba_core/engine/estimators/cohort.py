@@ -152,15 +152,15 @@ class Cohort:
         batches_N = in_trees(network, batches_N) if trees else batches_N
         self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
         self._weight_N = np.array([batch.weights.sum() for batch in batches_N])
-        clients_by_shape: dict[tuple[int, int], list[int]] = {}
+        clients_by_shape: dict[tuple[str, int, int], list[int]] = {}
         for n in np.lexsort(A_MN):  # clients with the same blocks stand together: their rows are then a plain slice
             rows, length = batches_N[n].token_ids_RL.shape
             # Too few positions for the same bits in company: such a client's rows go through on their own.
             alone = rows if rows * length < SAME_BITS_ROWS else 0
-            clients_by_shape.setdefault((length, alone), []).append(int(n))
+            clients_by_shape.setdefault((type(batches_N[n]).__name__, length, alone), []).append(int(n))
         self._groups = [
             self._group([batches_N[n] for n in clients], clients, alone, max_rows)
-            for (_, alone), clients in sorted(clients_by_shape.items())
+            for (_, _, alone), clients in sorted(clients_by_shape.items())
         ]
 
     def _group(self, batches: list[Rows], clients: list[int], alone: int, max_rows: int | None) -> _Group:

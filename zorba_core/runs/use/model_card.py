@@ -17,6 +17,7 @@ from zorba_core.runs.use.tuned_model import TunedModel
 
 _EXAMPLE = "The text to judge"
 _NEW_TOKENS = 32
+_LABELS_IN_A_LINE = 20
 
 
 def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) -> str:
@@ -73,69 +74,81 @@ def _use(tuned: TunedModel, folder_name: str, adapter: bool) -> str:
             f"answer = pipeline('text-generation', model=model, "
             f"tokenizer=AutoTokenizer.from_pretrained({folder_name!r}))",
         ]
-    lines = [
-        "From the folder that this one lies in:",
-        "",
-        "```python",
-        "from transformers import pipeline",
-        *load,
-        f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {_choosing(tuned)})[0]['generated_text'])",
-        "```",
-        "",
+    asked = _asked(tuned, prompt)
+    lines = ["From the folder that this one lies in:", "", "```python", "from transformers import pipeline", *load]
+    lines += [*asked, "```", ""]
+    limit = (
         f"The prompt is `{task.prompt}`. Prompt and answer had at most {tuned.settings.seq_len} tokens in training; "
-        "longer texts lost their end.",
+        "longer texts lost their end."
+    )
+    if task.kind == "options":
+        return "\n".join([*lines, f"{limit} {_BY_SCORE.format('Options')}"])
+    if task.kind == "text":
+        return "\n".join([*lines, limit])
+    tokens = label_tokens(task, tuned.tokenizer)
+    if len(asked) > 1:  # by score already
+        limit += f" {_BY_SCORE.format('Label words')}"
+    else:
+        limit += " The last line lets the model choose among the label words, token by token, and writes the word as "
+        limit += "the tokenizer has it:"
+    lines += [limit, "", "| label | word | written | tokens |", "| --- | --- | --- | --- |"]
+    rows = zip(task.label_names, task.label_words, tokens, strict=True)
+    lines += [
+        f"| {name} | `{word}` | `{tuned.tokenizer.decode(pieces).strip()}` | {' '.join(map(str, pieces))} |"
+        for name, word, pieces in rows
     ]
-    if task.kind == "labels":
-        tokens = label_tokens(task, tuned.tokenizer)
-        lines[-1] += (
-            " The last line lets the model choose among the label words, token by token, and writes the word as "
-        )
-        lines[-1] += "the tokenizer has it:"
-        lines += ["", "| label | word | written | tokens |", "| --- | --- | --- | --- |"]
-        rows = zip(task.label_names, task.label_words, tokens, strict=True)
-        lines += [
-            f"| {name} | `{word}` | `{tuned.tokenizer.decode(pieces).strip()}` | {' '.join(map(str, pieces))} |"
-            for name, word, pieces in rows
-        ]
-        if any(len(pieces) > 1 for pieces in tokens):
-            lines += ["", *_scoring(task, prompt)]
+    if len(asked) == 1 and any(len(pieces) > 1 for pieces in tokens):
+        words = dict(zip(task.label_names, task.label_words, strict=True))
+        lines += ["", _BY_SCORE.format("Words of several tokens"), "", "```python"]
+        lines += [*_scores(task, prompt, words), "```"]
     return "\n".join(lines)
 
 
+_BY_SCORE = "{} are compared as wholes in what was measured, by the sum of their tokens' log-probabilities."
+
+
+def _asked(tuned: TunedModel, prompt: str) -> list[str]:
+    """Code that asks ``answer``, the pipeline: one line that writes an answer of the task and nothing else, or where
+    that cannot be said in a line, the answers' scores."""
+    task, how = tuned.task, f"max_new_tokens={_NEW_TOKENS}"
+    if task.kind == "options":
+        return _scores(task, prompt, {"first": "the first option", "second": "the second option"})
+    if task.kind == "labels":
+        if task.num_classes > _LABELS_IN_A_LINE:
+            return _scores(task, prompt, dict(zip(task.label_names, task.label_words, strict=True)))
+        how = _choosing(tuned)
+    return [f"print(answer({prompt!r}, do_sample=False, return_full_text=False, {how})[0]['generated_text'])"]
+
+
 def _choosing(tuned: TunedModel) -> str:
-    """Arguments of the pipeline that let it write an answer of the task and nothing else."""
-    if tuned.task.kind != "labels":
-        return f"max_new_tokens={_NEW_TOKENS}"
+    """Arguments of the pipeline that let it write a label word and nothing else."""
     tokens = label_tokens(tuned.task, tuned.tokenizer)
     firsts = list(dict.fromkeys(pieces[0] for pieces in tokens))
     if all(len(pieces) == 1 for pieces in tokens):
         return f"max_new_tokens=1, prefix_allowed_tokens_fn=lambda *_: {firsts}"
     end = tuned.tokenizer.eos_token_id
-    after: dict[int, list[int]] = {}
+    after: dict[tuple[int, ...], list[int]] = {(): firsts}
     for pieces in tokens:
-        for token, following in zip(pieces, [*pieces[1:], end], strict=True):
-            if following is not None and following not in after.setdefault(token, []):
-                after[token].append(following)
+        for step, following in enumerate([*pieces[1:], end], start=1):
+            if following is not None and following not in after.setdefault(tuple(pieces[:step]), []):
+                after[tuple(pieces[:step])].append(following)
     longest = max(map(len, tokens)) + 1
-    return f"max_new_tokens={longest}, prefix_allowed_tokens_fn=lambda _, ids: {after}.get(int(ids[-1]), {firsts})"
+    # What was written so far is the longest end of the tokens that begins a word.
+    written = f"next(a[t] for n in range({longest - 1}, -1, -1) if (t := tuple(ids.tolist()[len(ids) - n:])) in a)"
+    return f"max_new_tokens={longest}, prefix_allowed_tokens_fn=lambda _, ids, a={after}: {written}"
 
 
-def _scoring(task: Task, prompt: str) -> list[str]:
-    """Whole words scored as in training and in what was measured: by the sum of their tokens' log-probabilities."""
-    words = dict(zip(task.label_names, task.label_words, strict=True))
+def _scores(task: Task, prompt: str, words: dict[str, str]) -> list[str]:
+    """Code that scores whole answers as in training and in what was measured."""
     return [
-        "Words of several tokens are compared as wholes in what was measured, by the sum of their log-probabilities:",
-        "",
-        "```python",
         "import torch",
         f"prompt, scores = {prompt!r}, {{}}",
         f"for label, word in {words!r}.items():",
-        "    start = answer.tokenizer(prompt).input_ids",
-        f"    end = answer.tokenizer({answer_space(task.prompt)!r} + word, add_special_tokens=False).input_ids",
-        "    logits = answer.model(torch.tensor([start + end])).logits[0, len(start) - 1 : -1]",
-        "    scores[label] = float(logits.log_softmax(-1)[range(len(end)), end].sum())",
+        "    start = len(answer.tokenizer(prompt).input_ids)",
+        f"    ids = answer.tokenizer(prompt + {answer_space(task.prompt)!r} + word).input_ids",
+        "    logits = answer.model(torch.tensor([ids])).logits[0, start - 1 : -1]",
+        "    scores[label] = float(logits.log_softmax(-1)[range(len(ids) - start), ids[start:]].sum())",
         "print(max(scores, key=scores.get))",
-        "```",
     ]
 
 

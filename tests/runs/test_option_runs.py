@@ -1,0 +1,85 @@
+"""Rows that bring their own options: trained, used, judged, exported, and federated with a file for each client."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+import torch
+
+import zorba_core as zorba
+from tests.runs.resumable import ALLOCATION, SETTINGS
+
+ASPECTS = ("food", "staff", "room", "music", "show", "book")
+TASK = """
+name = "reasons"
+kind = "options"
+prompt = "{remark} because"
+options = ["first", "it was {second}"]
+label_names = ["one", "two"]
+
+[rows]
+train = "rows.jsonl"
+label = "right"
+"""
+
+
+def rows_of(site: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "remark": f"the {aspect} was good in the {site} , {number}",
+                "first": f"the {aspect} is new",
+                "second": f"old {site}",
+                "right": ("one", "two")[number % 2],
+                "answer": f"{aspect} in the {site}",
+            }
+            for number, aspect in enumerate(ASPECTS * 6)
+        ]
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "reasons.toml").write_text(TASK)
+    (tmp_path / "clients").mkdir()
+    frames = {site: rows_of(site) for site in ("north", "south", "east")}
+    for site, frame in frames.items():
+        frame.to_json(tmp_path / "clients" / f"{site}.jsonl", orient="records", lines=True)
+    everything = pd.concat(frames.values())
+    everything.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    everything.head(12).assign(remark=lambda f: f["remark"] + " again").to_csv(tmp_path / "test.csv", index=False)
+    return tmp_path
+
+
+def test_options_of_ones_own_rows_are_trained_used_judged_and_exported(folder, tiny_opt_folder, monkeypatch, capsys):
+    run = zorba.fine_tune(
+        ALLOCATION,
+        data=folder / "reasons.toml",
+        model=tiny_opt_folder,
+        settings=SETTINGS,
+        runs_folder=folder / "runs",
+        force=True,
+    )
+    assert run.environment["data"]["metric"] == "accuracy"
+    asked = {"remark": "The text to judge", "first": "the first option", "second": "the second option"}
+    answer = run.predict([asked])
+    assert answer["prediction"][0] in ("one", "two")
+    judged = run.evaluate(str(folder / "test.csv"))
+    assert judged.after.rows == 12
+    assert judged.describe()["per_label"].keys() == {"one", "two"}
+    own = run.evaluate()
+    assert own.accuracy == run.summary["final_accuracy"]
+    assert sum(entry["rows"] for entry in own.per_client) > 0
+    run.export(folder / "model")
+    monkeypatch.chdir(folder)
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "model" / "README.md").read_text(), re.S)
+    names: dict = {}
+    exec(code, names)
+    said = capsys.readouterr().out.strip()
+    scores = torch.tensor(list(names["scores"].values()))
+    assert said == ("first", "second")[int(scores.argmax())]
+    same = run.predict([{**asked, "second": "so"}])["probability"][0]  # "it was so"
+    exec(code.replace("'the second option'", "'it was so'"), names)
+    assert float(torch.softmax(torch.tensor(list(names["scores"].values())), 0).max()) == pytest.approx(same, abs=1e-5)
