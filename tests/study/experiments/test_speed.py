@@ -115,7 +115,8 @@ def test_the_target_is_what_the_papers_best_trial_reached_and_only_complete_pair
     with pytest.raises(MissingDataError, match="no complete seed"):
         outcomes(results, "m", "d", ("paper", "balanced"))
     table = speed_table(results, ("gain", "balanced"))
-    assert table[["model", "arm", "value"]].to_numpy().tolist() == [["m", "gain", 2.0], ["all", "gain", 2.0]]
+    assert table[["model", "arm"]].to_numpy().tolist() == [["m", "gain"], ["all", "gain"]]
+    assert table["value"].to_numpy() == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name != "predictors"])
