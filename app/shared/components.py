@@ -20,12 +20,15 @@ _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
 HEAD_START_SECONDS = 0.08
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
 _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
+_ON_PRIMARY = {"light": "#ffffff", "dark": "#10151c"}  # words on a filled button
 _CSS = """
 <style>
 [data-testid="stMainBlockContainer"] { padding-top: 2.6rem; padding-bottom: 3rem; max-width: 1500px; }
 [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 8.6rem; min-width: 8.6rem; }
 [data-testid="stMetricLabel"] p { font-size: .85rem; white-space: normal; line-height: 1.25; }
 [data-testid="stMarkdownContainer"] h2 { font-size: 1.06rem; padding: .35rem 0 .45rem; letter-spacing: 0; }
+button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * { color: ONPRIMARY; }
+[data-testid="stMain"] [data-testid="stHeaderActionElements"] { display: none; }
 [data-testid="stCaptionContainer"],
 [data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; opacity: 1; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
@@ -83,8 +86,9 @@ if (!window.zorbaHistory) {
 
 def style() -> None:
     """Spacing that the theme's settings do not reach, and a history of pages."""
-    quiet = _QUIET["dark" if st.context.theme.type == "dark" else "light"]
-    st.html(_CSS.replace("QUIET", quiet) + _HISTORY, unsafe_allow_javascript=True)
+    theme = "dark" if st.context.theme.type == "dark" else "light"
+    css = _CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme])
+    st.html(css + _HISTORY, unsafe_allow_javascript=True)
 
 
 def palette() -> Palette:

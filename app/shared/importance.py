@@ -29,7 +29,7 @@ def draw(path: Path, method: str, rounds_done: int, key: str) -> None:
         return
     if not read.identifiable_M.any():
         return
-    st.markdown("##### What each block is worth")
+    st.markdown("## What each block is worth")
     best = int(read.energy_M.argmax())
     components.figure(
         importance_figure(read, palette=components.palette()),

@@ -18,7 +18,7 @@ from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import TrainRequest, as_python
-from tests.app.shown import TRADE_OFF
+from tests.app.shown import TRADE_OFF, shown_key
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -158,14 +158,22 @@ def test_a_method_from_elsewhere_is_among_the_choices_and_trains(app, runs, monk
     assert started[1]["estimator"] == "central"
 
 
-def test_an_allocation_for_another_number_of_blocks_says_so_and_one_click_repairs_it(app):
+def test_a_plan_of_other_blocks_trains_on_a_model_with_as_many_and_never_ends_at_a_wall(app):
     train(app)
     app.selectbox(key="model").select("opt-1.3b").run()
+    assert app.selectbox(key=shown_key(app, "train_model")).value == "opt-mini-24"
+    assert "train_start" in [button.key for button in app.button]
+    app.selectbox(key=shown_key(app, "train_model")).select("opt-mini").run()
     assert "for a model of 24 blocks; opt-mini has 12" in texts(app)
-    assert [button.label for button in app.button] == ["Plan with OPT-125M instead (12 blocks)"]
-    app.button(key="train_other_model").click().run()
+    app.button(key="train_fitting_model").click().run()
     assert not app.warning
     assert "train_start" in [button.key for button in app.button]
+
+
+def test_beside_start_stands_how_long_the_run_will_take(app):
+    train(app)
+    (said,) = [caption.value for caption in app.caption if "first accuracy after" in caption.value]
+    assert "60 rounds of" in said
 
 
 def test_a_fleet_without_an_allocation_leads_to_its_repair(app):

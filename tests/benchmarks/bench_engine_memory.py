@@ -5,7 +5,7 @@ that one, which makes the setting's model with random weights and does one round
 far that process's resident set rose, at its peak, above where it stood at its start; derived is
 ``zorba_core.planning.engine_memory``. Freed memory goes back to the system at once (MALLOC_MMAP_THRESHOLD_), so that an
 allocator's holes are not measured along; ``--plain`` measures with the system's usual allocator instead. Adds to FILE
-under "engine"; asserts nothing.
+under "engine"; asserts nothing. With ``--add``, settings that FILE has are not measured again.
 """
 
 from __future__ import annotations
@@ -92,6 +92,20 @@ CASES = [
     ("opt 384x8", 1, 8, 128, 1, "float32", "jvp", None),
     ("llama 512x6", 1, 8, 128, 1, "float32", "jvp", None),
     ("opt-125m", 1, 4, 128, 1, "float32", "jvp", None),
+    ("opt-mini", 50, 8, 32, 2, "float32", "exact", None),
+    ("opt 128x4", 20, 16, 64, 2, "float32", "exact", 2),
+    ("opt 384x8", 4, 8, 128, 2, "float32", "exact", None),
+    ("llama 512x6", 4, 8, 128, 2, "float32", "exact", None),
+    ("gpt2 512x6", 4, 8, 128, 2, "float32", "exact", 3),
+    ("opt-mini", 50, 8, 64, 2, "bfloat16", "cohort", None),
+    ("opt 384x8", 20, 8, 128, 2, "bfloat16", "cohort", 3),
+    ("llama 512x6", 10, 8, 128, 2, "bfloat16", "cohort", 2),
+    ("opt-125m", 1, 8, 128, 1, "bfloat16", "cohort", 2),
+    ("opt 384x8", 4, 8, 128, 2, "bfloat16", "exact", None),
+    ("opt 384x8", 20, 8, 128, 2, "float32", "low-rank", 3),
+    ("opt 384x8", 1, 2, 64, 4, "float32", "low-rank", None),
+    ("llama 512x6", 10, 8, 128, 2, "float32", "low-rank", 2),
+    ("opt-125m", 1, 8, 128, 1, "float32", "low-rank", None),
 ]
 _KEYS = ("model", "clients", "batch_size", "seq_len", "perturbations", "dtype", "estimator", "active_blocks")
 
@@ -109,7 +123,8 @@ def derived(case: dict[str, Any]) -> dict[str, Any]:
     fedit = case["estimator"] == "fedit"
     load = Load(
         case["batch_size"], case["seq_len"], case["perturbations"], case["dtype"], case["clients"],
-        "cohort" if fedit else case["estimator"], first_order=fedit, label_words=2,
+        "cohort" if case["estimator"] in ("fedit", "low-rank") else case["estimator"], first_order=fedit,
+        label_words=2, rank=1 if case["estimator"] == "low-rank" else None,
     )  # fmt: skip
     active = case["active_blocks"] or shape.num_blocks
     return footprint(shape, load, active_blocks=[active] * case["clients"]).describe()
@@ -123,7 +138,8 @@ def one_round(case: dict[str, Any]) -> int:
     settings = TrainSettings(
         method="fedit" if fedit else "zorba", batch_size=rows, seq_len=length, dtype=case["dtype"],
         num_perturbations=None if fedit else max(1, case["perturbations"]),
-        estimator="cohort" if fedit else case["estimator"],
+        estimator="cohort" if case["estimator"] in ("fedit", "low-rank") else case["estimator"],
+        direction="low-rank" if case["estimator"] == "low-rank" else "gaussian",
     )  # fmt: skip
     torch.set_default_dtype(settings.torch_dtype)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
@@ -158,7 +174,7 @@ def one_round(case: dict[str, Any]) -> int:
 def warm_up() -> None:
     """Touch code, buffers and tables that the libraries keep."""
     for model in ("opt 128x4", "llama 512x6", "gpt2 512x6"):
-        for estimator in ("cohort", "jvp", "fedit"):
+        for estimator in ("cohort", "exact", "low-rank", "jvp", "fedit"):
             one_round(dict(zip(_KEYS, (model, 2, 4, 32, 1, "float32", estimator, None), strict=True)))
 
 
@@ -185,14 +201,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=Path, default=Path("artifacts/benchmarks/memory.json"))
     parser.add_argument("--plain", action="store_true", help="the system's usual allocator")
+    parser.add_argument("--add", action="store_true", help="keep what FILE has")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if not arguments.plain:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**16)
     warm_up()
-    rows = []
+    rows = known(arguments.file) if arguments.add else []
     for values in CASES:
+        if any(tuple(row[key] for key in _KEYS) == values for row in rows):
+            continue
         case = dict(zip(_KEYS, values, strict=True))
         expected, measured = derived(case), measure(case)
         ratio = expected["peak_bytes"] / measured
@@ -200,6 +219,15 @@ def main() -> None:
         print(f"{ratio:6.3f} {expected['peak_bytes'] / 2**20:8.1f} MiB", *values, flush=True)
         _write(arguments.file, rows, arguments.plain)
     print(_write(arguments.file, rows, arguments.plain))
+
+
+def known(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file, beside what is derived of their settings now."""
+    rows = json.loads(file.read_text())["engine"]["rows"] if file.is_file() else []
+    for row in rows:
+        row["derived"] = derived(row)
+        row["derived_over_measured"] = row["derived"]["peak_bytes"] / row["measured_bytes"]
+    return rows
 
 
 def _write(file: Path, rows: list[dict[str, Any]], plain: bool) -> str:

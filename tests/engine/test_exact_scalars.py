@@ -20,6 +20,7 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning import gradient_plan
 
 LABELS = [11, 250, 3]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -76,8 +77,8 @@ def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(m
     whole = both(network, batches_N, A_MN, torch.float64)
     assert_same(*whole, 1e-10)
     for least_bytes, positions, at_once in ((0, 1, 1), (60_000, 30, 2), (10**9, 10**6, 16)):
-        monkeypatch.setattr(exact, "_LEAST_BYTES", least_bytes)
-        monkeypatch.setattr(exact, "_POSITIONS_CPU", positions)
+        monkeypatch.setattr(gradient_plan, "LEAST_BYTES", least_bytes)
+        monkeypatch.setattr(gradient_plan, "POSITIONS_CPU", positions)
         monkeypatch.setattr(exact, "_DIRECTIONS_CPU", at_once)
         assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
 

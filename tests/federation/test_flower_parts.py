@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
+import httpx
 import numpy as np
 import pytest
 
@@ -129,6 +131,41 @@ def test_an_exchange_ends_with_the_answers_there_are_when_the_rest_is_gone():
     assert {row["messages"] for row in counted.values()} == {1}
     assert set(counted) == {"hello down", "catch_up down", "hello up"}
     assert transport.meter.exchanges[0]["answers"][0]["compute_s"] == 1.5
+
+
+class BusyGrid(Grid):
+    """A SuperLink whose database is locked at every other request."""
+
+    def __init__(self, *arguments, status: int = 500) -> None:
+        super().__init__(*arguments)
+        self.requests, self.status = 0, status
+
+    def __getattribute__(self, name):
+        if name in ("get_node_ids", "push_messages", "pull_messages"):
+            self.requests += 1
+            if self.requests % 2:
+                request = httpx.Request("POST", "http://127.0.0.1/v1")
+                return partial(_fail, httpx.HTTPStatusError("", request=request, response=httpx.Response(self.status)))
+        return super().__getattribute__(name)
+
+
+def _fail(error, *arguments):
+    raise error
+
+
+def test_a_superlink_that_cannot_answer_just_now_is_asked_again():
+    answer = encode(Registration(RUN, 0, 0, "0" * 64, 9, 0, 3))
+    transport = FlowerTransport(BusyGrid({1: answer}, {1}), sleep=lambda seconds: None)
+    incoming = transport.exchange([Outgoing(1, HELLO, encode(Hello(RUN, "{}")))], deadline=60.0)
+    assert decode(incoming[0].payload, Registration).blocks == 3
+    assert list(transport.present()) == [1]
+
+
+def test_a_request_that_is_refused_for_good_is_not_repeated():
+    grid = BusyGrid({}, {1}, status=403)
+    with pytest.raises(httpx.HTTPStatusError):
+        FlowerTransport(grid, sleep=lambda seconds: None).present()
+    assert grid.requests == 1
 
 
 def test_each_message_has_records_of_its_own_and_lives_until_the_deadline():

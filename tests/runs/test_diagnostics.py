@@ -13,11 +13,11 @@ from tests.runs.resumable import ALLOCATION, SETTINGS, After4, copy_of
 from zorba_core.allocation import Allocation
 from zorba_core.allocation.measures import coupled_noise
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.methods.first_order import gradient_reference
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning import gradient_plan
 from zorba_core.runs import read_run
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.runs.diagnostics.gradients import gradient_products
@@ -27,7 +27,9 @@ from zorba_core.runs.session import fine_tune
 
 @pytest.mark.parametrize("least_bytes", [0, 2**25])
 def test_the_products_are_those_of_gradients_taken_one_client_after_another(make_tiny_model, monkeypatch, least_bytes):
-    monkeypatch.setattr(exact, "_LEAST_BYTES", least_bytes)  # 0: several groups of blocks, several pieces of clients
+    monkeypatch.setattr(
+        gradient_plan, "LEAST_BYTES", least_bytes
+    )  # 0: several groups of blocks, several pieces of clients
     network = BlockNetwork(make_tiny_model("opt", num_blocks=4), [11, 250, 3], dtype=torch.float64)
     batches_N = batches(30)
     product_MNN, loss_N = gradient_products(network, batches_N)

@@ -44,7 +44,6 @@ def test_what_is_no_amount_is_refused(text):
         {"dtype": "bfloat16"},
         {"method": "fedit"},
         {"train": "lora"},
-        {"direction": "low-rank"},
     ],
 )
 def test_what_needs_the_whole_model_is_refused(other):

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.engine.test_cohort import LABELS, MU, SEEDS, batch, batches, random_allocation
 from tests.engine.test_families import CASES
+from zorba_core.engine import along
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.block_major import estimate_block_major
@@ -81,6 +82,15 @@ def test_every_kind_of_direction_and_dtype(make_tiny_model, both_networks, dtype
     A_MN, rows = random_allocation(1, 3, 5, 0.6), batches(5, rows=(1, 3, 8), lengths=(3, 9))
     expected = rounds(whole, estimate_cohort, A_MN, rows, kind=kind)
     assert_same_bits(rounds(streamed, estimate_block_major, A_MN, rows, kind=kind), expected)
+
+
+@pytest.mark.parametrize("least_width", [0, 10**6])
+def test_low_rank_directions_whether_weights_are_moved_or_not(make_tiny_model, both_networks, monkeypatch, least_width):
+    monkeypatch.setattr(along, "LEAST_WIDTH_CPU", least_width)
+    whole, streamed = both_networks(make_tiny_model("gpt2", num_blocks=4))
+    A_MN, rows = random_allocation(1, 4, 6, 0.6), batches(6, rows=(1, 3, 8), lengths=(3, 9))
+    expected = rounds(whole, estimate_cohort, A_MN, rows, kind="low-rank")
+    assert_same_bits(rounds(streamed, estimate_block_major, A_MN, rows, kind="low-rank"), expected)
 
 
 @pytest.mark.parametrize("hidden_bytes", [1, 8_000, None])

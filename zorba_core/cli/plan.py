@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.data.tasks import TASKS
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
@@ -82,6 +84,7 @@ def plan(
         "batch_size",
         "seq_len",
         "direction",
+        "rank",
         "estimator",
         "dtype",
         "threads",
@@ -103,14 +106,17 @@ def plan(
     source = _source(options.model)
     spec, shape = model_spec(source), model_shape(source, settings.lora)
     workload = Workload(settings.batch_size, settings.seq_len, settings.dtype)
+    # Clients have no backward pass: exact scalars are a way to simulate them, and cost the simulation alone.
+    exact = ESTIMATORS[settings.estimator].backward
     load = Load(
         settings.batch_size,
         settings.seq_len,
         settings.num_perturbations,
         settings.dtype,
-        estimator=settings.estimator,
+        estimator="cohort" if exact else settings.estimator,
         first_order=method_facts(settings.method).first_order,
         answers=_answers(options, settings),
+        rank=settings.rank if DIRECTIONS[settings.direction].low_rank else None,
     )
     budget_N = affordable_blocks(fleet.capacity_N_bytes, spec, workload).clip(min=0)
     plans = plan_modes(fleet, shape, load, budget_N)
@@ -121,7 +127,8 @@ def plan(
     if allocation is not None:
         A_MN = allocation.A_MN
         plans = with_seconds(plans, shape, load, calibration, direction=settings.direction, A_MN=A_MN)
-        memory, seconds = simulated(shape, load, calibration, direction=settings.direction, A_MN=A_MN)
+        simulation = replace(load, estimator=settings.estimator)
+        memory, seconds = simulated(shape, simulation, calibration, direction=settings.direction, A_MN=A_MN)
         together = {"peak_gib": memory.peak / GIB, "seconds_per_round": seconds.total}
     slowest = bottleneck(plans)
     result |= {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.network import BlockNetwork
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
-_PIECE_CPU, _PIECE_ELSEWHERE = 2**17, 2**21
+PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
 
 
 class Directions:
@@ -122,7 +122,7 @@ class Directions:
     def drawn(self, seed: int, block: int, into: Tensor | None = None) -> Iterator[tuple[int, int, Tensor]]:
         """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's.
 
-        ``into``, of :meth:`buffer`, may be used for them again and again: they are then there until the next piece.
+        ``into``, a row of :meth:`buffer`, is used for them again and again: they are there until the next piece.
         """
         if not self.kind.low_rank:
             for start, stop in self._pieces(block):
@@ -136,16 +136,16 @@ class Directions:
                 for first, last, values in drawn.pieces(self._step):
                     yield part.start + first, part.start + last, values
 
-    def buffer(self) -> Tensor | None:
-        """Memory for :meth:`drawn`; None where each piece needs its own."""
+    def buffer(self, count: int) -> Tensor | None:
+        """Memory for :meth:`drawn` of so many directions, a row each; None where each piece needs its own."""
         plain = self._draw in (noise.signs, noise.normals) and self.dtype == torch.float32
         if self.kind.low_rank or not plain or self.device.type != "cpu":
             return None
-        return torch.empty(min(self._step, max(self.sizes_M)))
+        return torch.empty(count, min(self._step, max(self.sizes_M)))
 
     @property
     def _step(self) -> int:
-        return _PIECE_CPU if self.device.type == "cpu" else _PIECE_ELSEWHERE
+        return PIECE_CPU if self.device.type == "cpu" else PIECE_ELSEWHERE
 
     def _pieces(self, block: int) -> Iterator[tuple[int, int]]:
         size, step = self.sizes_M[block], self._step

@@ -134,6 +134,10 @@ class BlockNetwork:
         """Block m as the model's own module."""
         return self._blocks[block]
 
+    def block_structure(self, block: int) -> nn.Module:
+        """The same for who looks at its layers alone: its weights need not be in memory."""
+        return self._blocks[block]
+
     def block_parameters(self, block: int) -> dict[str, nn.Parameter]:
         """What is trained of block m, by name within its module: in order, the parts of ``block_weights(m)``."""
         named = self._blocks[block].named_parameters()

@@ -47,7 +47,7 @@ def signs(
     seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu", out: Tensor | None = None
 ) -> Tensor:
     """Elements start..stop-1 of the block's signs: float32, shape (stop - start,). ``out``, of that shape on the CPU,
-    spares new memory where they fit it as they are drawn."""
+    takes them."""
     kernel = triton_on(str(device))
     if kernel is not None:
         return kernel.draw("signs", seed, block, start, stop, device)
@@ -58,7 +58,8 @@ def signs(
     # A row of eight signs for each byte: three times as fast as shifting out one bit after another.
     whole = None if out is None or start % 8 or stop % 8 else out.view(-1, 8)
     values = _look_up(_signs_of_byte(str(device)), bytes_E8, whole).view(-1)
-    return values[start - bytes_first * 8 :][: stop - start]
+    values = values[start - bytes_first * 8 :][: stop - start]
+    return values if out is None or whole is not None else out.copy_(values)
 
 
 def normals(

@@ -245,10 +245,6 @@ class TrainSettings:
                 raise InvalidInputError(
                     f"memory_limit holds one block at a time and {name} is {value}; use {wanted}, or leave it out"
                 )
-        if DIRECTIONS[self.direction].low_rank:  # the cohort's way along them has other bits
-            raise InvalidInputError(
-                f"memory_limit moves weights and direction {self.direction} does not; use another direction"
-            )
         if self.lora is not None:
             raise InvalidInputError("memory_limit holds one block at a time and adapters need the model; leave it out")
         if first_order:

@@ -19,8 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
+from zorba_core.planning.gradient_plan import GradientPlan
 from zorba_core.planning.memory import DTYPE_BYTES
 from zorba_core.planning.shapes import ModelShape
 
@@ -32,7 +35,10 @@ EVALUATION_ROWS = 64  # engine.evaluation.BATCH_SIZE
 _PIECE_NUMBERS, _LEAST_POSITIONS = 2**17, 512
 # Numbers of a direction drawn at a time (engine.directions), at 2 bytes of random bits, 4 of the number drawn.
 _NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
+_LEAST_WIDTH_ALONG = 256  # engine.along.LEAST_WIDTH_CPU
 _TOKEN_BYTES = 8
+_DIRECTIONS_AT_ONCE = 8  # of exact scalars
+_LEAST_COLUMNS = 2  # engine.along
 _FORWARD_MODE_STATES = 2  # each tensor and its derivative
 
 
@@ -94,6 +100,7 @@ class Load:
     max_rows: int | None = None
     label_words: int = 4
     answers: AnswerShape = LABEL_WORDS
+    rank: int | None = None  # of low-rank directions; None: of another kind
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "seq_len", "num_clients", "label_words"):
@@ -114,13 +121,33 @@ class Load:
 
     @property
     def number_bytes(self) -> int:
+        """Of what is computed: weights of 16 bits are computed with in 32 (engine.wide_copies)."""
+        return max(DTYPE_BYTES[self.dtype], DTYPE_BYTES["float32"])
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of a weight as it is kept."""
         return DTYPE_BYTES[self.dtype]
+
+    @property
+    def widens(self) -> bool:
+        """Is a block's weight copied to 32 bits while it is computed with?"""
+        return self.kept_bytes < self.number_bytes
 
     def rows_at_once(self, hidden: int) -> int:
         """Rows of a cohort through a block together, on a CPU."""
+        return min(self.rows, self._most_rows(hidden))
+
+    def _most_rows(self, hidden: int) -> int:
         positions = max(_PIECE_NUMBERS // hidden, _LEAST_POSITIONS)
         at_once = max(1, positions // self.seq_len)
-        return min(self.rows, at_once, self.max_rows or self.rows)
+        return min(at_once, self.max_rows or at_once)
+
+    def directions_at_once(self, hidden: int) -> int | None:
+        """Low-rank directions that share a batch where no weight is moved; None where weights are."""
+        if self.rank is None or hidden < _LEAST_WIDTH_ALONG:
+            return None
+        return max(1, self._most_rows(hidden) // self.rows)
 
 
 def footprint(
@@ -146,7 +173,7 @@ def footprint(
         answers = replace(load.answers, beside=0)
         load = replace(load, seq_len=load.seq_len + load.answers.beside, answers=answers)
     if resident_blocks is None:
-        terms = [Term("always", "parameters", shape.parameters * load.number_bytes, "M D and what is not in blocks")]
+        terms = [Term("always", "parameters", shape.parameters * load.kept_bytes, "M D and what is not in blocks")]
         terms += _estimate(shape, load, active_blocks)
         terms += _update(shape, load)
     else:
@@ -155,6 +182,9 @@ def footprint(
         rows = min(EVALUATION_ROWS, max(load.rows, EVALUATION_ROWS))
         evaluated = rows * load.seq_len * shape.working_width(load.seq_len) * load.number_bytes
         terms.append(Term("evaluate", "one block's tensors", evaluated, "engine.evaluation: 64 rows at once"))
+        if load.widens:
+            copy = shape.block_parameters * load.number_bytes
+            terms.append(Term("evaluate", "a block in 32 bits", copy, "wide_copies: the block in use"))
     return Footprint(tuple(terms))
 
 
@@ -166,22 +196,9 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
     noise = _noise(shape, "estimate")
     tokens = Term("estimate", "token ids", 2 * load.rows * load.seq_len * _TOKEN_BYTES, "the batch, and joined")
     if load.estimator == "cohort":
-        rows, at_once = load.rows, load.rows_at_once(shape.hidden)
-        block_tensors = at_once * position * (shape.working_width(load.seq_len) - shape.hidden)
-        return [
-            tokens,
-            *_read(shape, load, rows),
-            Term("estimate", "hidden states", rows * position * shape.hidden, "cohort: hidden_RLH"),
-            Term("estimate", "states before the first active block", rows * position * shape.hidden, "cohort: copies"),
-            Term(
-                "estimate",
-                "one block's tensors",
-                max(block_tensors, load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)),
-                "cohort: rows at once through a block, whose input is a part of hidden_RLH; or logits of answers",
-            ),
-            Term("estimate", "weights put aside", block, "cohort: _moved"),
-            noise,
-        ]
+        return [tokens, *_cohort(shape, load), noise]
+    if load.estimator == "exact":
+        return [tokens, *_exact(shape, load, active_blocks), noise]
     logits = load.answers.logit_bytes(load.client_rows, shape.vocabulary, shape.embedding)
     working = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
     directions = Term("estimate", "directions of all blocks", model_blocks * block, f"{load.estimator}: one v_q")
@@ -204,7 +221,81 @@ def _estimate(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None
             Term("estimate", "attention scores", 2 * _FORWARD_MODE_STATES * scores, "jvp: plain attention"),
             noise,
         ]
-    raise InvalidInputError(f"there is no memory model of estimator {load.estimator!r}; use cohort, reference or jvp")
+    raise InvalidInputError(
+        f"there is no memory model of estimator {load.estimator!r}; use cohort, exact, reference or jvp"
+    )
+
+
+def _cohort(shape: ModelShape, load: Load) -> list[Term]:
+    rows, at_once = load.rows, load.rows_at_once(shape.hidden)
+    position = load.number_bytes * load.seq_len
+    state = rows * position * shape.hidden
+    block = shape.trained_parameters * load.number_bytes
+    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+    together = load.directions_at_once(shape.hidden)
+    terms = [
+        *_read(shape, load, rows),
+        Term("estimate", "hidden states", state, "cohort: hidden_RLH"),
+        Term("estimate", "states before the first active block", state, "cohort: copies"),
+    ]
+    if together is None:
+        tensors = at_once * position * (shape.working_width(load.seq_len) - shape.hidden)
+        what = "a block in 32 bits" if load.widens else "weights put aside"
+        terms.append(Term("estimate", what, block, "wide_copies" if load.widens else "cohort: moved"))
+    else:
+        columns = max(_LEAST_COLUMNS, load.rank + 1)
+        widths = 10 * shape.hidden + 2 * shape.ffn  # inputs and outputs of a block's matrices, together
+        terms += [
+            Term("estimate", "states along directions", together * state, "cohort_along: Copies"),
+            Term("estimate", "factors", 2 * together * columns * widths * load.number_bytes, "along: in and out"),
+        ]
+        if load.widens:
+            terms.append(Term("estimate", "a block in 32 bits", block, "wide_copies"))
+        tensors = max(at_once, min(together, 2) * min(rows, at_once)) * position * shape.working_width(load.seq_len)
+    terms.append(
+        Term(
+            "estimate",
+            "one block's tensors",
+            max(tensors, logits),
+            "cohort: rows at once through a block, whose input is a part of hidden_RLH; or logits of answers",
+        )
+    )
+    return terms
+
+
+def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -> list[Term]:
+    """At whichever end of a backward pass holds more: all blocks' tensors beside the gradients of the clients before,
+    or one block's tensors beside all gradients of a share."""
+    M, N = shape.num_blocks, load.num_clients
+    held_N = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
+    plan = GradientPlan.of(
+        [shape.trained_parameters] * M,
+        shape.hidden,
+        load.number_bytes,
+        np.full((N, 2), (load.client_rows, load.seq_len)),
+        np.arange(M)[:, None] < held_N,
+        max_rows=load.max_rows,
+    )
+    block = shape.trained_parameters * load.number_bytes
+    rows = min(plan.rows_at_once(load.client_rows, load.seq_len), load.client_rows * max(map(len, plan.shares)))
+    position = load.number_bytes * load.seq_len * rows
+    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+    last = 2 * shape.hidden + 2 * shape.key_value  # as of _backward
+    at_start = position * ((M - 1) * shape.saved_width + last) + max(position * 2 * shape.hidden, logits)
+    at_end = position * (shape.saved_width + shape.backward_width)
+    both = max((plan.held - plan.freed) * load.number_bytes + at_start, plan.held * load.number_bytes + at_end)
+    terms = [
+        Term("estimate", "gradients of a share, and tensors kept", both, "exact: GradientPlan"),
+        Term(
+            "estimate",
+            "a piece of directions",
+            min(load.num_perturbations, _DIRECTIONS_AT_ONCE) * min(block, _NOISE_NUMBERS * load.number_bytes),
+            "directions.buffer",
+        ),
+    ]
+    if load.widens:
+        terms.append(Term("estimate", "all blocks in 32 bits", M * block, "wide_copies: all are in use"))
+    return terms
 
 
 def _read(shape: ModelShape, load: Load, rows: int) -> list[Term]:
@@ -254,6 +345,8 @@ def _update(shape: ModelShape, load: Load) -> list[Term]:
 
 def _streamed(shape: ModelShape, load: Load, resident_blocks: int) -> list[Term]:
     """Block-major order: every block meets the hidden states of the base and of all directions before the next."""
+    if load.widens:
+        raise InvalidInputError("a streamed model is kept in 32 or 64 bits; use float32, or hold it in memory")
     if load.first_order or load.estimator != "cohort" or shape.adapter_parameters:
         what = "FedIT" if load.first_order else f"estimator {load.estimator}"
         what = "training adapters" if shape.adapter_parameters else what

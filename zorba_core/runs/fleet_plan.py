@@ -95,7 +95,7 @@ def plan_modes(fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np
         budget_N: whole blocks by the paper's psi, at least 0, for comparison.
     """
     in_memory = footprint(shape, load)
-    streams = not load.first_order and load.estimator == "cohort" and not shape.adapter_parameters
+    streams = not load.first_order and load.estimator == "cohort" and not shape.adapter_parameters and not load.widens
     cures: dict[float, str] = {}
     streamed: dict[int, Footprint] = {}  # by resident blocks: clients share them
     plans = []
@@ -190,7 +190,7 @@ def _what_would_fit(shape: ModelShape, load: Load, capacity: float, least: Footp
     """What would let a client of that capacity take part, the smallest change first."""
 
     def fits(changed: Load) -> bool:
-        resident = LEAST_RESIDENT if streams else None
+        resident = LEAST_RESIDENT if streams and not changed.widens else None
         return footprint(shape, changed, resident_blocks=resident).peak <= capacity
 
     cures = []

@@ -69,12 +69,11 @@ def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked | TargetAsked:
     axes = axes_of(records)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         view = "curves"
-        views = [view for view in _VIEWS if axes or view != "outcomes"]
-        if views:
+        if axes:
             view = linked(
                 st.segmented_control,
                 "Picture",
-                views,
+                list(_VIEWS),
                 required=True,
                 format_func=_VIEWS.get,
                 key="picture",

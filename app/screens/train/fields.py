@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.screens.train import choices
 from app.shared import components
-from app.shared.links import draw, keep, linked, linked_number, linked_switch, remembered
+from app.shared.links import choose, draw, keep, linked, linked_number, linked_switch, remembered
 from zorba_core.data.tasks import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
@@ -21,20 +21,32 @@ OWN_FOLDER, OWN_ROWS = "folder", "own"
 _LINKED_FOLDER = 300  # characters of a path in an address
 _UNHELD = "~"  # stands there for a longer one
 _LONG_FOLDER = "folder_too_long_for_a_link"
+_FITTING = "fitting_model"  # in the session: the model that was offered first
 
 
-def model() -> choices.Model | None:
-    """A model folder of this machine; None until one is named that can be used."""
+def model(num_blocks: int) -> choices.Model | None:
+    """A model folder of this machine; None until one is named that can be used. The first choice has the allocation's
+    number of blocks: where no model here has, opt-mini's blocks are repeated until there are as many."""
     models, problems = choices.local_models()
+    if models and all(model.spec.num_blocks != num_blocks for model in models):
+        made = choices.rehearsal_model(num_blocks)
+        models = models if made is None else [*models, made]
+    fitting = next((model.source for model in models if model.spec.num_blocks == num_blocks), None)
+    before = st.session_state.get(_FITTING)
+    if fitting is not None and before not in (None, fitting) and remembered("train_model", None, str) == before:
+        choose("train_model", fitting)  # the plan has changed, and nobody had chosen the model
+    st.session_state[_FITTING] = fitting
     by_source = {model.source: model for model in models}
     source = linked(
         st.selectbox,
         "Model",
         [*by_source, OWN_FOLDER],
+        fitting,
         format_func=lambda name: by_source[name].label if name in by_source else "A folder of mine …",
         key="train_model",
         help="opt-mini (1.9 M parameters) comes with the checkout: it knows sentiment, news and inference, but not the "
-        "label words it is asked for, which is what a run teaches it. Any local Hugging Face folder of a supported "
+        "label words it is asked for, which is what a run teaches it. opt-mini-24 has its blocks "
+        "twice, for a plan of 24. Any local Hugging Face folder of a supported "
         "family works too.",
     )
     for problem in problems:

@@ -15,15 +15,17 @@ import streamlit as st
 from app.screens.train import choices, fields, own_data
 from app.screens.train.processes import room_for_one_more, start_training
 from app.screens.train.take_along import TrainRequest, take_along
-from app.screens.train.words import ERROR
-from app.shared import components, selection, state
-from app.shared.links import keep
+from app.screens.train.words import ERROR, duration
+from app.shared import components, run_seconds, selection, state
+from app.shared.links import choose, keep
 from zorba_core.allocation import Allocation
+from zorba_core.data.tasks import Task
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.memory import GIB, Workload, total_bytes
 from zorba_core.planning.methods import MethodFacts
 from zorba_core.planning.models import PRESETS
 from zorba_core.plots import allocation_figure, client_order
+from zorba_core.runs.rehearsal import MOST_BLOCKS, rehearsal_name
 
 
 def allocation_or_explained() -> tuple[Allocation, str] | None:
@@ -45,7 +47,7 @@ def draw(runs_folder: Path) -> None:
     left, right = st.columns([0.42, 0.58], gap="large")
     with right:
         st.markdown("## On what, and how")
-        model, dataset = fields.model(), fields.dataset()
+        model, dataset = fields.model(allocation.num_blocks), fields.dataset()
         own = None if dataset is not None else own_data.ask(runs_folder, None if model is None else model.source)
         method = fields.method()
         task = own.task if own is not None else dataset
@@ -82,7 +84,12 @@ def draw(runs_folder: Path) -> None:
     with right:
         if not _fits(allocation, model):
             return
-        _start(runs_folder, request, _vram_gib(allocation, model, method, options))
+        _start(
+            runs_folder,
+            request,
+            _vram_gib(allocation, model, method, options),
+            _seconds(request, allocation, task, runs_folder),
+        )
     take_along(request)
 
 
@@ -117,12 +124,21 @@ def _fits(allocation: Allocation, model: choices.Model) -> bool:
         f"This allocation is for a model of {wanted} blocks; {name} has {there}",
         "An allocation says for each block who trains it, so both must have the same number of blocks.",
     )
+    fitting = rehearsal_name(wanted) if wanted <= MOST_BLOCKS else None
+    if fitting is not None:
+        st.button(
+            f"Train on {fitting} instead ({wanted} blocks)",
+            key="train_fitting_model",
+            type="primary",
+            on_click=choose,
+            args=("train_model", fitting),
+            help="The bundled model, its blocks repeated until there are as many as the plan is for.",
+        )
     planned = [preset for preset, spec in PRESETS.items() if spec.num_blocks == there]
     if planned:
         st.button(
             f"Plan with {planned[0].upper()} instead ({there} blocks)",
             key="train_other_model",
-            type="primary",
             on_click=_plan_with,
             args=(planned[0],),
             help="Changes the model in the sidebar. The fleet's budgets are worked out anew for it.",
@@ -143,7 +159,22 @@ def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts,
     return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
 
 
-def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:
+def _seconds(request: TrainRequest, allocation: Allocation, task: Task, runs_folder: Path) -> str:
+    """How long the run will take here, in words; nothing where that cannot be told."""
+    try:
+        estimate = run_seconds.estimate(
+            str(request.options["model"]), allocation.A_MN, request.options, task, runs_folder
+        )
+    except (ZorbaError, OSError, KeyError):
+        return ""
+    return (
+        f"**About {duration(estimate.total)}** here: {duration(estimate.start * estimate.busy)} to start, "
+        f"{estimate.rounds} rounds of {estimate.pace * estimate.round:.2g} s, {estimate.evaluations} evaluations; "
+        f"first accuracy after {duration(estimate.first_accuracy)}. "
+    )
+
+
+def _start(runs_folder: Path, request: TrainRequest, vram_gib: float, seconds: str) -> None:
     running, most = room_for_one_more(runs_folder)
     full = running >= most
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -158,8 +189,8 @@ def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:
             help="Starts `zorba train` as a separate process: it continues when this page is closed.",
         )
         st.caption(
-            f"By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before its "
-            "first round the run measures whether these settings can learn at all, and is refused if not."
+            f"{seconds}By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before "
+            "its first round the run measures whether these settings can learn at all, and is refused if not."
         )
     if full:
         st.info(

@@ -12,6 +12,7 @@ Shapes: M blocks, N clients, Q directions.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from zorba_core.engine.along import along, supports
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import Cohort, Route, moved
 from zorba_core.engine.estimators.jvp import run_along
@@ -68,6 +70,7 @@ def _through_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """F_n at the base point, (N,), and along each direction, (N, Q)."""
     route, copies = Route.of(cohort, A_MN), range(len(seeds))
+    moving = _along if supports(network, directions) else moved
     for m in range(network.num_blocks):
         for q in copies:
             cohort.keep(q, route.starting_M[m])
@@ -79,7 +82,7 @@ def _through_blocks(
                 route.passive_pass(cohort, m, inactive)
         if route.active_M[m]:
             for q, seed in enumerate(seeds):
-                with moved(network, m, directions, seed, mu), cohort.in_copy(q):
+                with moving(network, m, directions, seed, mu), cohort.in_copy(q):
                     cohort.through(m, route.active_M[m])
     loss_N = cohort.losses()
     loss_NQ = np.zeros((len(loss_N), len(seeds)))
@@ -87,6 +90,13 @@ def _through_blocks(
         with cohort.in_copy(q):
             loss_NQ[:, q] = cohort.losses()
     return loss_N, loss_NQ
+
+
+def _along(
+    network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float
+) -> contextlib.AbstractContextManager[None]:
+    """Within the context the block computes along one low-rank direction, and none of its weights is moved."""
+    return along(network, block, directions, [seed], mu)
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from zorba_core.federation.messages import CATCH_UP, HELLO, TRAIN, MessageError
 
 MESSAGE_TYPES = {HELLO: f"query.{HELLO}", TRAIN: "train", CATCH_UP: f"query.{CATCH_UP}"}
 _LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds
+_SECONDS_TO_RECOVER, _SERVER_ERROR = 60.0, 500
 
 
 @dataclass
@@ -49,7 +50,7 @@ class FlowerTransport:
         self._grid, self.meter, self._sleep = grid, meter or Meter(), sleep
 
     def present(self) -> Sequence[int]:
-        return sorted(self._grid.get_node_ids())
+        return sorted(self._patiently(self._grid.get_node_ids))
 
     def exchange(self, outgoing: Sequence[Outgoing], deadline: float) -> list[Incoming]:
         if not outgoing:
@@ -61,11 +62,11 @@ class FlowerTransport:
         ]
         for item, message in sent:
             self.meter.add(item.kind, "down", message)
-        ids = list(self._grid.push_messages([message for _, message in sent]))
+        ids = list(self._patiently(self._grid.push_messages, [message for _, message in sent]))
         waiting = {message_id: item for message_id, (item, _) in zip(ids, sent, strict=True) if message_id}
         incoming, answers, looked = [], [], started
         while waiting and time.monotonic() - started < deadline:
-            for reply in self._grid.pull_messages(list(waiting)):
+            for reply in self._patiently(self._grid.pull_messages, list(waiting)):
                 item = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if item is not None:
                     incoming.append(self._read(item, reply))
@@ -79,6 +80,20 @@ class FlowerTransport:
         self.meter.exchanges.append({"kinds": kinds, "seconds": time.monotonic() - started, "answers": answers})
         return incoming
 
+    def _patiently(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """A call of the grid, again where the SuperLink could not answer just now: its database was locked by other
+        requests, or a connection broke. What is pushed twice for that is answered twice, and second answers are not
+        taken."""
+        until, pause = time.monotonic() + _SECONDS_TO_RECOVER, _LOOK_FOR_ANSWERS
+        while True:
+            try:
+                return call(*arguments)
+            except Exception as error:
+                if not _passes(error) or time.monotonic() > until:
+                    raise
+            self._sleep(pause)
+            pause = min(2 * pause, _LOOK_FOR_NODES)
+
     def _read(self, item: Outgoing, reply: Message) -> Incoming:
         if reply.has_error():
             return Incoming(item.address, None, f"{reply.error.reason or 'failed'} (code {reply.error.code})")
@@ -87,6 +102,15 @@ class FlowerTransport:
             return Incoming(item.address, from_records(reply.content))
         except MessageError as error:
             return Incoming(item.address, None, str(error))
+
+
+def _passes(error: Exception) -> bool:
+    """Whether a request that failed so may succeed later."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(status, int):
+        return status >= _SERVER_ERROR
+    of_connection = type(error).__module__.partition(".")[0] == "httpx" and "Error" in type(error).__name__
+    return isinstance(error, ConnectionError | TimeoutError) or (of_connection and not hasattr(error, "response"))
 
 
 def sizes(message: Message) -> tuple[int, int]:
