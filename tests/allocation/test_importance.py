@@ -17,20 +17,29 @@ EVERYONE = np.ones(6, bool)
 
 
 def written_out(rounds: list[ScalarRound]) -> tuple[np.ndarray, np.ndarray]:
-    """One equation for every pair of clients and direction, and one for every client and direction."""
-    pairs, products, owns, squares = [], [], [], []
-    for each in rounds:
-        scale = np.sqrt(each.weight)
-        clients = np.flatnonzero(each.reported_N)
-        for q in range(each.rho_NQ.shape[1]):
-            for n, k in itertools.combinations(clients, 2):
-                pairs.append(scale * (each.A_MN[:, n] & each.A_MN[:, k]))
-                products.append(scale * each.rho_NQ[n, q] * each.rho_NQ[k, q])
-            for n in clients:
-                owns.append(scale * each.A_MN[:, n])
-                squares.append(scale * each.rho_NQ[n, q] ** 2)
-    energy_M, _ = nnls(np.array(pairs, float), np.array(products))
-    noise_M, _ = nnls(np.array(owns, float), np.array(squares) - np.array(owns, float) @ energy_M)
+    """One equation for every pair of clients and direction, and one for every client and direction; pairs once with
+    equal weights, and again with those of the variances that follow from it."""
+    energy_M = noise_M = None
+    for _ in range(2):
+        pairs, products, owns, squares = [], [], [], []
+        for each in rounds:
+            clients = np.flatnonzero(each.reported_N & each.A_MN.any(axis=0))
+            variance = {n: 1.0 for n in clients}
+            if energy_M is not None:
+                variance = {n: float(each.A_MN[:, n] @ (energy_M + noise_M)) for n in clients}
+                mean = np.mean(list(variance.values()))
+                variance = {n: max(value / mean, 0.1) for n, value in variance.items()}
+            for q in range(each.rho_NQ.shape[1]):
+                for n, k in itertools.combinations(clients, 2):
+                    scale = np.sqrt(each.weight / (variance[n] * variance[k]))
+                    pairs.append(scale * (each.A_MN[:, n] & each.A_MN[:, k]))
+                    products.append(scale * each.rho_NQ[n, q] * each.rho_NQ[k, q])
+                for n in clients:
+                    scale = np.sqrt(each.weight)
+                    owns.append(scale * each.A_MN[:, n])
+                    squares.append(scale * each.rho_NQ[n, q] ** 2)
+        energy_M, _ = nnls(np.array(pairs, float), np.array(products))
+        noise_M, _ = nnls(np.array(owns, float), np.array(squares) - np.array(owns, float) @ energy_M)
     return energy_M, noise_M
 
 

@@ -42,7 +42,7 @@ def interrupted(root, tmp_path, monkeypatch):
             nonlocal sent
             sent += self._execing
             if self._execing and sent == at:
-                raise RerunException(RerunData(query_string=""))
+                raise RerunException(RerunData(query_string="", page_script_hash=app._page_hash))
             send(self, message)
 
         monkeypatch.setattr(LocalScriptRunner, "_enqueue_forward_msg", interrupt)

@@ -148,3 +148,13 @@ def test_a_calibration_is_measured_once_and_read_back(tmp_path, monkeypatch):
     assert second.stderr == ""
     assert json.loads(second.stdout)["clients"] == json.loads(first.stdout)["clients"]
     assert rates.read_bytes() == written
+
+
+def test_adapters_and_written_answers_change_what_a_client_needs(files):
+    def peak(*words: str) -> float:
+        return planned(files, "--model", "opt-mini", *words)["clients"][0]["peak_gib"]
+
+    assert peak("--train", "lora") < peak()  # a direction moves less; the weights stay
+    assert peak("--dataset", "toy-verdicts") > peak()  # logits of the whole vocabulary
+    answer = planned(files, "--model", "opt-mini", "--train", "lora")
+    assert {client["mode"] for client in answer["clients"]} <= {"in-memory", "cannot"}  # adapters do not stream

@@ -1,4 +1,7 @@
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -72,3 +75,22 @@ def test_code_that_comes_with_a_model_is_not_run(saved, tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be loaded"):
         load_model(saved)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_hub_model_that_was_fetched_before_is_used_without_a_network(tiny_opt_folder, tmp_path):
+    """In the layout of the hub's cache, by a process of its own: the library reads its folder when it is imported."""
+    repository, commit = tmp_path / "hub" / "models--who--tiny", "0" * 40
+    shutil.copytree(tiny_opt_folder, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    code = (
+        "from zorba_core.runs.model_source import load_model, load_tokenizer\n"
+        "from zorba_core.runs.session import read_spec\n"
+        "name = 'who/tiny'\n"
+        "print(read_spec(name).num_blocks, load_model(name).num_parameters(), len(load_tokenizer(name)))"
+    )
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    model = load_model(tiny_opt_folder)
+    expected = [model.config.num_hidden_layers, model.num_parameters(), len(load_tokenizer(tiny_opt_folder))]
+    assert [int(number) for number in done.stdout.split()] == expected

@@ -6,17 +6,25 @@ mean gradient g_m and independent noise of the client's rows around it,
     E[rho_n rho_n'] = sum_m a_mn a_mn' G_m     (n != n'),        E[rho_n^2] = sum_m a_mn (G_m + s_m^2),
 
 G_m = ||g_m||^2 the energy of block m and s_m^2 the variance of one client's gradient there. So both are two
-non-negative least squares: G from the products of pairs, then s^2 from what G leaves of the squares. Pairs need not be
-listed: with c_mm' the clients that activate both blocks the normal equations of a direction are
+non-negative least squares: G from the products of pairs, then s^2 from what G leaves of the squares. A product's
+variance is about E[rho_n^2] E[rho_n'^2], and one noisy block drowns the others in whoever has it; so pairs are weighted
+by the inverse, with E[rho_n^2] = sum_m a_mn (G_m + s_m^2) from a first solution without weights. (Squares are not: they
+are precise enough, and weights would favour clients with few blocks, whose rows are not everybody's.)
 
-    sum_m' C(c_mm', 2) G_m' = ((sum_n a_mn rho_n)^2 - sum_n a_mn rho_n^2) / 2        (C(c, 2) pairs of c clients)
-    sum_m' c_mm' s_m'^2 = sum_n a_mn rho_n^2 - sum_m' c_mm' G_m'.
+Pairs need not be listed: with w_n = 1 / E[rho_n^2], and c_mm' the clients that activate both blocks, the normal
+equations of a direction are
+
+    sum_m' P_mm' G_m' = (sum_n w_n a_mn rho_n)^2 - sum_n (w_n a_mn rho_n)^2,
+        P_mm' = (sum_n w_n a_mn a_m'n)^2 - sum_n w_n^2 a_mn a_m'n,
+    sum_m' c_mm' (G_m' + s_m'^2) = sum_n a_mn rho_n^2.
 
 A block's energy can be told from the others' only where the allocation has variety: if the same blocks always stand
 together, their sum is all that the scalars know. :mod:`zorba_core.allocation.varied` varies it from round to round.
 
-Intervals are of a bootstrap over rounds (over single directions where rounds are few), 95 %. They hold the randomness
-of directions and rows; that a block's energy changes while training is averaged over the rounds used.
+Intervals are of a bootstrap over rounds (over single directions where rounds are few), 95 %, of the same equations
+solved without the sign, and then cut at 0: a solution that may not be negative stops at 0 and would claim to be sure of
+it. They hold the randomness of directions and rows; that a block's energy changes while training is averaged over the
+rounds used.
 
 Shapes: M blocks, N clients, Q directions of a round, T rounds, U units that are resampled.
 """
@@ -38,6 +46,7 @@ RESAMPLES = 200
 LEAST_ROUNDS = 10  # fewer are resampled direction by direction
 _INSIDE = (2.5, 97.5)  # percentiles
 _TINY = 1e-9  # of the largest eigenvalue: a direction in which the equations say nothing
+_LEAST_VARIANCE = 0.1  # of the mean client's: no equation weighs much more than the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +116,16 @@ def importance_of(rounds: Sequence[ScalarRound], *, resamples: int = RESAMPLES) 
     Raises:
         InvalidInputError: no round in which two clients reported.
     """
-    sums = _Sums.of(rounds)
+    plain = _Sums.of(rounds, None)
+    sums = _Sums.of(rounds, sum(plain.solved(np.ones(plain.units))))
     energy_M, noise_M = sums.solved(np.ones(sums.units))
     drawn = np.empty((resamples, 2, len(energy_M)))
     generator = np.random.default_rng(len(rounds))
     for index in range(resamples):
         weight_U = np.bincount(generator.integers(sums.units, size=sums.units), minlength=sums.units)
-        drawn[index] = sums.solved(weight_U.astype(float))
+        drawn[index] = sums.solved(weight_U.astype(float), signed=True)
     if resamples:
-        low_2M, high_2M = np.percentile(drawn, _INSIDE, axis=0)
+        low_2M, high_2M = np.maximum(np.percentile(drawn, _INSIDE, axis=0), 0.0)
     else:
         low_2M = high_2M = np.stack([energy_M, noise_M])
     return Importance(
@@ -146,39 +156,40 @@ class _Sums:
         return len(self.products_UM)
 
     @classmethod
-    def of(cls, rounds: Sequence[ScalarRound]) -> _Sums:
+    def of(cls, rounds: Sequence[ScalarRound], square_M: NDArray[np.float64] | None) -> _Sums:
+        """``square_M``: G_m + s_m^2, which the equations' weights are made of; None for equal weights."""
         parts, scalars = [], 0
         for each in rounds:
             A_MN = np.asarray(each.A_MN, bool) & each.reported_N
             if A_MN.any(axis=0).sum() < 2:
                 continue
-            active_MN = A_MN.astype(float)
-            shared_MM = active_MN @ active_MN.T
-            rho_NQ = np.where(each.reported_N[:, None], each.rho_NQ, 0.0)
-            squares_MQ = active_MN @ np.square(rho_NQ)
-            products_MQ = (np.square(active_MN @ rho_NQ) - squares_MQ) / 2
+            active_MN, rho_NQ = A_MN.astype(float), np.where(each.reported_N[:, None], each.rho_NQ, 0.0)
+            weight_N = _weights(active_MN, square_M)
+            once_MN, twice_MN = active_MN * weight_N, active_MN * np.square(weight_N)
+            pairs_MM = np.square(once_MN @ active_MN.T) - twice_MN @ active_MN.T
+            products_MQ = np.square(once_MN @ rho_NQ) - twice_MN @ np.square(rho_NQ)
+            shared_MM, squares_MQ = active_MN @ active_MN.T, active_MN @ np.square(rho_NQ)
             scalars += int(A_MN.any(axis=0).sum()) * rho_NQ.shape[1]
-            parts.append((shared_MM, products_MQ * each.weight, squares_MQ * each.weight, each.weight))
+            parts.append(tuple(part * each.weight for part in (pairs_MM, products_MQ, shared_MM, squares_MQ)))
         if not parts:
             raise InvalidInputError("there is no round in which two clients reported; importance is read of pairs")
         by_direction = len(parts) < LEAST_ROUNDS
         units: list[tuple[NDArray[np.float64], ...]] = []
-        for shared_MM, products_MQ, squares_MQ, weight in parts:
-            pairs_MM, Q = shared_MM * (shared_MM - 1) / 2, products_MQ.shape[1]
+        for pairs_MM, products_MQ, shared_MM, squares_MQ in parts:
+            Q = products_MQ.shape[1]
             if by_direction:
-                units += [
-                    (pairs_MM * weight, products_MQ[:, q], shared_MM * weight, squares_MQ[:, q]) for q in range(Q)
-                ]
+                units += [(pairs_MM, products_MQ[:, q], shared_MM, squares_MQ[:, q]) for q in range(Q)]
             else:
-                all_of_it = (pairs_MM * weight * Q, products_MQ.sum(1), shared_MM * weight * Q, squares_MQ.sum(1))
-                units.append(all_of_it)
+                units.append((pairs_MM * Q, products_MQ.sum(axis=1), shared_MM * Q, squares_MQ.sum(axis=1)))
         return cls(*(np.stack(part) for part in zip(*units, strict=True)), scalars)
 
-    def solved(self, weight_U: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """G and s^2 with the units so weighted."""
+    def solved(
+        self, weight_U: NDArray[np.float64], *, signed: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """G and s^2 with the units so weighted; ``signed``: of any sign."""
         pairs_MM, shared_MM = (np.tensordot(weight_U, part, axes=1) for part in (self.pairs_UMM, self.shared_UMM))
-        energy_M = _least_squares(pairs_MM, weight_U @ self.products_UM)
-        return energy_M, _least_squares(shared_MM, weight_U @ self.squares_UM - shared_MM @ energy_M)
+        energy_M = _least_squares(pairs_MM, weight_U @ self.products_UM, signed)
+        return energy_M, _least_squares(shared_MM, weight_U @ self.squares_UM - shared_MM @ energy_M, signed)
 
     def identifiable(self) -> NDArray[np.bool_]:
         """Whose unit vector lies in what both equations reach."""
@@ -190,13 +201,27 @@ class _Sums:
         return reached_M
 
 
-def _least_squares(normal_MM: NDArray[np.float64], right_M: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The x >= 0 of least x' N x / 2 - r' x, of norm as small as the equations leave it: scaled so that energies of any
-    unit are solved alike."""
+def _weights(active_MN: NDArray[np.float64], square_M: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """1 / E[rho_n^2], on the scale of the mean client."""
+    if square_M is None or not square_M.any():
+        return np.ones(active_MN.shape[1])
+    variance_N = square_M @ active_MN
+    mean = float(variance_N[variance_N > 0].mean()) if variance_N.any() else 1.0
+    return 1.0 / np.maximum(variance_N / mean, _LEAST_VARIANCE)
+
+
+def _least_squares(
+    normal_MM: NDArray[np.float64], right_M: NDArray[np.float64], signed: bool = False
+) -> NDArray[np.float64]:
+    """The x >= 0 (``signed``: any x) of least x' N x / 2 - r' x, of norm as small as the equations leave it: scaled so
+    that energies of any unit are solved alike."""
     values, vectors = np.linalg.eigh(normal_MM)
     scale = float(np.abs(right_M).max())
     if scale == 0 or values[-1] <= 0:
         return np.zeros(len(right_M))
+    if signed:
+        seen = values > _TINY * values[-1]
+        return vectors[:, seen] @ ((vectors[:, seen].T @ right_M) / values[seen])
     root = np.sqrt(np.maximum(values, _TINY * values[-1]))
     answer_M, _ = nnls(root[:, None] * vectors.T, (vectors.T @ (right_M / scale)) / root)
     return answer_M * scale

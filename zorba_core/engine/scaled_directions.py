@@ -35,8 +35,8 @@ class ScaledDirections(Directions):
     def identity(self) -> str:
         return f"{self._name} {super().identity}"
 
-    def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
-        for start, stop, values in super().drawn(seed, block):
+    def drawn(self, seed: int, block: int, into: Tensor | None = None) -> Iterator[tuple[int, int, Tensor]]:
+        for start, stop, values in super().drawn(seed, block, into):
             yield start, stop, values.mul_(self.scale_M[block][start:stop])
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:

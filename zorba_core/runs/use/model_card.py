@@ -99,7 +99,8 @@ def _use(tuned: TunedModel, folder_name: str, adapter: bool) -> str:
     ]
     if len(asked) == 1 and any(len(pieces) > 1 for pieces in tokens):
         words = dict(zip(task.label_names, task.label_words, strict=True))
-        lines += ["", _BY_SCORE.format("Words of several tokens"), "", "```python"]
+        which = f"{_BY_SCORE.format('Words of several tokens')} That may choose another word than token by token:"
+        lines += ["", which, "", "```python"]
         lines += [*_scores(task, prompt, words), "```"]
     return "\n".join(lines)
 
@@ -146,7 +147,7 @@ def _scores(task: Task, prompt: str, words: dict[str, str]) -> list[str]:
         f"for label, word in {words!r}.items():",
         "    start = len(answer.tokenizer(prompt).input_ids)",
         f"    ids = answer.tokenizer(prompt + {answer_space(task.prompt)!r} + word).input_ids",
-        "    logits = answer.model(torch.tensor([ids])).logits[0, start - 1 : -1]",
+        "    logits = answer.model(torch.tensor([ids])).logits[0, start - 1 : -1].detach()",
         "    scores[label] = float(logits.log_softmax(-1)[range(len(ids) - start), ids[start:]].sum())",
         "print(max(scores, key=scores.get))",
     ]

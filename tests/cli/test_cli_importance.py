@@ -1,0 +1,71 @@
+"""From a run's scalars to the next run's plan, by commands alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from zorba_core.cli import main
+
+
+@pytest.fixture
+def zorba(monkeypatch, capsys):
+    def call(*arguments: str):
+        monkeypatch.setattr(sys, "argv", ["zorba", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny_opt_folder, tmp_path):
+    tiny = (
+        "--model", str(tiny_opt_folder), "--rounds", "3",
+        "--seq-len", "16", "--perturbations", "2", "--batch-size", "2",
+        "--eval-rows", "8", "--force", "--runs-folder", str(tmp_path / "runs"),
+    )  # fmt: skip
+    budgets = ("--budgets", "2,1,1,1")
+    code, out, _ = zorba("train", *tiny, *budgets, "--vary", "permute", "--json")
+    assert code == 0
+    first = json.loads(out)["run"]
+    code, out, _ = zorba("importance", first, "--json")
+    read = json.loads(out)
+    assert (code, read["rounds"], read["scalars"], len(read["blocks"])) == (0, 3, 3 * 4 * 2, 3)
+    assert read["energies"] == [block["energy"] for block in read["blocks"]]
+    assert set(read["blocks"][0]) == {
+        "block", "energy", "energy_interval", "noise", "noise_interval", "identifiable"
+    }  # fmt: skip
+    assert "95 % interval" in zorba("importance", first)[1]
+    assert zorba("importance", first, "--last", "9")[0] == 2
+    code, out, _ = zorba(
+        "allocate", *budgets, "--blocks", "3", "--solver", "gain", "--idle-blocks", "allow",
+        "--energies", ",".join(map(str, read["energies"])), "--json",
+    )  # fmt: skip
+    planned = json.loads(out)
+    if not any(read["energies"]):  # three rounds of a random model may show none
+        assert code == 2
+        return
+    gain = ("--solver", "gain", "--importance", first, "--idle-blocks", "allow")
+    code, out, error = zorba("train", *tiny, *budgets, *gain)
+    assert (code, "Lambda" in out) == (0, True), error
+    assert len(planned["blocks_per_client"]) == 4
+    assert zorba("train", *tiny, *budgets, "--importance", first)[0] == 2
+
+
+def test_a_plan_with_an_idle_block_is_trained_where_that_is_said(zorba, tiny_opt_folder, tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"num_blocks": 3, "num_clients": 3, "blocks_per_client": [[0], [0, 2], [2]]}))
+    tiny = (
+        "--model", str(tiny_opt_folder), "--rounds", "1",
+        "--seq-len", "16", "--perturbations", "1", "--batch-size", "2",
+        "--eval-rows", "8", "--force", "--runs-folder", str(tmp_path / "runs"), "--allocation", str(plan),
+    )  # fmt: skip
+    code, _, error = zorba("train", *tiny)
+    assert (code, "nobody activates block 1" in error, "--idle-blocks allow" in error) == (2, True, True)
+    code, out, _ = zorba("train", *tiny, "--idle-blocks", "allow")
+    assert code == 0
+    assert "blocks without a client" in out
