@@ -51,6 +51,9 @@ _GROUPS = {
 }
 
 
+_INTERRUPTED = 130  # what click returns of a KeyboardInterrupt
+
+
 def _show_version(value: bool) -> None:
     if value:
         typer.echo(f"zorba {__version__}")
@@ -104,7 +107,7 @@ def main() -> None:
         _leave(f"{one_line(error).removesuffix('.')}; {command} --help names the options", error.exit_code)
     except click.ClickException as error:
         _leave(one_line(error), error.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         _leave("stopped", 1)
     except BrokenPipeError:  # the reader of our output (head, less) left: not an error of ours
         sys.stderr.close()
@@ -118,6 +121,8 @@ def main() -> None:
         where = "a file of this command" if error.filename is None else repr(os.fsdecode(error.filename))
         failure = ZorbaError(f"{where} cannot be used: {problem}")
         _leave(one_line(failure), 2 if error.errno in WRONG_PATH else 1)
+    if status == _INTERRUPTED:  # Ctrl-C before the command listened to it
+        _leave("stopped", 1)
     sys.exit(status or 0)
 
 

@@ -50,7 +50,7 @@ def test_arms_of_a_cell_share_seeds_passes_and_data_and_differ_in_what_they_say(
     measured = [spec for spec in specs if spec.role == "measure" and what_to_run.DIFFERENCES not in spec.arm]
     by_arm = Counter((spec.model, spec.dataset, spec.arm) for spec in measured)
     assert set(by_arm.values()) == {20}
-    assert {spec.settings["rounds"] for spec in measured} == {24}
+    assert {spec.settings["rounds"] for spec in measured} == {12}
     assert {spec.settings["num_perturbations"] for spec in measured} == {10}
     assert {spec.settings["estimator"] for spec in measured} == {"exact"}
     assert not {spec.seed for spec in measured} & {TUNING_SEED}

@@ -25,13 +25,13 @@ CELLS: tuple[Cell, ...] = (
 )
 HOLD_BACK = 0.5  # share of its blocks that every client holds back, so that who trains what matters
 NUM_CLIENTS = 20
-ROUNDS = 24
+ROUNDS = 12
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "ci": {"rounds": 2, "eval_every": 1, "estimator": "exact"},
     "standard": {"rounds": ROUNDS, "eval_every": 3, "eval_rows": 200, "estimator": "exact"},
     "paper": {"estimator": "exact"},
 }
-# Three rates an arm; its trials, half as long, decide. The normalised step's is a length; the cosine's mean is half.
+# Three rates an arm; its trials decide. The normalised step's is a length; the cosine's mean is half.
 RATES = {"plain": (1e-2, 2e-2, 4e-2), "cosine": (2e-2, 4e-2, 8e-2), "normalised": (1.5e-2, 3e-2, 6e-2)}
 
 
@@ -78,11 +78,6 @@ def tuned(runs: pd.DataFrame, arm: str, cell: Cell, rates: Sequence[float]) -> f
     return best_rate(of_model, arm, cell[1], rates)
 
 
-def trial_size(profile: str) -> dict[str, int]:
-    """What makes a trial half as long as a measured run."""
-    return {"rounds": ROUNDS // 2} if profile == "standard" else {}
-
-
 def trials_and_runs(
     runs: pd.DataFrame,
     arm: str,
@@ -110,7 +105,7 @@ def trials_and_runs(
                 seed=TUNING_SEED,
                 role="tune",
                 wave=waves["tune"],
-                **{**changes, **trial_size(profile)},
+                **changes,
             )
             for rate in rates
         ]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.study.experiments.design import NUM_BLOCKS, NUM_CLIENTS, recipe_of, stored_design
-from zorba_core.study.experiments.own_protocol import Cell, rates_of, spec_of, trial_size, tuned
+from zorba_core.study.experiments.own_protocol import Cell, rates_of, spec_of, tuned
 from zorba_core.study.experiments.protocol import TUNING_SEED
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import Experiment, RunSpec
@@ -42,9 +42,8 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     for cell, first in zip(_CELLS if profile == "standard" else (("facebook/opt-125m", "sst2"),), _FIRST, strict=False):
         rates = rates_of(profile, "normalised")
         trial = Recipe("uniform", NUM_CLIENTS, num_blocks=NUM_BLOCKS, blocks=4)
-        sized = {**changes, **trial_size(profile)}
         specs += [
-            spec_of(BALANCED, trial, profile, cell, lr=rate, seed=TUNING_SEED, role="tune", wave=first - 1, **sized)
+            spec_of(BALANCED, trial, profile, cell, lr=rate, seed=TUNING_SEED, role="tune", wave=first - 1, **changes)
             for rate in rates
         ]
         lr = tuned(runs, BALANCED, cell, rates)

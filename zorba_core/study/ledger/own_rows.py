@@ -127,8 +127,10 @@ def _missing_cells(table: pd.DataFrame | None, arm: str) -> str:
     return f". Not run yet: {', '.join(missing)}" if missing else ""
 
 
-def _plan(experiment: str) -> str:
-    return str(DEFAULT_ROOT / experiment / "PLAN.md")
+def _evidence(experiment: str, there: object, *more: str) -> tuple[str, ...]:
+    """The plan, the tables where there are any, and the code."""
+    tables = () if there is None else evidence_of(experiment)
+    return (str(DEFAULT_ROOT / experiment / "PLAN.md"), *tables, *more)
 
 
 def _goal(table: pd.DataFrame | None) -> Claim:
@@ -143,7 +145,7 @@ def _goal(table: pd.DataFrame | None) -> Claim:
         unit=_SPEED_UNIT,
         verdict=verdict,
         how=command_of(what_to_run.NAME),
-        evidence=(_plan(what_to_run.NAME), *evidence_of(what_to_run.NAME), "tests/study/experiments/test_speed.py"),
+        evidence=_evidence(what_to_run.NAME, table, "tests/study/experiments/test_speed.py"),
         note=_cells_text(table, CANDIDATE) + _missing_cells(table, CANDIDATE),
         counter_example=_cells_text(table, CANDIDATE) if verdict == "contradicted" else "",
     )
@@ -161,7 +163,7 @@ def _faster(compared: Compared, table: pd.DataFrame | None) -> Claim:
         unit=_SPEED_UNIT,
         verdict=verdict,
         how=command_of(compared.experiment),
-        evidence=(_plan(compared.experiment), *evidence_of(compared.experiment), "zorba_core.study.experiments.speed"),
+        evidence=_evidence(compared.experiment, table, "zorba_core.study.experiments.speed"),
         note=_cells_text(table, compared.arm),
         counter_example=_cells_text(table, compared.arm) if verdict == "contradicted" else "",
     )
@@ -187,7 +189,7 @@ def _differences(results: Results | None) -> Claim:
         unit="nats of area under the loss curve, differences - exact (90 % interval, margin 0.01)",
         verdict=verdict,
         how=command_of(what_to_run.NAME),
-        evidence=(_plan(what_to_run.NAME), *evidence_of(what_to_run.NAME), "zorba_core.engine.estimators.exact"),
+        evidence=_evidence(what_to_run.NAME, results, "zorba_core.engine.estimators.exact"),
         note="opt-mini on toy-reviews, the paper's and the gain allocation" if pairs else "no pair of runs yet",
         counter_example=f"{len(pairs)} pairs differ by more than the margin" if verdict == "contradicted" else "",
     )
@@ -203,7 +205,7 @@ def _predicting(results: Results | None) -> list[Claim]:
     common = {
         "printed": None,
         "how": command_of(predictors.NAME),
-        "evidence": (_plan(predictors.NAME), *evidence_of(predictors.NAME), "zorba_core.study.experiments.design"),
+        "evidence": _evidence(predictors.NAME, results, "zorba_core.study.experiments.design"),
     }
     verdict = UNTESTED if between is None else _judge_lambda(between)
     text = None if between is None else _predictor_text(between, "log_lambda")
