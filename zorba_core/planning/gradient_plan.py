@@ -16,7 +16,7 @@ import numpy as np
 MOST_MEMORY = 4  # times a cohort's
 LEAST_BYTES = 32 * 2**20  # of gradients and what a backward pass keeps: for small models, nobody need save these
 KEPT_STATES = 14  # hidden states that the backward pass keeps of a block, its four times wider middle among them
-KEPT_SHARE = 0.6  # of the memory that is for rows on their way; the rest is for gradients
+KEPT_SHARE = 0.65  # of the memory that is for rows on their way; the rest is for gradients
 POSITIONS_CPU, POSITIONS_ELSEWHERE = 1024, 2**16  # that go through a block at once: what a core's cache is good for
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 

@@ -5,6 +5,9 @@ is read ahead, what of the model is not in blocks, the tensors within a block, a
 each direction. A smaller limit is met by doing with less: directions in turns, evaluation in smaller parts, no reading
 ahead. Where even that does not fit, the request is refused with the amount that would do.
 
+There is no number of resident blocks to choose: two are held, the one at work and the one that is read, and what the
+machine has beyond the limit its file cache fills with the others.
+
 Memory is counted above that of the process before the model was opened.
 
 Shapes: N clients, B rows of each, L positions, H hidden size, Q directions.
