@@ -36,10 +36,10 @@ PAPER_EVIDENCE = ("Section IV: Theorem 4, Dinic's flow and Algorithm 1; a consta
 
 BEST = {"solver": "balanced", "method": "zorba", "step": "plain", "schedule": "constant"}
 EVIDENCE = (
-    "The gain solver was faster than the paper's allocation in one cell, one task and one base; the plan asks for two of "
-    "each before it is recommended: artifacts/experiments/what-to-run/PLAN.md.",
+    "The gain solver was faster than the paper's allocation in one cell, one task and one base; the plan asks for "
+    "two of each before it is recommended: artifacts/experiments/what-to-run/PLAN.md.",
     "The learning rate decides more than all of this, and zorba tune finds it: artifacts/benchmarks/tune.json.",
-    "Pilots of one seed saw no gain of grouped or guided directions and decide nothing: artifacts/benchmarks/pilots.json.",
+    "Pilots of one seed saw no gain of grouped or guided directions: artifacts/benchmarks/pilots.json.",
 )
 
 PRESETS: Mapping[str, Preset] = {
