@@ -164,7 +164,7 @@ def _faster(compared: Compared, table: pd.DataFrame | None) -> Claim:
         verdict=verdict,
         how=command_of(compared.experiment),
         evidence=_evidence(compared.experiment, table, "zorba_core.study.experiments.speed"),
-        note=_cells_text(table, compared.arm),
+        note=_cells_text(table, compared.arm) + _missing_cells(table, compared.arm),
         counter_example=_cells_text(table, compared.arm) if verdict == "contradicted" else "",
     )
 
