@@ -283,7 +283,17 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -
     last = 2 * shape.hidden + 2 * shape.key_value  # as of _backward
     at_start = position * ((M - 1) * shape.saved_width + last) + max(position * 2 * shape.hidden, logits)
     at_end = position * (shape.saved_width + shape.backward_width)
-    both = max((plan.held - plan.freed) * load.number_bytes + at_start, plan.held * load.number_bytes + at_end)
+    # The largest share in pieces: before the last whole one, and before what is left over.
+    clients, of_piece = max(map(len, plan.shares)), max(1, rows // load.client_rows)
+    pieces, over = divmod(clients, of_piece)
+    gradient = plan.held * load.number_bytes / clients
+    both = int(
+        max(
+            max(pieces - 1, 0) * of_piece * gradient + at_start,
+            pieces * of_piece * gradient + at_start * over / of_piece,
+            clients * gradient + at_end,
+        )
+    )
     terms = [
         Term("estimate", "gradients of a share, and tensors kept", both, "exact: GradientPlan"),
         Term(
