@@ -19,7 +19,7 @@ from torch import Tensor
 
 from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
-from zorba_core.engine.low_rank import Factors, Part, Shape, parts_of
+from zorba_core.engine.low_rank import DrawnPart, Factors, Shape, parts_of
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Directions:
         """v_m of a low-rank kind, parameter by parameter: a matrix's factors, or a vector's own numbers."""
         return [self._factors(seed, block, part) for part in self._parts_M[block]]
 
-    def _factors(self, seed: int, block: int, part: Part) -> Factors | Tensor:
+    def _factors(self, seed: int, block: int, part: DrawnPart) -> Factors | Tensor:
         numbers = self._draw(seed, block, part.drawn, part.drawn + part.numbers(self.rank), self.device)
         numbers = numbers.to(self.dtype)
         if part.matrix is None:

@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class DrawnPart:
     """One parameter's place in its block's vector, ``start`` to ``stop``, and in the noise drawn for the block, from
     ``drawn`` on."""
 
@@ -38,14 +38,14 @@ class Part:
         return self.stop - self.start if self.matrix is None else rank * sum(self.matrix)
 
 
-def parts_of(shapes: Sequence[Shape], rank: int) -> tuple[Part, ...]:
+def parts_of(shapes: Sequence[Shape], rank: int) -> tuple[DrawnPart, ...]:
     """The parameters of a block, given their shapes in its order."""
-    parts: list[Part] = []
+    parts: list[DrawnPart] = []
     start = drawn = 0
     for shape in shapes:
         size = math.prod(shape)
         matrix = (shape[0], size // shape[0]) if len(shape) > 1 else None
-        part = Part(start, start + size, drawn, matrix)
+        part = DrawnPart(start, start + size, drawn, matrix)
         parts.append(part)
         start, drawn = part.stop, drawn + part.numbers(rank)
     return tuple(parts)

@@ -30,7 +30,7 @@ _NO_TOKEN = -1  # behind the end of an answer
 _PIECE = 256  # examples whose rows are made at once for a fingerprint
 
 
-class Network(Protocol):
+class TreeNetwork(Protocol):
     """What is used of :class:`zorba_core.engine.network.BlockNetwork`."""
 
     num_blocks: int
@@ -75,7 +75,7 @@ class TreeRows:
         )
         return TreeRows(*(torch.cat(column).to(device) for column in columns))
 
-    def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
+    def after_last_block(self, network: TreeNetwork, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
         """The last block's output where a token of an answer is predicted, (R, P, H): nearly everywhere."""
         return self.read(network.run_block(network.num_blocks - 1, hidden_RLH, self.layout(rows)), rows)
 
@@ -84,14 +84,14 @@ class TreeRows:
         read_RP = self.read_RP[rows]
         return hidden_RLH[torch.arange(len(read_RP), device=hidden_RLH.device)[:, None], read_RP]
 
-    def log_scores(self, network: Network, final_RPH: Tensor) -> Tensor:
+    def log_scores(self, network: TreeNetwork, final_RPH: Tensor) -> Tensor:
         """As :meth:`ChoiceRows.log_scores`."""
         example_K = torch.repeat_interleave(torch.arange(len(self), device=final_RPH.device), self.tokens_E)
         state_K = example_K * final_RPH.shape[1] + self.token_K3[:, 0]
         chosen = (example_K, self.token_K3[:, 1], self.token_K3[:, 2])
         return scores_of(network, final_RPH.flatten(0, 1), state_K, *chosen, self.answers_E)
 
-    def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
+    def losses(self, network: TreeNetwork, final_RPH: Tensor) -> Tensor:
         """Cross-entropy of each example over its answers' scores, (E,), float64."""
         return losses_of(self.log_scores(network, final_RPH), self.label_E)
 
@@ -105,19 +105,19 @@ class TreeRows:
         """The row of each example, (E,)."""
         return np.arange(len(self))
 
-    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
+    def judged(self, network: TreeNetwork, final_RPH: Tensor) -> Judged:
         """An example is right when the right answer has the largest score."""
         score_EC = self.log_scores(network, final_RPH)
         right = int((score_EC.argmax(dim=1) == self.label_E).sum())
         return Judged(float(losses_of(score_EC, self.label_E).sum()), float(len(self)), right)
 
 
-def in_trees(network: Network, batches: Sequence[object]) -> list[object]:
+def in_trees(network: TreeNetwork, batches: Sequence[object]) -> list[object]:
     """The batches, with answers as trees where a batch has enough of them and the network can run that."""
     return [packed(batch) if _is_worth_it(network, batch) else batch for batch in batches]
 
 
-def _is_worth_it(network: Network, batch: object) -> bool:
+def _is_worth_it(network: TreeNetwork, batch: object) -> bool:
     return isinstance(batch, ChoiceRows) and network.lays_out and int(batch.sequences_E.max()) > MANY
 
 

@@ -42,7 +42,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from zorba_core.engine.adapters import is_adapter, with_adapters
-from zorba_core.engine.estimators.exact import Plan, held_at_once
+from zorba_core.engine.estimators.exact import ExactPlan, held_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
@@ -159,7 +159,7 @@ def _backward_peak(
     on_cpu = settings.device == "cpu"
     participants = max(1, round(A_MN.shape[1] * settings.participation))
     heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
-    plan = Plan.of(
+    plan = ExactPlan.of(
         [size // bytes_each for size in shapes.block_bytes],
         width,
         bytes_each,

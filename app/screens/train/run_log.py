@@ -32,7 +32,7 @@ class Round(NamedTuple):
     scalars_down: int
 
 
-class Judged(NamedTuple):
+class Evaluated(NamedTuple):
     """One evaluation."""
 
     round: int
@@ -46,7 +46,7 @@ class LiveLog:
 
     path: Path
     rounds: list[Round] = field(default_factory=list)
-    evaluations: list[Judged] = field(default_factory=list)
+    evaluations: list[Evaluated] = field(default_factory=list)
     resumed_after: int = 0  # rounds done when the run was last resumed
     _offset: int = 0
 
@@ -87,7 +87,7 @@ class LiveLog:
             if kind == "round":
                 _put(self.rounds, _round(record))
             elif kind == "evaluation":
-                judged = Judged(int(record["round"]), float(record["loss"]), float(record["accuracy"]))
+                judged = Evaluated(int(record["round"]), float(record["loss"]), float(record["accuracy"]))
                 _put(self.evaluations, judged)
             elif kind == "resumed":
                 self.resumed_after = int(record["round"])
@@ -95,7 +95,7 @@ class LiveLog:
             return
 
 
-def _put(entries: list, entry: Round | Judged) -> None:
+def _put(entries: list, entry: Round | Evaluated) -> None:
     """Append; a round computed again after a torn record replaces the earlier one."""
     while entries and entries[-1].round >= entry.round:
         entries.pop()

@@ -37,7 +37,7 @@ from zorba_core.engine.row_kinds import Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class MicroBatch:
     """Rows of one client that go through the blocks together."""
 
     client: int
@@ -62,7 +62,7 @@ class _Strand:
     where: slice | Tensor  # among the rows of all parts
     x: Tensor
     y: Tensor
-    owner: Part | None = None  # whose gradient of the block's parameters autograd gives
+    owner: MicroBatch | None = None  # whose gradient of the block's parameters autograd gives
 
 
 class ClientGradients:
@@ -97,7 +97,7 @@ class ClientGradients:
         for parameter in self._trained_M[m]:
             parameter.requires_grad_(by_parameters)
 
-    def pass_through(self, parts: Sequence[Part]) -> np.ndarray:
+    def pass_through(self, parts: Sequence[MicroBatch]) -> np.ndarray:
         """Write the parts' gradients of F_n, or add them to what earlier parts of the same client have written.
 
         Returns:
@@ -131,7 +131,7 @@ class ClientGradients:
         return loss_P
 
     def _through(
-        self, m: int, hidden_RLH: Tensor, rows: Rows, owned: list[tuple[Part, slice]], needs_input: bool
+        self, m: int, hidden_RLH: Tensor, rows: Rows, owned: list[tuple[MicroBatch, slice]], needs_input: bool
     ) -> list[_Strand]:
         """All rows through block m, in as few strands as their clients' gradients need."""
         active = [(part, where) for part, where in owned if m in part.gradient_M]
@@ -139,7 +139,7 @@ class ClientGradients:
         dropped = self._inactive == "dropped"
         layers = self._layers_M[m]
 
-        def strand(where: slice | Tensor, run: Callable[[Tensor], Tensor], owner: Part | None = None) -> _Strand:
+        def strand(where: slice | Tensor, run: Callable[[Tensor], Tensor], owner: MicroBatch | None = None) -> _Strand:
             x = hidden_RLH[where].detach().requires_grad_(needs_input)
             return _Strand(where, x, run(x), owner)
 
@@ -190,7 +190,7 @@ class ClientGradients:
         return products_in(precision, self._network.device)
 
 
-def _owners(m: int, clients: list[tuple[Part, slice]], length: int) -> Owners:
+def _owners(m: int, clients: list[tuple[MicroBatch, slice]], length: int) -> Owners:
     """Whose rows stand where among those of the given clients."""
     start, placed = 0, []
     for part, _ in clients:
@@ -201,7 +201,7 @@ def _owners(m: int, clients: list[tuple[Part, slice]], length: int) -> Owners:
 
 
 def _losses(
-    network: BlockNetwork, rows: Rows, final: Tensor, parts: Sequence[Part], wants_gradient: bool
+    network: BlockNetwork, rows: Rows, final: Tensor, parts: Sequence[MicroBatch], wants_gradient: bool
 ) -> tuple[np.ndarray, Tensor | None]:
     """What each part contributes to F_n, and the gradient of the sum of them by what the loss reads."""
     examples_P = [len(part.rows) for part in parts]

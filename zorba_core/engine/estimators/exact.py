@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from zorba_core.engine.directions import PIECE_CPU, PIECE_ELSEWHERE, Directions
-from zorba_core.engine.estimators.client_gradients import ClientGradients, Part
+from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
 from zorba_core.engine.estimators.client_layers import BlockGradient, GradientTable
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
@@ -66,7 +66,7 @@ def estimate_exact(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    plan = Plan.of_network(network, batches_N, A_MN, max_rows)
+    plan = ExactPlan.of_network(network, batches_N, A_MN, max_rows)
     gradients = ClientGradients(network, inactive)
     with gradients.installed():
         for share in plan.shares:
@@ -86,7 +86,7 @@ def gather_gradients(
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     share: Sequence[int],
-    plan: Plan,
+    plan: ExactPlan,
 ) -> tuple[list[Gathered], np.ndarray]:
     """Of each block the gradients of the share's clients that activate it, and F_n of the share's clients, float64.
 
@@ -148,22 +148,22 @@ def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) ->
     return min(num_directions, _directions_at_once(on_cpu)) * piece
 
 
-def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[Part]:
+def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:
     """The share's clients, each in as many parts as ``max_rows`` asks for; nobody's gradient is asked for yet."""
     for n in share:
         batch = batches_N[n]
         count = min(len(batch), -(-len(batch.token_ids_RL) // max_rows)) if max_rows else 1
         for examples in np.array_split(np.arange(len(batch)), count):
-            yield Part(n, batch if count == 1 else batch.rows(examples), float(batch.weights.sum()), {})
+            yield MicroBatch(n, batch if count == 1 else batch.rows(examples), float(batch.weights.sum()), {})
 
 
-class Plan(GradientPlan):
+class ExactPlan(GradientPlan):
     """For a network."""
 
     @classmethod
     def of_network(
         cls, network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, max_rows: int | None = None
-    ) -> Plan:
+    ) -> ExactPlan:
         """For these clients' batches."""
         return cls.of(
             network.sizes_M,
