@@ -17,6 +17,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwr
 from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E402
 
 PATIENCE_MS = 150_000  # for a machine with much else to do; no wait is this long otherwise
+BLOCKS = 4  # activated blocks among the headline numbers of the Trade-off
 FLEET_PLOT = "[class*=st-key-affordable_plot] .main-svg"
 DARK_PAPER = "rgb(16, 21, 28)"
 
@@ -71,7 +72,7 @@ def visit(light, address):
 
 
 def selected_blocks(page) -> str:
-    return page.locator("[data-testid=stMetricValue]").nth(2).inner_text()
+    return page.locator("[data-testid=stMetricValue]").nth(BLOCKS).inner_text()
 
 
 def click_front_point(page, index: int, trace: int = 1) -> None:
@@ -85,7 +86,7 @@ def click_front_point(page, index: int, trace: int = 1) -> None:
 
 def wait_until_blocks_are_not(page, before: str) -> str:
     page.wait_for_function(
-        "before => document.querySelectorAll('[data-testid=stMetricValue]')[2]?.innerText.trim() !== before",
+        f"before => document.querySelectorAll('[data-testid=stMetricValue]')[{BLOCKS}]?.innerText.trim() !== before",
         arg=before.strip(),
         timeout=PATIENCE_MS,
     )
@@ -131,14 +132,14 @@ def test_a_click_on_another_methods_front_goes_over_to_that_method(visit):
 def test_pinned_points_come_back_with_the_link(visit):
     page = visit()
     page.get_by_role("button", name="Pin as A").click()
-    page.locator("h3", has_text="A against selected").wait_for(timeout=PATIENCE_MS)
+    page.locator("h2", has_text="A against selected").wait_for(timeout=PATIENCE_MS)
     click_front_point(page, 150)
     page.locator("[class*=st-key-comparison]").wait_for(timeout=PATIENCE_MS)
     page.get_by_role("button", name="Pin as B").click()
-    page.locator("h3", has_text="A against B").wait_for(timeout=PATIENCE_MS)
+    page.locator("h2", has_text="A against B").wait_for(timeout=PATIENCE_MS)
     page.wait_for_function("() => /[?&]b=/.test(location.search)", timeout=PATIENCE_MS)
     again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-comparison]")
-    assert again.locator("h3", has_text="A against B").count() == 1
+    assert again.locator("h2", has_text="A against B").count() == 1
 
 
 def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
@@ -280,7 +281,7 @@ def test_a_cell_of_the_fleet_table_can_be_typed_over_and_the_link_has_it(visit):
     assert float(after.split()[0]) > float(before.split()[0]) + 7
     page.get_by_role("link", name="Trade-off").click()
     settled(page, FRONT_POINT)
-    page.get_by_role("link", name="Fleet").click()
+    page.get_by_role("link", name="Fleet", exact=True).click()
     settled(page, "[class*=st-key-fleet_editor] canvas")
     assert page.locator("[data-testid=stMetricValue]").nth(1).inner_text() == after
     again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-fleet_editor] canvas")

@@ -24,7 +24,7 @@ TITLES = {
     "Paper": "Is the paper right?",
 }
 LABELS = {"clients": "Clients N", "batch": "Batch B", "seq": "Length L", "seed": "Seed"}
-BLOCKS = "[data-testid=stMetricValue]"
+METRICS, BLOCKS = "[data-testid=stMetricValue]", 4  # activated blocks are the fifth of the Trade-off
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, 
 def test_thirty_fast_presses_end_where_the_slider_is(page, address):
     page.goto(f"{address}/tradeoff?clients=20&vectors=200&weight=80", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
-    wanted = page.locator(BLOCKS).nth(2).inner_text()
+    wanted = page.locator(METRICS).nth(BLOCKS).inner_text()
     page.goto(f"{address}/tradeoff?clients=20&vectors=200", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     page.locator(WEIGHT).focus()
@@ -104,7 +104,7 @@ def test_thirty_fast_presses_end_where_the_slider_is(page, address):
     page.wait_for_function("() => location.search.includes('weight=80')", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     page.wait_for_function(
-        "wanted => document.querySelectorAll('[data-testid=stMetricValue]')[2]?.innerText.trim() === wanted",
+        f"wanted => document.querySelectorAll('{METRICS}')[{BLOCKS}]?.innerText.trim() === wanted",
         arg=wanted.strip(),
         timeout=20_000,
     )
@@ -121,7 +121,7 @@ def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
         page.keyboard.press("ArrowRight")
     page.wait_for_function("() => location.search.includes('weight=60')", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
-    blocks = page.locator(BLOCKS).nth(2).inner_text()
+    blocks = page.locator(METRICS).nth(BLOCKS).inner_text()
     assert page.evaluate("history.length") == entries
     go_to(page, "Fleet", AFFORDABLE)
     page.locator(CLIENTS).fill("20")
@@ -138,7 +138,7 @@ def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
     page.go_back()
     arrived(page, "Trade-off", FRONT_POINT)
     page.wait_for_function(
-        "wanted => document.querySelectorAll('[data-testid=stMetricValue]')[2]?.innerText.trim() === wanted",
+        f"wanted => document.querySelectorAll('{METRICS}')[{BLOCKS}]?.innerText.trim() === wanted",
         arg=blocks.strip(),
         timeout=20_000,
     )
