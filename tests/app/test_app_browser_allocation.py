@@ -121,7 +121,7 @@ def test_a_click_on_a_small_matrix_shows_its_numbers(visit):
 
 @pytest.mark.parametrize("path", ["/allocation", "/toy", "/theory"])
 def test_on_a_phone_the_page_does_not_scroll_sideways(visit, path):
-    page = visit(f"{path}?clients=12&vectors=40", "[data-testid=stHeading]")
+    page = visit(f"{path}?clients=12&vectors=40", "[data-testid=stMain] [data-testid=stHeading]")
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_timeout(1200)
     assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollWidth") <= 390

@@ -142,15 +142,15 @@ class BusyGrid(Grid):
 
     def __getattribute__(self, name):
         if name in ("get_node_ids", "push_messages", "pull_messages"):
-            self.requests += 1
-            if self.requests % 2:
-                request = httpx.Request("POST", "http://127.0.0.1/v1")
-                return partial(_fail, httpx.HTTPStatusError("", request=request, response=httpx.Response(self.status)))
+            return partial(self._every_other_time, super().__getattribute__(name))
         return super().__getattribute__(name)
 
-
-def _fail(error, *arguments):
-    raise error
+    def _every_other_time(self, request, *arguments, **options):
+        self.requests += 1
+        if self.requests % 2:
+            asked = httpx.Request("POST", "http://127.0.0.1/v1")
+            raise httpx.HTTPStatusError("", request=asked, response=httpx.Response(self.status))
+        return request(*arguments, **options)
 
 
 def test_a_superlink_that_cannot_answer_just_now_is_asked_again():

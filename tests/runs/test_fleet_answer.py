@@ -19,7 +19,7 @@ from zorba_core.runs.round_seconds import calibration_of
 from zorba_core.runs.run_estimate import estimate_run, pace_of
 
 LOAD = Load(8, 64, 10)
-MIXED = "4 x large, 12 GiB\n60 x middle, 3.6 GiB\n40 x tiny, 0.5 GiB"
+MIXED = "4 x large, 12 GiB\n60 x middle, 3.6 GiB\n40 x tiny, 0.6 GiB"
 
 
 @pytest.fixture(scope="module")

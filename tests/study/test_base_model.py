@@ -80,7 +80,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"profile": "huge"}, "choose one of full, tiny"), ({"threads": 0}, "at least 1")]
+    ("options", "message"), [({"profile": "huge"}, "choose one of full, llama, tiny"), ({"threads": 0}, "at least 1")]
 )
 def test_wrong_options_are_refused(options, message, tmp_path):
     with pytest.raises(InvalidInputError, match=message):

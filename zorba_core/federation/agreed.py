@@ -17,6 +17,8 @@ import functools
 import numpy as np
 import torch
 
+from zorba_core.engine.methods.interface import Method
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
@@ -61,7 +63,7 @@ class Agreed:
             MessageError: seeds, a round or a learning rate that the run does not have, or a step that is too large.
         """
         settings, t = self._settings, average.round
-        self._check_round(t, average.seeds_Q)
+        self._check_update_seeds(t, average.seeds_Q)
         lr = lr_of_round(settings, t)
         if not abs(average.lr - lr) <= _SAME * lr:
             raise MessageError(f"round {t}: the learning rate is {average.lr!r} and the run's config says {lr!r}")
@@ -86,6 +88,13 @@ class Agreed:
                     f"round {average.round}: block {m} would move by {step / length:.3g} times the length of its "
                     f"weights, and this client's max-step is {self.max_step:g}"
                 )
+
+    def _check_update_seeds(self, round_index: int, seeds_U: np.ndarray) -> None:
+        """A method whose clients draw seeds of their own may use any of the run's, others the round's."""
+        if type(method_of(self._settings)).update_seeds is Method.update_seeds:
+            self._check_round(round_index, seeds_U)
+        elif round_index > self._settings.rounds or not np.isin(seeds_U, self._seeds_P).all():
+            raise MessageError(f"round {round_index}: its seeds are not among those that the run's config draws")
 
     def _check_round(self, round_index: int, seeds_Q: np.ndarray) -> None:
         settings = self._settings

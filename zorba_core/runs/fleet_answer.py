@@ -116,7 +116,8 @@ def remedies(answered: FleetAnswer, streams: bool = True) -> list[Remedy]:
         return []
 
     def need(changed: Load) -> int:
-        return footprint(shape, changed, resident_blocks=LEAST_RESIDENT if streams else None).peak
+        block_after_block = streams and not changed.widens  # 16 bits are held in memory only
+        return footprint(shape, changed, resident_blocks=LEAST_RESIDENT if block_after_block else None).peak
 
     candidates: list[tuple[str, int | str]] = []
     for setting, value in (("batch_size", load.batch_size), ("seq_len", load.seq_len)):
