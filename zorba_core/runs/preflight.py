@@ -12,7 +12,8 @@ Measured on the first round's batches of a few clients and a few directions, in 
   scalars.
 - ``update``: the part of a round's step that the weights lose to rounding. With stochastic rounding that is what does
   not arrive in the mean: the part of the step missing along the step itself.
-- ``stride``: the length of a round's step relative to the weights it moves.
+- ``stride``: the length of a round's step relative to the weights it moves; of FedKSeed and MEERKAT only roughly, since
+  local steps and a mask are not in it.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
   thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
 
