@@ -25,8 +25,6 @@ from tests.torture.attacks import ATTACKS
 from tests.torture.world import World, build
 from zorba_core.files import sealed, write_json
 
-_CHECKOUT = Path(__file__).resolve().parents[2]  # stored results name files from here, not the machine's folders
-
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_FAILURES = 50  # that are written down; all are counted
 
@@ -90,7 +88,7 @@ def torture(
             ATTACKS[name][0](world, random.Random(f"{seed} {name} {number}"))
         except Exception:
             counts[name]["failures"] += 1
-            what = traceback.format_exc().replace(f"{_CHECKOUT}{os.sep}", "")
+            what = traceback.format_exc().replace(f"{ROOT}{os.sep}", "")
             failures.append({"attack": name, "number": number, "what": what[-3000:]})
             say(f"BROKEN: --seed {seed} --only '{name}' --first {number} --attempts 1\n{what}")
         counts[name]["attempts"] += 1
