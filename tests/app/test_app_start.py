@@ -134,7 +134,7 @@ def test_a_rehearsal_of_many_cards_takes_a_sample_and_fits_its_time(tmp_path):
 
 
 def test_the_start_files_have_a_seat_for_each_card_that_takes_part(tmp_path):
-    kinds, chosen, answered = planned()
+    kinds, chosen, answered = planned(CARDS.replace("0.67", "0.5"))
     rows = data.task_of("toy-reviews", tmp_path, "opt-mini-24")
     plan = deploy.plan_of(kinds, answered, chosen, rows, "fl.example.org", 50)
     assert [(kind.kind, len(kind.seats), kind.memory_limit) for kind in plan.kinds] == [

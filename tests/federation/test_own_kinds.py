@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import zorba_core as zorba
-from tests.federation.test_own_rows import BLOCKS, federate  # noqa: F401 - a fixture
+from tests.federation.test_rows_of_clients import BLOCKS, federate  # noqa: F401 - a fixture
 from tests.runs.test_option_runs import folder, rows_of  # noqa: F401 - a fixture
 from zorba_core.allocation import AllocationProblem, solve
 
