@@ -19,13 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from zorba_core.cli.run_index import indexed_rows
+
 from tests.torture.__main__ import _machine
 from tests.torture.world import ALLOCATION, build, remember_divisions
-from zorba_core.cli.run_index import indexed_rows
 from zorba_core.cli.runs import _row
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import sealed, write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.checkpoint import checkpoint_round
 from zorba_core.runs.resume import replay
@@ -103,7 +104,7 @@ def main() -> int:
             "machine": _machine(),
         }
         print(json.dumps(result["listing_processor_seconds"]), flush=True)
-        write_json(asked.out, sealed(result))
+        write_sealed(asked.out, result)
     finally:
         os.chdir(ROOT)
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.written_runs import write_run
 from tests.damage import call
-from zorba_core.cli import run_index
+from zorba_core.runs import index as run_index
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
 from zorba_core.federation.flower.loopback import await_result
 from zorba_core.federation.request import request_config
-from zorba_core.files import sealed, write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.runs.trajectory import read_trajectory
 
@@ -197,7 +197,7 @@ def report(result: dict[str, Any], soak: Soak, folder: Path, ports: list[int], a
         "resumed_after_rounds": run.summary["resumed_after_rounds"], "reports": run.summary["reports"],
         "machine": _machine(),
     }  # fmt: skip
-    write_json(asked.out, sealed(summary))
+    write_sealed(asked.out, summary)
     kept = summary["rounds"] == asked.rounds and summary["replicas_equal"] == len(replicas) > 0
     clean = not left and not open_ports
     print(

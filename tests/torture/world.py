@@ -37,18 +37,19 @@ class World:
     whole: Path
     weights_sha256: str
 
-    def train(self, runs_folder: Path, *more: str) -> Left:
-        """The command that made ``whole``."""
+    def train(self, runs_folder: Path, *more: str, allocates: bool = True) -> Left:
+        """The command that made ``whole``; with more options, or for a method that trains every block everywhere."""
+        of_zorba = ("--allocation", str(self.allocation), "--perturbations", "2", "--num-seeds", "32")
         return call(
-            "train", "--model", str(self.model), "--allocation", str(self.allocation), "--rounds", str(ROUNDS),
-            "--perturbations", "2", "--num-seeds", "32", "--batch-size", "2", "--seq-len", "48", "--eval-every", "2",
+            "train", "--model", str(self.model), *(of_zorba if allocates else ("--clients", "3")),
+            "--rounds", str(ROUNDS), "--batch-size", "2", "--seq-len", "48", "--eval-every", "2",
             "--eval-rows", "8", "--participation", "0.7", "--force", "--json", "--runs-folder", str(runs_folder), *more,
         )  # fmt: skip
 
-    def check_run(self, path: Path) -> None:
-        """A finished run has the bits and the numbers of the whole one."""
-        run, whole = read_run(path), read_run(self.whole)
-        assert run.summary["weights_sha256"] == self.weights_sha256, "other weights"
+    def check_run(self, path: Path, as_in: Path | None = None) -> None:
+        """A finished run has the bits and the numbers of another (default: the whole one), and left nothing behind."""
+        run, whole = read_run(path), read_run(as_in or self.whole)
+        assert run.summary["weights_sha256"] == whole.summary["weights_sha256"], "other weights"
         for name in METRICS:
             left, right = run.metrics[name].to_numpy(), whole.metrics[name].to_numpy()
             assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), f"other {name}"
