@@ -147,4 +147,6 @@ def client_dies(world: World, random_: random.Random, folder: Path) -> int:
     check_replicas(run)
     there = {client.settings.seat for client in transport.clients.values()}
     assert {client["seat"] for client in run.summary["replicas"]} == there
+    left = [path.name for seat in there for path in (folder / f"seat-{seat}").rglob(".*")]
+    assert not left, f"left behind: {left}"
     return transport.deaths
