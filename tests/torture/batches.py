@@ -54,6 +54,7 @@ def run_batch(work: Callable[[int], int], numbers: Iterable[int], folder: Path) 
 
 def _in_one_child(work: Callable[[int], int], numbers: list[int], folder: Path) -> list[Attempt]:
     lines, answer = folder.with_name(f"{folder.name}.lines"), folder.with_name(f"{folder.name}.ended")
+    lines.parent.mkdir(parents=True, exist_ok=True)
     lines.write_text("")
 
     def all_of_them() -> None:
