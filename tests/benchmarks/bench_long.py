@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture.__main__ import _machine
-from tests.torture.world import ALLOCATION, World, build, remember_divisions
+from tests.torture.world import ALLOCATION, World, build, quicken
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import read_sealed, write_sealed
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def many_rounds(world: World, folder: Path, asked: Any) -> dict[str, Any]:
-    remember_divisions()
+    quicken()
     settings = TrainSettings(
         rounds=asked.rounds, lr=1e-4, num_perturbations=1, num_seeds=8, batch_size=1, seq_len=16, eval_every=50,
         eval_rows=4, target=None,

@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.torture.attacks import ATTACKS
 from tests.torture.batches import first_line, run_batch
-from tests.torture.world import World, build, small_folder
+from tests.torture.world import World, build, quicken, small_folder
 from zorba_core.files import read_sealed, write_sealed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +53,7 @@ def main() -> int:
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", ZORBA_CACHE="off", TOKENIZERS_PARALLELISM="false")
     folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="zorba-torture-")))
     machine = _machine()
+    quicken()
 
     def save(result: Mapping[str, Any]) -> None:
         if asked.out is not None:

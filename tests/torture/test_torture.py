@@ -15,20 +15,18 @@ from tests.torture.batches import run_batch
 from tests.torture.children import in_child
 from tests.torture.faults import DEATHS, KILLED, Faults, Snapshots
 from tests.torture.processes import crash_at, operations
-from tests.torture.world import World, build, small_folder
+from tests.torture.world import World, build, quicken, small_folder
 from zorba_core.files import write_json
-from zorba_core.runs import resume as resuming
-from zorba_core.runs import session
 
 FEW = {"options": 6, "words": 6, "inputs": 12, "numbers": 12, "crash": 2}  # else one of each
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> World:
-    before, divide = os.getcwd(), session.divide_rows
+    before, put_back = os.getcwd(), quicken()
     yield build(Path(os.path.realpath(tmp_path_factory.mktemp("torture"))))
     os.chdir(before)
-    session.divide_rows = resuming.divide_rows = divide
+    put_back()
 
 
 @pytest.mark.parametrize("name", ATTACKS)

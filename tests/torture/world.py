@@ -6,17 +6,20 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import typer
 
 from tests.damage import Left, call
 from tests.tiny_models import make_tokenizer, tiny_model
+from zorba_core import cli
 from zorba_core.allocation import Allocation, write_allocation
-from zorba_core.runs import TRAJECTORY, read_run, session
+from zorba_core.runs import TRAJECTORY, environment, read_run, session
 from zorba_core.runs import resume as resuming
 from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, write_tables
@@ -62,7 +65,6 @@ class World:
 def build(folder: Path) -> World:
     """Make the world below ``folder``."""
     torch.set_num_threads(1)
-    remember_divisions()
     model = folder / "tiny"
     tiny_model("opt").save_pretrained(model)
     make_tokenizer().save_pretrained(model)
@@ -99,9 +101,11 @@ def _write_others(folder: Path) -> None:
     (folder / "folder").mkdir()
 
 
-def remember_divisions() -> None:
-    """Loading and dividing the rows takes longer than these runs: each division is made once."""
-    divide, made = session.divide_rows, {}
+def quicken() -> Callable[[], None]:
+    """Make once what takes longer than these runs and is the same for each: the division of the rows, the options of
+    the command and the state of the checkout. Returns what puts everything back."""
+    divide, git, assemble = session.divide_rows, environment.git_state, cli.build_app
+    made: dict[Any, Any] = {}
 
     def remembered(task: Any, tokenizer: Any, *rest: Any) -> Any:
         with contextlib.suppress(TypeError):  # rows of a user's own are not hashable
@@ -111,6 +115,14 @@ def remember_divisions() -> None:
         return divide(task, tokenizer, *rest)
 
     session.divide_rows = resuming.divide_rows = remembered
+    state, command = git(), typer.main.get_command(assemble())
+    environment.git_state, cli.build_app = lambda: state, lambda: command
+
+    def put_back() -> None:
+        session.divide_rows = resuming.divide_rows = divide
+        environment.git_state, cli.build_app = git, assemble
+
+    return put_back
 
 
 def small_folder(world: World, name: str) -> Path:
