@@ -100,15 +100,14 @@ def test_what_a_killed_client_had_half_written_is_removed(config, settings, make
     assert [path.name for path in place.rglob("*") if path.name.startswith(".") or path.suffix == ".writing"] == []
 
 
-def test_a_server_whose_log_cannot_be_written_gives_the_lock_back(
-    config, settings, make_clients, tmp_path, monkeypatch
-):
+def test_a_server_that_cannot_write_gives_the_lock_back(config, settings, make_clients, tmp_path, monkeypatch):
     def full(self, note):
         raise RunError("no space left")
 
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="no space"):
-        patch.setattr(TrajectoryLog, "write_note", full)
+    monkeypatch.setattr(TrajectoryLog, "write_note", full)
+    with pytest.raises(RunError, match="no space"):
         serve(config, settings, Scripted(make_clients()), runs_folder=tmp_path, force=True)
+    monkeypatch.undo()
     (folder,) = tmp_path.iterdir()
     assert all_equal(resume(folder, Scripted(make_clients())))
 

@@ -120,8 +120,9 @@ def test_a_run_that_could_not_begin_gives_its_lock_back_to_the_process(
     def full(*arguments):
         raise OSError(28, "No space left on device", "x")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+    with monkeypatch.context() as patch:
         patch.setattr(*((RunWriter, "flush") if what == "flush" else (session, "write_task")), full)
-        fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path)
+        with pytest.raises(OSError, match="No space"):
+            fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path)
     (folder,) = tmp_path.iterdir()
     assert_ends_alike(resume(folder), whole)
