@@ -18,9 +18,9 @@ Measured on the first round's batches of a few clients and a few directions, in 
   thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
 
 Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO and FedKSeed
-are measured along their clients' own directions, whose average is a shorter step; FedKSeed's local steps are added, not
-averaged. Where a method transforms the averages, the plain averages are measured. FedIT has no mu and no scalars: its
-``update``, ``stride`` and ``progress`` are those of the exact gradient.
+are measured along their clients' own directions, whose average is a shorter step; FedKSeed's local steps are added,
+not averaged. Where a method transforms the averages, the plain averages are measured. FedIT has no mu and no scalars:
+its ``update``, ``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
 """
