@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import pandas as pd
 
 from zorba_core.allocation import Allocation, find_measure
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs.notes import NO_NOTES, Notes, notes_or_none
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total, bytes_sent
 from zorba_core.study.experiments.measures import column_of
@@ -43,6 +44,7 @@ class Record:
     path: Path | None = None
     began: float | None = None  # seconds since the epoch
     arm: str | None = None  # of an experiment: what its runs are grouped by
+    notes: Notes = NO_NOTES  # what people say of it
 
     @functools.cached_property
     def evaluations(self) -> pd.DataFrame:
@@ -135,9 +137,18 @@ def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
         OSError: the folder cannot be read.
     """
     listing = list_runs(folder)
-    return Listing(
-        tuple(_of_run(run) for run in listing.runs), tuple(_with_next_step(line) for line in listing.problems)
-    )
+    records = tuple(_of_run(run) for run in listing.runs)
+    return with_notes(Listing(records, tuple(_with_next_step(line) for line in listing.problems)))
+
+
+def with_notes(listing: Listing) -> Listing:
+    """A folder's records with the labels, notes and tags that lie beside the runs now; damaged ones are named."""
+    records, damaged = [], []
+    for record in listing.records:
+        notes, problem = (NO_NOTES, None) if record.path is None else notes_or_none(record.path)
+        records.append(record if notes == record.notes else replace(record, notes=notes))
+        damaged += [] if problem is None else [problem]
+    return listing._replace(records=tuple(records), notes=tuple(damaged))
 
 
 def experiment_records(name: str, profile: str = "standard", root: str | os.PathLike[str] | None = None) -> Listing:
