@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation, find_measure
+from zorba_core.runs.notes import NO_NOTES, Notes, notes_or_none
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total
 from zorba_core.study.experiments.measures import column_of
@@ -41,6 +42,7 @@ class Record:
     path: Path | None = None
     began: float | None = None  # seconds since the epoch
     arm: str | None = None  # of an experiment: what its runs are grouped by
+    notes: Notes = NO_NOTES  # what people say of it
 
     @functools.cached_property
     def evaluations(self) -> pd.DataFrame:
@@ -57,6 +59,10 @@ class Record:
         accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
         points = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
         return tuple(accuracy_P[np.unique(points)].round(4).tolist())
+
+    def noted(self, notes: Notes) -> Record:
+        """The same with these notes."""
+        return replace(self, notes=notes)
 
     @property
     def finished(self) -> bool:
@@ -124,6 +130,16 @@ class Listing(NamedTuple):
     records: tuple[Record, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def with_notes(listing: Listing) -> Listing:
+    """A folder's records with the labels, notes and tags that lie beside the runs now; damaged ones are named."""
+    records, damaged = [], []
+    for record in listing.records:
+        notes, problem = (NO_NOTES, None) if record.path is None else notes_or_none(record.path)
+        records.append(record if notes == record.notes else record.noted(notes))
+        damaged += [] if problem is None else [problem]
+    return listing._replace(records=tuple(records), notes=tuple(damaged))
 
 
 def experiment_records(name: str, profile: str = "standard", root: str | os.PathLike[str] | None = None) -> Listing:

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation
-from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs, read_run
-from zorba_core.runs.index import MANY, indexed, run_folders
+from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, index, list_runs, read_run
+from zorba_core.runs.notes import Notes
 from zorba_core.study.comparison.curves import metric_name_of
-from zorba_core.study.comparison.records import Listing, Record
+from zorba_core.study.comparison.records import Listing, Record, with_notes
 from zorba_core.study.comparison.sent import bytes_sent
 
 _STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
@@ -28,16 +28,13 @@ def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
         OSError: the folder cannot be read.
     """
     folder = Path(folder)
-    if folder.is_dir() and len(run_folders(folder)) >= MANY:
-        listed = indexed(folder, _said_of, "records")
-        return Listing(
-            tuple(_IndexedRecord(folder / name, began, said) for name, began, said in listed.entries),
-            tuple(_with_next_step(line) for line in listed.problems),
-        )
+    if folder.is_dir() and len(index.run_folders(folder)) >= index.MANY:
+        listed = index.indexed(folder, _said_of, "records")
+        records = tuple(_IndexedRecord(folder / name, began, said) for name, began, said in listed.entries)
+        return with_notes(Listing(records, tuple(_with_next_step(line) for line in listed.problems)))
     listing = list_runs(folder)
-    return Listing(
-        tuple(_of_run(run) for run in listing.runs), tuple(_with_next_step(line) for line in listing.problems)
-    )
+    records = tuple(_of_run(run) for run in listing.runs)
+    return with_notes(Listing(records, tuple(_with_next_step(line) for line in listing.problems)))
 
 
 def _of_run(run: Run) -> Record:
@@ -80,6 +77,11 @@ class _IndexedRecord(Record):
             metric_name=said["metric_name"],
             arm=None,
         )
+
+    def noted(self, notes: Notes) -> Record:
+        same = object.__new__(_IndexedRecord)
+        same.__dict__.update(self.__dict__, notes=notes)
+        return same
 
     @functools.cached_property
     def _whole(self) -> Record:
