@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -357,16 +358,20 @@ def _read_metrics(path: Path) -> pd.DataFrame:
         raise
     except UNREADABLE:
         raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
-    metrics = table.to_pandas()
     for name in _COUNTS:
-        if not metrics[name].between(0, MOST).all():  # null is not
+        if table[name].null_count or not _within(table[name], MOST):
             raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
-    if not (metrics["round"].diff().iloc[1:] > 0).all():
+    if not (np.diff(table["round"].to_numpy()) > 0).all():
         raise InvalidInputError(f"{path}: its rounds do not rise; {_DAMAGED}")
     for name in ("clients_reported", "clients_refused"):
-        if not (metrics[name].isna() | metrics[name].between(0, MOST)).all():
+        if not _within(table[name], MOST):
             raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
-    accuracy = metrics["eval_accuracy"]
-    if not (accuracy.isna() | accuracy.between(0, 1)).all():
+    if not _within(table["eval_accuracy"], 1):
         raise InvalidInputError(f"{path}: eval_accuracy has a value outside 0 to 1; {_DAMAGED}")
-    return metrics
+    return table.to_pandas()
+
+
+def _within(column: pa.ChunkedArray, most: float) -> bool:
+    """Is every value from 0 to ``most``, or null?"""
+    values = column.to_numpy()
+    return bool((np.isnan(values) | ((values >= 0) & (values <= most))).all())
