@@ -11,7 +11,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
 
-Shapes: M blocks, N clients.
+Shapes: M blocks, N clients, P rows of the metrics.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
@@ -94,7 +95,12 @@ class Run:
     def work(self) -> pd.Series:
         """For each row of ``metrics``, what had been computed so far, in forward passes of one client's batch; a
         backward pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
-        return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
+        return pd.Series(self.work_P, self.metrics.index)
+
+    @property
+    def work_P(self) -> NDArray[np.int64]:
+        """:attr:`work` as an array, a number for each of the P rows."""
+        return self.metrics["forward_passes"].to_numpy() + BACKWARD_WORK * self.metrics["backward_passes"].to_numpy()
 
     @property
     def communication(self) -> dict[str, Any] | None:
