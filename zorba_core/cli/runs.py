@@ -8,10 +8,10 @@ from typing import Any
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.run_index import indexed_rows
 from zorba_core.errors import MissingDataError
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import METRICS
+from zorba_core.runs.index import indexed
 from zorba_core.runs.notes import notes_or_none
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
@@ -30,7 +30,8 @@ def runs(
     """List fine-tuning runs: how far each came, its accuracy and its allocation. Unreadable entries go to stderr."""
     if experiment is None:
         folder = DEFAULT_FOLDER if folder is None else folder
-        rows, problems = indexed_rows(folder, _row)
+        listed = indexed(folder, _row, "runs")
+        rows, problems = [row for _, _, row in listed.entries], list(listed.problems)
         nothing = f"no runs in {folder}; make one with: zorba train"
         unreadable = {} if only or tag else _unreadable(folder, rows, problems)
         rows, damaged = _with_notes(folder, rows)
