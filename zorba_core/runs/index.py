@@ -70,12 +70,15 @@ def indexed(folder: Path, say_of: Callable[[Run], dict[str, Any]], kind: str) ->
         with contextlib.suppress(OSError, InvalidInputError):
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_text(place, with_sum_line(json.dumps({"version": _VERSION, "entries": entries})))
-    dated = [(name, entry[0][0][1], entry[1]) for name, entry in entries.items() if entry[1] is not None]
+    dated = [(name, _seconds(entry[0][0][1]), entry[1]) for name, entry in entries.items() if entry[1] is not None]
     dated.sort(key=lambda item: item[1], reverse=True)
-    return Indexed(
-        tuple((name, changed_ns / 1e9, said) for name, changed_ns, said in dated),
-        tuple(entry[2] for entry in entries.values() if entry[1] is None),
-    )
+    return Indexed(tuple(dated), tuple(entry[2] for entry in entries.values() if entry[1] is None))
+
+
+def _seconds(nanoseconds: int) -> float:
+    """As ``os.stat`` has them, to the bit."""
+    seconds, rest = divmod(nanoseconds, 10**9)
+    return seconds + 1e-9 * rest
 
 
 def _stamp(run: Path) -> Stamp:
