@@ -29,6 +29,7 @@ from zorba_core.engine.estimators.client_layers import (
     GradientTable,
     LayerFunctions,
     Owners,
+    TableMemory,
     UnknownLayoutError,
 )
 from zorba_core.engine.network import BlockNetwork, Inactive
@@ -71,6 +72,7 @@ class ClientGradients:
     def __init__(self, network: BlockNetwork, inactive: Inactive) -> None:
         self._network, self._inactive, self._last = network, inactive, network.num_blocks - 1
         self._anchor = torch.zeros((), dtype=network.dtype, device=network.device, requires_grad=True)
+        self._memory = TableMemory(self._anchor)
         self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
         self._layers_M = [
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
@@ -79,7 +81,7 @@ class ClientGradients:
 
     def table(self, m: int, clients: int) -> GradientTable:
         """For so many clients' gradients of block m."""
-        return GradientTable(clients, self._network.sizes_M[m], self._anchor)
+        return GradientTable(clients, self._network.sizes_M[m], self._memory)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -97,8 +99,13 @@ class ClientGradients:
         for parameter in self._trained_M[m]:
             parameter.requires_grad_(by_parameters)
 
-    def pass_through(self, parts: Sequence[MicroBatch]) -> np.ndarray:
+    def pass_through(
+        self, parts: Sequence[MicroBatch], completed: Callable[[int], None] = lambda block: None
+    ) -> np.ndarray:
         """Write the parts' gradients of F_n, or add them to what earlier parts of the same client have written.
+
+        Args:
+            completed: called with each block, the last one first, as soon as it is differentiated.
 
         Returns:
             What each part's examples contribute to F_n, (P,), float64.
@@ -128,6 +135,7 @@ class ClientGradients:
             for part in parts:
                 if m in part.gradient_M:
                     part.gradient_M[m].complete(self._trained_M[m])
+            completed(m)
         return loss_P
 
     def _through(

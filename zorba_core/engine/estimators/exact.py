@@ -20,7 +20,7 @@ the directions at once, S elements of a piece of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -68,13 +68,14 @@ def estimate_exact(
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     plan = ExactPlan.of_network(network, batches_N, A_MN, max_rows)
     gradients = ClientGradients(network, inactive)
+
+    def multiply(block: int, gathered: Gathered) -> None:
+        for (clients, _), rho_CQ in zip(gathered, _along(gathered, block, seeds_Q, directions), strict=True):
+            rho_NQ[clients] += rho_CQ
+
     with gradients.installed():
         for share in plan.shares:
-            gathered_M, loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan)
-            for m, gathered in enumerate(gathered_M):
-                for (clients, _), rho_CQ in zip(gathered, _along(gathered, m, seeds_Q, directions), strict=True):
-                    rho_NQ[clients] += rho_CQ
-            del gathered_M, gathered  # before the next share's are made
+            loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan, multiply)
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
 
 
@@ -87,32 +88,43 @@ def gather_gradients(
     A_MN: np.ndarray,
     share: Sequence[int],
     plan: ExactPlan,
-) -> tuple[list[Gathered], np.ndarray]:
-    """Of each block the gradients of the share's clients that activate it, and F_n of the share's clients, float64.
+    completed: Callable[[int, Gathered], None],
+) -> np.ndarray:
+    """F_n of the share's clients, float64; of each block that some of them activate, all their gradients go to
+    ``completed``, where they last until it returns.
 
-    Clients whose rows begin to pass together have a table together. A block's table is made when the backward pass
-    reaches it, in the memory of what it kept of the blocks behind.
+    Clients whose rows begin to pass together have a table together. A block is completed within the backward pass of
+    the share's last piece, so that of this piece no more than one block's gradients are held.
     """
     loss_by_client = dict.fromkeys(share, 0.0)
     gradient_by_client: dict[int, dict[int, BlockGradient]] = {}
-    gathered_M: list[list[tuple[list[int], GradientTable]]] = [[] for _ in A_MN]
-    for piece in plan.pieces(_parts(batches_N, share, plan.max_rows)):
+    tables_M: list[list[tuple[list[int], GradientTable]]] = [[] for _ in A_MN]
+
+    def complete(block: int) -> None:
+        if tables_M[block]:
+            completed(block, [(clients, table.values_CD) for clients, table in tables_M[block]])
+        for _, table in tables_M[block]:
+            table.give_back()
+        tables_M[block] = []
+
+    pieces = list(plan.pieces(_parts(batches_N, share, plan.max_rows)))
+    for piece in pieces:
         new = [part.client for part in piece if part.client not in gradient_by_client]
         gradient_by_client |= {n: {} for n in new}
         for m, active_N in enumerate(A_MN):
             clients = [n for n in dict.fromkeys(new) if active_N[n]]
             if clients:
                 table = gradients.table(m, len(clients))
-                gathered_M[m].append((clients, table))
+                tables_M[m].append((clients, table))
                 for row, n in enumerate(clients):
                     gradient_by_client[n][m] = BlockGradient(table, row)
         parts = [replace(part, gradient_M=gradient_by_client[part.client]) for part in piece]
-        for part, loss in zip(parts, gradients.pass_through(parts), strict=True):
+        then = {"completed": complete} if piece is pieces[-1] else {}
+        for part, loss in zip(parts, gradients.pass_through(parts, **then), strict=True):
             loss_by_client[part.client] += loss
-    return (
-        [[(clients, table.values_CD) for clients, table in gathered] for gathered in gathered_M],
-        np.array(list(loss_by_client.values())),
-    )
+    for m in range(len(A_MN)):  # blocks that nobody of the last piece activates, and what lies before them
+        complete(m)
+    return np.array(list(loss_by_client.values()))
 
 
 def _along(gathered: Gathered, block: int, seeds_Q: Sequence[int], directions: Directions) -> list[np.ndarray]:

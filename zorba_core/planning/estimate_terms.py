@@ -1,0 +1,192 @@
+"""What each estimator holds while it estimates, with the model in memory: the terms of
+:mod:`zorba_core.planning.engine_memory`, which says what they are good for. No torch here.
+
+Shapes: M blocks of D parameters, N clients, B rows of a client, R rows of all, L positions, H hidden size,
+Q directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.answers import LABEL_WORDS
+from zorba_core.planning.engine_load import Load
+from zorba_core.planning.gradient_plan import GradientPlan
+from zorba_core.planning.shapes import ModelShape
+
+TOKEN_BYTES = 8
+# Numbers of a direction drawn at a time (engine.directions), at 2 bytes of random bits, 4 of the number drawn.
+_NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
+_DIRECTIONS_AT_ONCE = 8  # of exact scalars
+_LEAST_COLUMNS = 2  # engine.along
+_FORWARD_MODE_STATES = 2  # each tensor and its derivative
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of the memory: when it is held, what it is, how much, and where in the engine it comes from."""
+
+    phase: Literal["always", "estimate", "update", "evaluate"]
+    name: str
+    num_bytes: int
+    source: str
+
+
+def estimate_terms(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -> list[Term]:
+    block, model_blocks = shape.trained_parameters * load.number_bytes, shape.num_blocks
+    position = load.number_bytes * load.seq_len  # bytes of one number a position, for one row
+    if load.first_order:
+        return _backward(shape, load)
+    noise = noise_term(shape, "estimate")
+    tokens = Term("estimate", "token ids", 2 * load.rows * load.seq_len * TOKEN_BYTES, "the batch, and joined")
+    if load.estimator == "cohort":
+        return [tokens, *_cohort(shape, load), noise]
+    if load.estimator == "exact":
+        return [tokens, *_exact(shape, load, active_blocks), noise]
+    logits = load.answers.logit_bytes(load.client_rows, shape.vocabulary, shape.embedding)
+    working = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
+    directions = Term("estimate", "directions of all blocks", model_blocks * block, f"{load.estimator}: one v_q")
+    if load.estimator == "reference":
+        heaviest = max(active_blocks) if active_blocks is not None and len(active_blocks) else model_blocks
+        return [
+            tokens,
+            directions,
+            Term("estimate", "weights put aside", heaviest * block, "reference: perturbed"),
+            Term("estimate", "one block's tensors", working, "one client's rows"),
+            noise,
+        ]
+    if load.estimator == "jvp":
+        scores = shape.heads * load.seq_len * load.number_bytes * load.client_rows * load.seq_len
+        plain = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
+        return [
+            tokens,
+            directions,
+            Term("estimate", "one block's tensors and derivatives", _FORWARD_MODE_STATES * plain, "jvp: dual numbers"),
+            Term("estimate", "attention scores", 2 * _FORWARD_MODE_STATES * scores, "jvp: plain attention"),
+            noise,
+        ]
+    raise InvalidInputError(
+        f"there is no memory model of estimator {load.estimator!r}; use cohort, exact, reference or jvp"
+    )
+
+
+def _cohort(shape: ModelShape, load: Load) -> list[Term]:
+    rows, at_once = load.rows, load.rows_at_once(shape.hidden)
+    position = load.number_bytes * load.seq_len
+    state = rows * position * shape.hidden
+    block = shape.trained_parameters * load.number_bytes
+    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+    together = load.directions_at_once(shape.hidden)
+    terms = [
+        *read_terms(shape, load, rows),
+        Term("estimate", "hidden states", state, "cohort: hidden_RLH"),
+        Term("estimate", "states before the first active block", state, "cohort: copies"),
+    ]
+    if together is None:
+        tensors = at_once * position * (shape.working_width(load.seq_len) - shape.hidden)
+        what = "a block in 32 bits" if load.widens else "weights put aside"
+        terms.append(Term("estimate", what, block, "wide_copies" if load.widens else "cohort: moved"))
+    else:
+        columns = max(_LEAST_COLUMNS, load.rank + 1)
+        widths = 10 * shape.hidden + 2 * shape.ffn  # inputs and outputs of a block's matrices, together
+        terms += [
+            Term("estimate", "states along directions", together * state, "cohort_along: Copies"),
+            Term("estimate", "factors", 2 * together * columns * widths * load.number_bytes, "along: in and out"),
+        ]
+        if load.widens:
+            terms.append(Term("estimate", "a block in 32 bits", block, "wide_copies"))
+        tensors = max(at_once, min(together, 2) * min(rows, at_once)) * position * shape.working_width(load.seq_len)
+    terms.append(
+        Term(
+            "estimate",
+            "one block's tensors",
+            max(tensors, logits),
+            "cohort: rows at once through a block, whose input is a part of hidden_RLH; or logits of answers",
+        )
+    )
+    return terms
+
+
+def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -> list[Term]:
+    """At whichever end of a backward pass holds more: all blocks' tensors beside the gradients of the clients before,
+    or one block's tensors beside all gradients of a share."""
+    M, N = shape.num_blocks, load.num_clients
+    held_N = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
+    plan = GradientPlan.of(
+        [shape.trained_parameters] * M,
+        shape.hidden,
+        load.number_bytes,
+        np.full((N, 2), (load.client_rows, load.seq_len)),
+        np.arange(M)[:, None] < held_N,
+        max_rows=load.max_rows,
+    )
+    block = shape.trained_parameters * load.number_bytes
+    rows = min(plan.rows_at_once(load.client_rows, load.seq_len), load.client_rows * max(map(len, plan.shares)))
+    position = load.number_bytes * load.seq_len * rows
+    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+    last = 2 * shape.hidden + 2 * shape.key_value  # as of _backward
+    at_start = position * ((M - 1) * shape.saved_width + last) + max(position * 2 * shape.hidden, logits)
+    at_end = position * (shape.saved_width + shape.backward_width)
+    # The largest share in pieces: before the last whole one, and before what is left over.
+    clients, of_piece = max(map(len, plan.shares)), max(1, rows // load.client_rows)
+    pieces, over = divmod(clients, of_piece)
+    gradient = plan.held * load.number_bytes / clients
+    both = int(
+        max(
+            max(pieces - 1, 0) * of_piece * gradient + at_start,
+            pieces * of_piece * gradient + at_start * over / of_piece,
+            clients * gradient + at_end,
+        )
+    )
+    terms = [
+        Term("estimate", "gradients of a share, and tensors kept", both, "exact: GradientPlan"),
+        Term(
+            "estimate",
+            "a piece of directions",
+            min(load.num_perturbations, _DIRECTIONS_AT_ONCE) * min(block, _NOISE_NUMBERS * load.number_bytes),
+            "directions.buffer",
+        ),
+    ]
+    if load.widens:
+        terms.append(Term("estimate", "all blocks in 32 bits", M * block, "wide_copies: all are in use"))
+    return terms
+
+
+def read_terms(shape: ModelShape, load: Load, rows: int) -> list[Term]:
+    """States where a token of an answer is predicted; of label words of one token they are too few to count."""
+    if load.answers == LABEL_WORDS:
+        return []
+    states = load.answers.states(rows) * shape.hidden * load.number_bytes
+    return [Term("estimate", "states where answers are read", states, "cohort: final_R")]
+
+
+def noise_term(shape: ModelShape, phase: Literal["estimate", "update"]) -> Term:
+    numbers = min(shape.trained_parameters, _NOISE_NUMBERS)
+    return Term(phase, "noise of a piece", numbers * _NOISE_BYTES, "engine.directions: drawn in pieces")
+
+
+def _backward(shape: ModelShape, load: Load) -> list[Term]:
+    """FedIT's pass, at whichever of its two ends holds more: all blocks' tensors and hardly a gradient yet, or one
+    block's tensors and all gradients."""
+    block = shape.trained_parameters * load.number_bytes
+    blocks = shape.num_blocks * block
+    rows = min(load.rows, load.max_rows or load.rows)
+    position = load.number_bytes * load.seq_len * rows
+    # Of the last block only its input, the norm of it, and keys and values are computed at every position.
+    last = 2 * shape.hidden + 2 * shape.key_value
+    before_last = (shape.num_blocks - 1) * shape.saved_width
+    at_start = position * before_last + max(
+        position * (last + 2 * shape.hidden), position * shape.backward_width + block
+    )
+    at_end = position * (shape.saved_width + shape.backward_width) + blocks
+    added = blocks + block  # one block's gradients side by side
+    return [
+        Term("estimate", "token ids", 2 * load.rows * load.seq_len * TOKEN_BYTES, "the batch, and joined"),
+        Term("estimate", "sums of the gradients", blocks, "first_order: sum_M"),
+        Term("estimate", "tensors kept, and gradients", max(at_start, at_end, added), "first_order: one pass"),
+    ]
