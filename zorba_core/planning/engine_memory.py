@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.engine_load import Load
 from zorba_core.planning.estimate_terms import TOKEN_BYTES, Term, estimate_terms, noise_term, read_terms
@@ -63,14 +65,15 @@ def footprint(
     shape: ModelShape,
     load: Load,
     *,
-    active_blocks: Sequence[int] | None = None,
+    active_blocks: Sequence[int] | np.ndarray | None = None,
     resident_blocks: int | None = None,
     evaluates: bool = False,
 ) -> Footprint:
     """The terms of one process: a client (``num_clients=1``), or a simulation of many.
 
     Args:
-        active_blocks: of each client; default all M. Only the reference estimator's memory depends on it.
+        active_blocks: of each client, how many from the first on, or which, (M, N); default all M. The memory of the
+            reference estimator (their number alone) and of exact scalars depends on it.
         resident_blocks: None holds the model in memory; a number streams it block after block and keeps so many blocks.
         evaluates: also evaluates, as ``zorba train`` does and a client of a federation does not.
 

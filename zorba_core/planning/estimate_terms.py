@@ -16,13 +16,14 @@ import numpy as np
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.planning.engine_load import Load
-from zorba_core.planning.gradient_plan import GradientPlan
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
 from zorba_core.planning.shapes import ModelShape
 
 TOKEN_BYTES = 8
 # Numbers of a direction drawn at a time (engine.directions), at 2 bytes of random bits, 4 of the number drawn.
 _NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
-_DIRECTIONS_AT_ONCE = 8  # of exact scalars
+DIRECTIONS_AT_ONCE = 16  # of exact scalars: engine.estimators.exact
+_INDEX_BYTES, _RANDOM_BYTES = 8, 2  # of a number that is looked up, as NumPy does, and of its random bits
 _LEAST_COLUMNS = 2  # engine.along
 _FORWARD_MODE_STATES = 2  # each tensor and its derivative
 
@@ -37,7 +38,7 @@ class Term:
     source: str
 
 
-def estimate_terms(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -> list[Term]:
+def estimate_terms(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndarray | None) -> list[Term]:
     block, model_blocks = shape.trained_parameters * load.number_bytes, shape.num_blocks
     position = load.number_bytes * load.seq_len  # bytes of one number a position, for one row
     if load.first_order:
@@ -112,49 +113,65 @@ def _cohort(shape: ModelShape, load: Load) -> list[Term]:
     return terms
 
 
-def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | None) -> list[Term]:
-    """At whichever end of a backward pass holds more: all blocks' tensors beside the gradients of the clients before,
-    or one block's tensors beside all gradients of a share."""
+def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndarray | None) -> list[Term]:
+    """The most that any backward pass of any share holds: gradients of the pieces before, what the blocks not yet
+    differentiated keep, and one block's own tensors and gradients."""
     M, N = shape.num_blocks, load.num_clients
-    held_N = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
+    active = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
+    A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
     plan = GradientPlan.of(
         [shape.trained_parameters] * M,
-        shape.hidden,
+        Widths(shape.hidden, shape.saved_width, shape.backward_width),
         load.number_bytes,
         np.full((N, 2), (load.client_rows, load.seq_len)),
-        np.arange(M)[:, None] < held_N,
+        A_MN,
         max_rows=load.max_rows,
     )
     block = shape.trained_parameters * load.number_bytes
-    rows = min(plan.rows_at_once(load.client_rows, load.seq_len), load.client_rows * max(map(len, plan.shares)))
-    position = load.number_bytes * load.seq_len * rows
-    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
-    last = 2 * shape.hidden + 2 * shape.key_value  # as of _backward
-    at_start = position * ((M - 1) * shape.saved_width + last) + max(position * 2 * shape.hidden, logits)
-    at_end = position * (shape.saved_width + shape.backward_width)
-    # The largest share in pieces: before the last whole one, and before what is left over.
-    clients, of_piece = max(map(len, plan.shares)), max(1, rows // load.client_rows)
-    pieces, over = divmod(clients, of_piece)
-    gradient = plan.held * load.number_bytes / clients
-    both = int(
-        max(
-            max(pieces - 1, 0) * of_piece * gradient + at_start,
-            pieces * of_piece * gradient + at_start * over / of_piece,
-            clients * gradient + at_end,
-        )
-    )
+    drawn = min(load.num_perturbations, DIRECTIONS_AT_ONCE)
+    numbers = min(drawn * shape.trained_parameters, _NOISE_NUMBERS)
     terms = [
-        Term("estimate", "gradients of a share, and tensors kept", both, "exact: GradientPlan"),
+        Term("estimate", "gradients, and tensors kept", _backward_passes(shape, load, plan, A_MN), "exact: pieces"),
+        Term("estimate", "directions side by side", numbers * (load.number_bytes + _INDEX_BYTES), "noise.SideBySide"),
         Term(
             "estimate",
-            "a piece of directions",
-            min(load.num_perturbations, _DIRECTIONS_AT_ONCE) * min(block, _NOISE_NUMBERS * load.number_bytes),
-            "directions.buffer",
+            "random bits",
+            drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES,
+            "noise.SideBySide: of as many directions",
         ),
     ]
     if load.widens:
         terms.append(Term("estimate", "all blocks in 32 bits", M * block, "wide_copies: all are in use"))
     return terms
+
+
+def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np.ndarray) -> int:
+    M, block = shape.num_blocks, shape.trained_parameters * load.number_bytes
+    # Of the last block only its input, the norm of it, and keys and values are computed at every position.
+    last = 2 * shape.hidden + 2 * shape.key_value
+    most = 0
+    for share in plan.shares:
+        parts = [part for n in share for part in plan.parts(n, load.client_rows, load.seq_len)]
+        before_M, begun = np.zeros(M, dtype=int), set()  # gradients of the pieces before, in clients
+        pieces = list(plan.pieces(parts))
+        for piece in pieces:
+            new = {part.client for part in piece} - begun
+            begun |= new
+            new_M = A_MN[:, sorted(new)].sum(axis=1)
+            active_M = A_MN[:, sorted({part.client for part in piece})].any(axis=1)
+            first = int(active_M.argmax()) if active_M.any() else M
+            rows = sum(part.num_rows for part in piece)
+            state = load.number_bytes * load.seq_len * rows
+            logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+            for m in range(M - 1, min(first, M - 1) - 1, -1):
+                kept = state * (max(0, min(m + 1, M - 1) - first) * shape.saved_width + last * (m == M - 1))
+                working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
+                held_M = before_M + new_M * (np.arange(M) >= m)
+                if piece is pieces[-1]:  # multiplied as they come
+                    held_M = (before_M + new_M * (np.arange(M) == m)) * (np.arange(M) <= m)
+                most = max(most, kept + working + int(held_M.sum()) * block)
+            before_M += new_M
+    return most
 
 
 def read_terms(shape: ModelShape, load: Load, rows: int) -> list[Term]:

@@ -35,6 +35,7 @@ from zorba_core.engine.estimators.exact import ExactPlan, held_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
+from zorba_core.planning.gradient_plan import Widths
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.fake_passes import FakePasses, PeakEstimate, passes_of
 
@@ -92,7 +93,7 @@ def run_peak(
     B, L = settings.batch_size * answers.rows, settings.seq_len
     estimator = ESTIMATORS[settings.estimator]
     if estimator.backward:
-        return _backward_peak(shapes, int(config.hidden_size), A_MN, settings, answers)
+        return _backward_peak(shapes, config, A_MN, settings, answers)
     if estimator.cohort:
         rows = B * max(1, round(A_MN.shape[1] * settings.participation))
         at_once = min(rows_at_once, settings.max_rows or rows)
@@ -116,7 +117,7 @@ def run_peak(
 
 
 def _backward_peak(
-    shapes: FakePasses, width: int, A_MN: np.ndarray, settings: TrainSettings, answers: AnswerShape
+    shapes: FakePasses, config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings, answers: AnswerShape
 ) -> PeakEstimate:
     """Exact scalars: the gradients of a share of the clients, and a few directions of a block; what the backward pass
     keeps of the rows that go through the blocks together."""
@@ -126,7 +127,7 @@ def _backward_peak(
     heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
     plan = ExactPlan.of(
         [size // bytes_each for size in shapes.block_bytes],
-        width,
+        Widths.of_config(config.to_dict(), int(config.hidden_size)),
         bytes_each,
         np.full((participants, 2), (B, L)),
         A_MN[:, heaviest],
@@ -134,7 +135,7 @@ def _backward_peak(
         max_rows=settings.max_rows,
     )
     block_parameters = max(shapes.block_bytes) // bytes_each
-    held = plan.held - plan.freed + held_at_once(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
+    held = plan.held + held_at_once(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
     rows = min(plan.rows_at_once(B, L), B * max(map(len, plan.shares)))
     kept = shapes.kept(rows, L, settings.precision, answers)
     plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows, answers=answers)

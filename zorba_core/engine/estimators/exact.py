@@ -34,9 +34,8 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import GradientPlan
-
-_DIRECTIONS_CPU, _DIRECTIONS_ELSEWHERE = 8, 16  # multiplied with the gradients at once, which are read so much less
+from zorba_core.planning.estimate_terms import DIRECTIONS_AT_ONCE
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
 
 @torch.no_grad()
@@ -133,31 +132,18 @@ def _along(gathered: Gathered, block: int, seeds_Q: Sequence[int], directions: D
         return []
     device = gathered[0][1].device
     total_CQ = [torch.zeros(len(clients), len(seeds_Q), dtype=torch.float64, device=device) for clients, _ in gathered]
-    at_once = min(_directions_at_once(device.type == "cpu"), len(seeds_Q))
-    buffer_KS = directions.buffer(at_once)
-    for at in range(0, len(seeds_Q), at_once):
-        seeds_K = [int(seed) for seed in seeds_Q[at : at + at_once]]
-        into_K = [None] * len(seeds_K) if buffer_KS is None else buffer_KS[: len(seeds_K)]
-        drawn_K = [directions.drawn(seed, block, into) for seed, into in zip(seeds_K, into_K, strict=True)]
-        for pieces_K in zip(*drawn_K, strict=True):  # all in the same pieces
-            start, stop, _ = pieces_K[0]
-            if buffer_KS is None:
-                v_KS = torch.stack([piece for _, _, piece in pieces_K])
-            else:
-                v_KS = buffer_KS[: len(seeds_K), : stop - start]
+    for at in range(0, len(seeds_Q), DIRECTIONS_AT_ONCE):
+        seeds_K = [int(seed) for seed in seeds_Q[at : at + DIRECTIONS_AT_ONCE]]
+        for start, stop, v_KS in directions.side_by_side(seeds_K, block):
             for total, (_, gradient_CD) in zip(total_CQ, gathered, strict=True):
                 total[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
     return [total.cpu().numpy() for total in total_CQ]
 
 
-def _directions_at_once(on_cpu: bool) -> int:
-    return _DIRECTIONS_CPU if on_cpu else _DIRECTIONS_ELSEWHERE
-
-
 def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
     """Numbers of directions that are held at once, at most."""
-    piece = min(block_parameters, PIECE_CPU if on_cpu else PIECE_ELSEWHERE)
-    return min(num_directions, _directions_at_once(on_cpu)) * piece
+    count = min(num_directions, DIRECTIONS_AT_ONCE)
+    return min(block_parameters * count, PIECE_CPU) if on_cpu else min(block_parameters, PIECE_ELSEWHERE) * count
 
 
 def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:
@@ -179,7 +165,7 @@ class ExactPlan(GradientPlan):
         """For these clients' batches."""
         return cls.of(
             network.sizes_M,
-            int(network.model.config.hidden_size),
+            Widths.of_config(network.model.config.to_dict(), int(network.model.config.hidden_size)),
             network.dtype.itemsize,
             np.array([batch.token_ids_RL.shape for batch in batches_N]),
             A_MN,
