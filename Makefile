@@ -51,8 +51,8 @@ federation: $(STAMP)
 	$(BIN)/zorba federation up --clients 4
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder tests
-	$(BIN)/python -m pytest -n 3 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
+	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -n 4 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
 	    -p no:python notebooks
 
 quick: $(STAMP)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.shared.engine_costs import stored_calibration
 from tests.damage import call, damage_bytes
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
 from zorba_core.engine.callbacks import RoundRecord
@@ -22,8 +23,12 @@ from zorba_core.files import check_sums, write_json, write_sums
 from zorba_core.runs import read_run
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.writer import RunWriter
+from zorba_core.study.experiments.design import stored_design
+from zorba_core.study.experiments.proxy import stored_facts
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, read_tables, write_tables
 from zorba_core.study.ledger.claims import Claim, Ledger, read_ledger, write_ledger
+from zorba_core.study.ledger.front_rows import read_timings
+from zorba_core.study.ledger.memory_rows import read_measured
 from zorba_core.study.verify import verify_folder
 
 ALLOCATION = Allocation(np.array([[1, 0, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]]))
@@ -168,3 +173,29 @@ def test_doctor_names_what_is_damaged_and_how_to_make_it_again(run, tmp_path):
 def test_every_artifact_of_the_checkout_is_as_it_was_written(root):
     broken = [finding for finding in verify_folder(root / "artifacts") if finding.state == "broken"]
     assert broken == []
+
+
+# What code reads of the benchmarks: the ledger, pages, experiments and notebooks.
+READ = {
+    "benchmarks/allocation.json": read_timings,
+    "benchmarks/memory.json": read_measured,
+    "benchmarks/plan.json": stored_calibration,
+    "experiments/energies.json": lambda path: stored_facts("opt-mini", "sst2", path),
+    "experiments/predictors/matrices.json": stored_design,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_flipped_bit_of_a_benchmark_that_code_reads_is_noticed(root, tmp_path, name):
+    path = shutil.copy(root / "artifacts" / name, tmp_path)
+    assert noticed_or_unchanged(Path(path), lambda: repr(READ[name](Path(path))), random.Random(3), 12, bits=1) > 6
+
+
+def test_doctor_names_the_maker_of_a_damaged_benchmark(root, tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    shutil.copy(root / "artifacts" / "README.md", tmp_path)
+    text = (root / "artifacts" / "benchmarks" / "tune.json").read_text()
+    (tmp_path / "benchmarks" / "tune.json").write_text(text.replace("0.", "1.", 1))
+    (finding,) = verify_folder(tmp_path)
+    assert finding.state == "broken"
+    assert "python -m tests.benchmarks.bench_tune" in finding.cure

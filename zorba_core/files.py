@@ -211,6 +211,25 @@ def unsealed(content: Any, text: str) -> Any:
     return content
 
 
+def write_sealed(target: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """:func:`write_json` of an object, with its checksum."""
+    write_json(target, sealed(content))
+
+
+def read_sealed(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds, without its checksum where it has one.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is no JSON.
+        ChecksumError: as :func:`unsealed`.
+    """
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        return unsealed(json.loads(text), text)
+    except ChecksumError as error:
+        raise ChecksumError(f"{os.fspath(path)}: {error}") from None
+
+
 def with_sum_line(text: str) -> str:
     return f"# sha256 {hashlib.sha256(text.encode()).hexdigest()} of the lines below\n{text}"
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.shared import reproduce as programs
-from app.shared.figure_files import figure_bytes, formats
+from app.shared.figure_dialog import Picture, figure_button
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
 from zorba_core.allocation import MEASURES, AllocationMetrics
@@ -33,8 +33,13 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 [data-testid="stCaptionContainer"] :is(p, strong, em, li) { color: QUIET; opacity: 1; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; font-size: .95rem; letter-spacing: .01em; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+[class*="st-key-controls_"] button[data-variant="segmented_control"] { min-height: 2.5rem; }
+[class*="st-key-controls_"] [data-testid="stWidgetLabel"] { min-height: 1.5rem; margin-bottom: .25rem; }
+[class*="st-key-strip_"] { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: thin; padding-bottom: 4px; }
+[class*="st-key-strip_"] > * { flex: 0 0 auto; }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
+  [class*="st-key-flip_"] { flex-direction: column-reverse; }
   [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
   [data-testid="stMetric"] { min-width: 0; padding: .6rem; }
   [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
@@ -188,16 +193,8 @@ class Download:
     help: str
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure offered for download; ``name`` is its files' name without the ending."""
-
-    figure: Callable[[], go.Figure]
-    name: str
-
-
 def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = None) -> None:
-    """Buttons in a row, with one more that opens the formats of ``picture``; a file is made on the click."""
+    """Buttons in a row, with one more that opens the dialog for ``picture``; a file is made on the click."""
     with st.container(horizontal=True, gap="small"):
         for index, file in enumerate(files):
             st.download_button(
@@ -211,29 +208,7 @@ def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = 
                 help=file.help,
             )
         if picture is not None:
-            _picture(picture, key)
-
-
-def _picture(picture: Picture, key: str) -> None:
-    with st.popover("Figure", icon=":material/image:", help="For a paper, a slide, or to send to somebody."):
-        offered = formats()
-        for item in offered:
-            st.download_button(
-                item.label,
-                lambda item=item: figure_bytes(picture.figure(), item.suffix),
-                f"{picture.name}.{item.suffix}",
-                item.mime,
-                key=f"{key}_{item.suffix}",
-                on_click="ignore",
-                icon=":material/download:",
-                help=item.help,
-                width="stretch",
-            )
-        st.caption(
-            "In the colours of the screen: choose the light theme for print."
-            if len(offered) > 1
-            else "PDF, SVG and PNG need the kaleido package and Chromium; the camera above the figure saves a PNG."
-        )
+            figure_button(picture, key)
 
 
 def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str = "", command_tail: str = "") -> None:

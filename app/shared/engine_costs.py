@@ -9,7 +9,6 @@ Shapes: N clients, E points of a sweep.
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.errors import InvalidInputError
+from zorba_core.files import read_sealed
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import Workload
@@ -35,7 +36,22 @@ DIRECTION = "gaussian"
 def _calibration(named: str | None) -> Calibration:
     if named:
         return read_calibration(Path(named).expanduser())
-    return calibration_of(json.loads(_STORED.read_text(encoding="utf-8"))["calibration"])
+    return stored_calibration(_STORED)
+
+
+def stored_calibration(path: Path) -> Calibration:
+    """The one that the benchmark measured.
+
+    Raises:
+        InvalidInputError: its file is damaged.
+    """
+    try:
+        return calibration_of(read_sealed(path)["calibration"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InvalidInputError(
+            f"{path}: the benchmark's rates cannot be read ({error}); restore the file from the repository, or: "
+            "python -m tests.benchmarks.bench_plan"
+        ) from None
 
 
 def calibration() -> Calibration:

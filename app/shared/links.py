@@ -10,7 +10,7 @@ before it draws the widget itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, TypeVar
 
@@ -194,6 +194,18 @@ def arrive(page: str) -> None:
     if before is not None:
         for key in st.session_state[_ASKED] & set(st.session_state.get(_REMEMBERED, {})):
             del st.session_state[_REMEMBERED][key]
+
+
+def open_here(address: Mapping[str, Sequence[str]]) -> None:
+    """Go to another address of the page in view, as if a link had led there; in a callback."""
+    known = st.session_state.get(_REMEMBERED, {})
+    for key in {*kept_here(), *address}:
+        known.pop(key, None)
+        keep(key, None)
+    st.session_state[_OPENED] = {}
+    for key, texts in address.items():
+        st.query_params[key] = list(texts)
+    st.session_state[_ASKED] = set(address)
 
 
 def of_another_page() -> bool:

@@ -183,8 +183,9 @@ def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
 def test_the_front_is_handed_out_as_a_pdf(visit):
     page = visit()
     page.get_by_role("button", name="Figure").click()
+    page.locator("[role=dialog] img").wait_for(timeout=PATIENCE_MS)
     with page.expect_download(timeout=PATIENCE_MS) as download:
-        page.get_by_role("button", name="For papers (PDF)").click()
+        page.get_by_role("button", name="PDF").click()
     assert download.value.suggested_filename == "zorba-trade-off.pdf"
     assert download.value.path().read_bytes().startswith(b"%PDF-")
 

@@ -177,9 +177,9 @@ def test_two_pinned_points_are_compared_by_their_differences_and_live_in_the_lin
         again.query_params[key] = value
     again.run()
     assert again.dataframe[1].value.set_index("").equals(table)
-    button(again, "Let A go").click().run()
+    again.button(key="drop_a").click().run()
     assert "B against selected" in texts(again)
-    button(again, "Let B go").click().run()
+    again.button(key="drop_b").click().run()
     assert not {"a", "b"} & set(again.query_params)
 
 

@@ -157,7 +157,7 @@ def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypat
     def refuse(folder):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("zorba_core.study.comparison.records.list_runs", refuse)
+    monkeypatch.setattr("zorba_core.study.comparison.run_folders.list_runs", refuse)
     app.run()
     assert "The runs folder cannot be read" in texts(app)
     assert "Permission denied" in texts(app)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
+import time
 
 import plotly.graph_objects as go
 import pytest
 
 from app.shared.figure_files import figure_bytes, formats
+from zorba_core.errors import RunError
 from zorba_core.plots import LIGHT, pictures
+from zorba_core.plots.picture_server import PictureServer
 from zorba_core.plots.theme import styled
 
 FIGURE = styled([go.Scatter(x=[1, 2], y=[3, 1], name="Λ")], LIGHT, height=300, layout={})
@@ -63,3 +66,33 @@ def test_without_a_browser_a_page_is_still_offered(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert [one.suffix for one in formats()] == ["html"]
     assert b"Plotly.newPlot" in figure_bytes(FIGURE, "html")
+
+
+@pytest.mark.browser
+def test_the_browser_stays_for_the_next_picture_and_leaves_when_nobody_asks():
+    server = PictureServer(idle_seconds=1.0)
+    try:
+        assert server.picture(FIGURE, "svg").startswith(b"<svg")
+        assert server.is_running
+        assert server.picture(FIGURE, "png", scale=1).startswith(b"\x89PNG")
+        deadline = time.monotonic() + 30
+        while server.is_running and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not server.is_running
+        assert server.picture(FIGURE, "pdf").startswith(b"%PDF-")  # another browser
+    finally:
+        server.stop()
+    assert not server.is_running
+
+
+def test_a_browser_that_does_not_start_is_one_sentence(monkeypatch):
+    import kaleido
+
+    def broken(**_):
+        raise OSError("no Chromium here")
+
+    monkeypatch.setattr(kaleido, "Kaleido", broken)
+    server = PictureServer()
+    with pytest.raises(RunError, match="the picture cannot be drawn: OSError: no Chromium here"):
+        server.picture(FIGURE, "png")
+    assert not server.is_running

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve, solve_scenario, sweep
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
@@ -219,7 +219,7 @@ def main() -> None:
     result["scaling"] = scaling(arguments.largest)
     result["exact_fronts"] = exact_fronts(step)
     result["against_highs"] = against_highs(5.0 if arguments.quick else 60.0)
-    write_json(arguments.out, result)
+    write_sealed(arguments.out, result)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from app.shared.scenario_link import scenario_to_link
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
 from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 
 SIZES = {
     "N=50, M=24, E=1000": Scenario(model="opt-350m", num_clients=50),
@@ -69,7 +69,7 @@ def main(target: Path, scale: float = 1.0) -> None:
             **{name: importlib.metadata.version(name) for name in ("streamlit", "plotly", "numpy", "playwright")},
         },
     }
-    write_json(target, result)
+    write_sealed(target, result)
     print(target.read_text())
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import multiprocessing
 import os
 import platform
@@ -31,7 +30,7 @@ from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 from zorba_core.planning.engine_memory import Load, footprint
 from zorba_core.planning.shapes import shape_from_config
 from zorba_core.runs.memory_meter import MemoryMeter, resident_bytes
@@ -229,7 +228,7 @@ def main() -> None:
 
 def known(file: Path) -> list[dict[str, Any]]:
     """The rows of a file, beside what is derived of their settings now."""
-    rows = json.loads(file.read_text())["engine"]["rows"] if file.is_file() else []
+    rows = read_sealed(file)["engine"]["rows"] if file.is_file() else []
     for row in rows:
         row["derived"] = derived(row)
         row["derived_over_measured"] = row["derived"]["peak_bytes"] / row["measured_bytes"]
@@ -240,7 +239,7 @@ def _write(file: Path, rows: list[dict[str, Any]], plain: bool) -> str:
     """Add the rows so far to the file; the summary in words."""
     ratios = [row["derived_over_measured"] for row in rows]
     within = sum(abs(ratio - 1) <= 0.1 for ratio in ratios)
-    result = json.loads(file.read_text()) if file.is_file() else {}
+    result = read_sealed(file) if file.is_file() else {}
     result["engine, usual allocator" if plain else "engine"] = {
         "what": "peak of the resident set above the libraries, beside the derived terms; one process a setting",
         "rows": rows,
@@ -254,7 +253,7 @@ def _write(file: Path, rows: list[dict[str, Any]], plain: bool) -> str:
         },
         "seed": 0,
     }
-    write_json(file, result)
+    write_sealed(file, result)
     return f"{within} of {len(rows)} within a tenth; {min(ratios):.3f} to {max(ratios):.3f}"
 
 

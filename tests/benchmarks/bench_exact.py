@@ -26,6 +26,7 @@ from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.model_source import load_model
@@ -109,7 +110,7 @@ def main() -> None:
             result["memory_ratio_with_model"] = (memory["exact"] + loaded) / (memory["cohort"] + loaded)
         for count in TURNS:  # the cheap ones first, and what is done is on disk
             result["directions"][count] = turns(run, count)
-            OUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            write_sealed(OUT, result)
             print(json.dumps({count: result["directions"][count], "memory_ratio": result["memory_ratio"]}, indent=1))
 
 

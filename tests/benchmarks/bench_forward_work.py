@@ -22,7 +22,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 from zorba_core.study.bench.common import LABEL_IDS, LR, client_batches
@@ -68,7 +68,7 @@ def main() -> None:
             "over_full": middle / full,
         }
         print(f"{name:28} work {allocation.forward_work:4}  {middle:6.2f} s  {middle / full:.3f} of full", flush=True)
-    write_json(
+    write_sealed(
         arguments.file,
         {
             "what": "whole rounds of the cohort; CPU seconds of one thread, taking turns in one process",

@@ -18,7 +18,7 @@ import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs.block_importance import importance
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import fine_tune
@@ -54,7 +54,7 @@ def compared(task: str) -> dict[str, Any]:
 
 def main(file: Path) -> None:
     tasks = [compared(task) for task in TASKS]
-    write_json(file, {"machine": describe(SETTINGS), "clients": CLIENTS, "blocks_per_client": BLOCKS, "tasks": tasks})
+    write_sealed(file, {"machine": describe(SETTINGS), "clients": CLIENTS, "blocks_per_client": BLOCKS, "tasks": tasks})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch
 
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.session import fine_tune
 
@@ -75,7 +75,7 @@ def main() -> None:
         for arm in arms:
             arm["initial_accuracy_mean"] = float(np.mean([run["accuracy"][0] for run in arm["runs"]]))
             arm["final_accuracy_mean"] = float(np.mean([run["accuracy"][-1] for run in arm["runs"]]))
-        write_json(file, {**facts(), "arms": arms})
+        write_sealed(file, {**facts(), "arms": arms})
 
 
 def facts() -> dict[str, object]:

@@ -31,7 +31,7 @@ from zorba_core.engine.estimators import cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 
@@ -146,7 +146,7 @@ def main(target: Path, repeats: int) -> None:
     for row in report["errors_of_rho"]:
         print(row, flush=True)
     report["settings"] = asdict(TrainSettings(direction="low-rank"))
-    write_json(target, report)
+    write_sealed(target, report)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from zorba_core.data.tasks import get_task
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs.model_source import load_model, load_tokenizer
 
 SEQ_LEN, BATCH, DIRECTIONS, TURNS = 64, 8, 4, 3
@@ -68,7 +68,7 @@ def main() -> None:
     cohort.in_trees = trees
     apart = np.abs(np.subtract(arms["77 labels in a tree"]["loss_N"], arms["77 labels path by path"]["loss_N"])).max()
     least = {name: min(arm["cpu_seconds"]) for name, arm in arms.items()}
-    write_json(
+    write_sealed(
         arguments.file,
         {
             "what": "CPU seconds of a round's scalars by the number of labels, opt-mini",

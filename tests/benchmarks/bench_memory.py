@@ -24,7 +24,7 @@ from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
 from zorba_core.runs.memory_estimate import client_peak
@@ -94,7 +94,7 @@ def main() -> None:
         },
         "seed": SEED,
     }
-    write_json(arguments.file, result)
+    write_sealed(arguments.file, result)
 
 
 if __name__ == "__main__":

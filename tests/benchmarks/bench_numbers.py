@@ -12,7 +12,6 @@ low-rank.json. Results are written run by run, and what is there is not repeated
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -29,7 +28,7 @@ from zorba_core.data.tasks import get_task
 from zorba_core.engine.loop import run
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import divide_rows, open_network
 
@@ -70,7 +69,7 @@ def trained(arm: str, seed: int, lr: float) -> dict[str, Any]:
 
 def main(out: Path) -> None:
     torch.set_num_threads(1)
-    runs: list[dict[str, Any]] = json.loads(out.read_text())["runs"] if out.is_file() else []
+    runs: list[dict[str, Any]] = read_sealed(out)["runs"] if out.is_file() else []
     for row in runs:
         row.setdefault("lr", COMMON["lr"])  # the first ones do not name it
 
@@ -80,14 +79,14 @@ def main(out: Path) -> None:
             if any((row["arm"], row["seed"], row["lr"]) == (arm, seed, lr) for row in runs):
                 continue
             runs.append(trained(arm, seed, lr))
-            write_json(out, table(runs))
+            write_sealed(out, table(runs))
             print(f"{arm}, seed {seed}, lr {lr:g}: {runs[-1]['loss']}, {runs[-1]['accuracy']}", flush=True)
 
     run_all(ARMS, SEEDS, lambda arm: COMMON["lr"])
     for lr in RATES:
         run_all(TUNED, TUNING_SEEDS, lambda arm, lr=lr: lr)
     run_all(TUNED, SEEDS, lambda arm: best_rate(runs, arm))
-    write_json(out, table(runs))
+    write_sealed(out, table(runs))
 
 
 def best_rate(runs: list[dict[str, Any]], arm: str) -> float | None:

@@ -24,7 +24,7 @@ from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.shapes import shape_from_config
 from zorba_core.runs.calibration import calibrate
@@ -115,7 +115,7 @@ def main() -> None:
     ratios = [row["planned_over_measured"] for row in rows]
     # Rates wander with what else the machine does: measured again at the end, and said.
     again = calibrate()
-    write_json(
+    write_sealed(
         arguments.file,
         {
             "what": "seconds a round: planned from a calibration, and measured; CPU seconds of one thread",

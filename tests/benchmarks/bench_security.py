@@ -35,7 +35,7 @@ from zorba_core.engine.rounds import client_batch
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.privacy import PrivacySettings, private_average
 from zorba_core.federation.robust import RULES, AggregationSettings, aggregate
-from zorba_core.files import sealed, write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs.session import divide_rows, open_network
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,15 +130,13 @@ def main() -> int:
     for rule in RULES:
         result["rules"][rule] = {name: poisoning(rule, lie, settings, world) for name, lie in LIES.items()}
         print(rule, result["rules"][rule], flush=True)
-    write_json(
+    write_sealed(
         asked.out,
-        sealed(
-            {
-                "poisoning": {**result, "rounds": asked.rounds, "clients": CLIENTS, "liars": 1, "seed": 0},
-                "reconstruction": {"trials": asked.trials, "candidates": CANDIDATES, "true_row_picked": seen},
-                "machine": _machine(),
-            }
-        ),
+        {
+            "poisoning": {**result, "rounds": asked.rounds, "clients": CLIENTS, "liars": 1, "seed": 0},
+            "reconstruction": {"trials": asked.trials, "candidates": CANDIDATES, "true_row_picked": seen},
+            "machine": _machine(),
+        },
     )
     return 0
 

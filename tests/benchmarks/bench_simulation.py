@@ -22,7 +22,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.simulation import simulate
 from zorba_core.federation.request import request_config
-from zorba_core.files import write_json
+from zorba_core.files import write_sealed
 from zorba_core.runs import TRAJECTORY, Run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import fine_tune
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
             assert (many.allocation.A_MN == one.allocation.A_MN).all()
             results[f"{workers}"] = compared(one, many)
             print(results[f"{workers}"])
-        write_json(
+        write_sealed(
             target,
             {
                 "clients": NUM_CLIENTS, "dataset": config.dataset, "model": config.model, "rounds": SETTINGS.rounds,

@@ -38,6 +38,7 @@ def main() -> None:
     cli.build_app()
     reached("command assembled")
     from zorba_core.engine import loop
+    from zorba_core.files import read_sealed, write_sealed
     from zorba_core.runs import session
 
     reached("libraries loaded")
@@ -49,9 +50,9 @@ def main() -> None:
         sys.argv = ["zorba", "train", *words, "--json"]
         with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
             cli.main()
-    result = json.loads(arguments.file.read_text()) if arguments.file.is_file() else {}
+    result = read_sealed(arguments.file) if arguments.file.is_file() else {}
     result[arguments.label] = {"dataset": arguments.dataset, "steps": steps, "load_average": os.getloadavg()[0]}
-    arguments.file.write_text(json.dumps(result, indent=1) + "\n")
+    write_sealed(arguments.file, result)
     print(json.dumps(steps, indent=1))
 
 

@@ -40,7 +40,7 @@ from zorba_core.engine.estimators.block_major import estimate_block_major
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.streaming.network import StreamedNetwork, skeleton
 from zorba_core.runs.streaming.tensor_files import SINGLE, TensorFiles, paths_in, write_tensors
@@ -238,7 +238,7 @@ def main() -> None:
     else:
         shape = arguments.shape or "OPT-125M"
         measured = measure_seconds(shape, arguments.directions, arguments.repeats, arguments.place, arguments.rows)
-    result = json.loads(arguments.file.read_text()) if arguments.file.is_file() else {}
+    result = read_sealed(arguments.file) if arguments.file.is_file() else {}
     result[arguments.what] = {
         **measured,
         "machine": {
@@ -249,7 +249,7 @@ def main() -> None:
         },
         "seed": SEED,
     }
-    write_json(arguments.file, result)
+    write_sealed(arguments.file, result)
     print(json.dumps(measured, indent=1))
 
 

@@ -9,7 +9,6 @@ same settings and the same horizon, and its own held-out rows. What is done stan
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import replace
@@ -25,7 +24,7 @@ from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import divide_rows, open_network
 
@@ -73,7 +72,7 @@ def grid(file: Path) -> None:
                 if any((one["task"], one["seed"], one["lr"]) == (task, seed, lr) for one in content["grid"]):
                     continue
                 content["grid"].append(run_of(task, seed, lr, parts))
-                write_json(file, content)
+                write_sealed(file, content)
 
 
 def tuned(file: Path) -> None:
@@ -97,12 +96,12 @@ def tuned(file: Path) -> None:
                 **answer.describe(),
             }
         )  # fmt: skip
-        write_json(file, content)
+        write_sealed(file, content)
 
 
 def read(file: Path) -> dict[str, Any]:
     if file.is_file():
-        return json.loads(file.read_text())
+        return read_sealed(file)
     return {
         "what": "learning rate of zorba tune beside the best of a fine grid; loss is the mean of rounds 24, 27, 30",
         "machine": describe(SETTINGS), "rounds": ROUNDS, "clients": CLIENTS, "blocks_per_client": BLOCKS,

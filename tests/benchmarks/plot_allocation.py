@@ -5,13 +5,12 @@ python tests/benchmarks/plot_allocation.py artifacts/benchmarks/allocation.json 
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import plotly.graph_objects as go
 
-from zorba_core.files import write_bytes
+from zorba_core.files import read_sealed, write_bytes
 from zorba_core.plots.pictures import picture_bytes
 
 # Okabe-Ito colours; a marker of its own for each solver, so that colour is not the only difference.
@@ -59,7 +58,7 @@ def figure(result: dict) -> go.Figure:
 
 def main() -> None:
     source, target = map(Path, sys.argv[1:])
-    chart = figure(json.loads(source.read_text(encoding="utf-8")))
+    chart = figure(read_sealed(source))
     write_bytes(target, picture_bytes(chart.update_layout(width=900, height=660), target.suffix.lstrip("."), scale=2))
 
 

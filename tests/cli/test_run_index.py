@@ -9,7 +9,9 @@ import pytest
 
 from tests.app.written_runs import write_run
 from tests.damage import call
-from zorba_core.cli import run_index
+from zorba_core.runs import index as run_index
+from zorba_core.runs.notes import Notes, write_notes
+from zorba_core.study.comparison import folder_records, metric_of
 
 
 @pytest.fixture
@@ -62,3 +64,39 @@ def test_a_damaged_index_is_made_again(runs, read, tmp_path):
     index.write_text(content.replace("0.6", "0.9"))
     assert call("runs", str(runs), "--json") == first
     assert index.read_text() == content
+
+
+def test_records_of_the_index_say_what_records_of_the_files_say(runs, read, tmp_path, monkeypatch):
+    write_run(tmp_path / "runs", [0.4], seed=1, finished=False)
+    write_notes(runs / "copy-2", Notes.of(label="the best", tags=["kept"]))
+    (runs / "copy-3" / "metrics.parquet").unlink()
+    for _ in range(2):  # without an index, and with one
+        of_index = folder_records(runs)
+        read.clear()
+    assert read == []
+    monkeypatch.setattr(run_index, "MANY", 100)
+    of_files = folder_records(runs)
+    assert len(of_index.records) == 8
+    assert of_index.problems == of_files.problems
+    assert len(of_index.problems) == 1
+    for a, b in zip(of_index.records, of_files.records, strict=True):
+        for name in (
+            "name",
+            "config",
+            "status",
+            "outcome",
+            "small_curve",
+            "began",
+            "notes",
+            "settings",
+            "method",
+            "path",
+        ):
+            assert getattr(a, name) == getattr(b, name), name
+        assert metric_of(a) == metric_of(b)
+    assert read == []
+    (a, b) = (next(r for r in of.records if r.name == "copy-2") for of in (of_index, of_files))
+    assert a.metrics.equals(b.metrics)
+    assert (a.environment, a.summary, a.vram_gib) == (b.environment, b.summary, b.vram_gib)
+    assert (a.allocation.A_MN == b.allocation.A_MN).all()
+    assert a.notes.label == "the best"

@@ -1,23 +1,25 @@
-"""A network cable that can be cut: a TCP proxy on loopback."""
+"""A network cable that can be cut or slowed: a TCP proxy on loopback."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
 
 _HOST = "127.0.0.1"
 
 
 class Cable:
-    """Leads to ``port``. While it is cut, connections through it are dropped and new ones refused."""
+    """Leads to ``port``. While it is cut, connections through it are dropped and new ones refused. ``delay`` seconds
+    pass before each piece of what is sent is passed on, in both directions."""
 
     def __init__(self, port: int) -> None:
         self._to = port
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
-        self.port = 0
+        self.port, self.delay = 0, 0.0
         self.restore()
 
     def restore(self) -> None:
@@ -60,6 +62,7 @@ class Cable:
     def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while content := source.recv(2**16):
+                time.sleep(self.delay)
                 target.sendall(content)
         with self._lock:
             for connection in (source, target):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import tempfile
 import time
@@ -31,7 +30,7 @@ from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
 from zorba_core.federation.flower.loopback import await_result
 from zorba_core.federation.request import request_config
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.runs.trajectory import read_trajectory
 
@@ -153,14 +152,14 @@ def main() -> int:
     more = (", server killed" if asked.server else "") + (", network cut" if asked.cut else "")
     more += ", each client a host" if asked.hosts else ""
     name = f"{asked.dataset}, {asked.model}, seed {asked.seed}{more}"
-    kept = json.loads(asked.target.read_text()) if asked.target.is_file() else {}
+    kept = read_sealed(asked.target) if asked.target.is_file() else {}
     kept[name] = {
         "script": script, "events": events, "completed": complete, "all_equal": equal, "replicas": replicas,
         "server_weights_sha256": run.summary["weights_sha256"], "seconds": round(time.monotonic() - started),
         "reports": run.summary["reports"], "resumed_after_rounds": run.summary["resumed_after_rounds"],
         "notes": notes, "wire": result["wire"]["by_message"],
     }  # fmt: skip
-    write_json(asked.target, kept)
+    write_sealed(asked.target, kept)
     print(f"completed {complete}, weights equal {equal}: {name}", flush=True)
     return 0 if complete and equal else 1
 

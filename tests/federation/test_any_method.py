@@ -153,7 +153,7 @@ def test_the_parts_of_an_installed_package_run_over_flower(
     from zorba_core.federation.flower.loopback import federate_on_loopback
 
     monkeypatch.setenv("PYTHONPATH", example_path)
-    config = replace(momentum, num_clients=2, settings=replace(momentum.settings, rounds=3))
+    config = replace(momentum, num_clients=2, settings=replace(momentum.settings, rounds=2))
     settings = replace(server_settings, min_clients=2)
     alone = serve(config, settings, InProcess(make_clients((2, 3))), runs_folder=tmp_path / "alone", force=True)
     nodes = [{"blocks": blocks, "model": config.model} for blocks in (2, 3)]
@@ -164,4 +164,4 @@ def test_the_parts_of_an_installed_package_run_over_flower(
     assert run.summary["method"] == "momentum"
     assert run.summary["weights_sha256"] == alone.summary["weights_sha256"]
     assert [client["equal"] for client in run.summary["replicas"]] == [True, True]
-    assert float(read_trajectory(run.path / TRAJECTORY).rounds[-1].method_state["rounds"]) == 3
+    assert float(read_trajectory(run.path / TRAJECTORY).rounds[-1].method_state["rounds"]) == 2

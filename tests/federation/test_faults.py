@@ -15,7 +15,7 @@ from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
 from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY, read_run
-from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs.trajectory import TrajectoryLog, read_trajectory
 
 Hook = Callable[["Scripted"], None]
 
@@ -88,6 +88,28 @@ def test_a_client_that_dies_and_comes_back_goes_on_from_its_folder(config, setti
     assert joined[0]["replica_round"] == 1  # what it had applied when it died: nothing was replayed
     left = [(content["seat"], content["reason"]) for _, what, content in notes_of(run) if what == "left"]
     assert left == [(2, "its connection is gone")]
+
+
+def test_what_a_killed_client_had_half_written_is_removed(config, settings, make_clients, tmp_path):
+    place = tmp_path / "stores" / "seat-1"
+    (place / "blocks").mkdir(parents=True)
+    for name in (".weights-1-x1y2.safetensors", "blocks/block-0.writing"):
+        (place / name).write_bytes(b"half")
+    clients = make_clients(stores=tmp_path / "stores")
+    assert all_equal(serve(config, settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True))
+    assert [path.name for path in place.rglob("*") if path.name.startswith(".") or path.suffix == ".writing"] == []
+
+
+def test_a_server_that_cannot_write_gives_the_lock_back(config, settings, make_clients, tmp_path, monkeypatch):
+    def full(self, note):
+        raise RunError("no space left")
+
+    monkeypatch.setattr(TrajectoryLog, "write_note", full)
+    with pytest.raises(RunError, match="no space"):
+        serve(config, settings, Scripted(make_clients()), runs_folder=tmp_path, force=True)
+    monkeypatch.undo()
+    (folder,) = tmp_path.iterdir()
+    assert all_equal(resume(folder, Scripted(make_clients())))
 
 
 @pytest.mark.parametrize("damage", ["weights", "state", "rows"])

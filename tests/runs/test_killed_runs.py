@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS, assert_ends_alike, copy_of
-from zorba_core.runs import TRAJECTORY, Run, read_run
+from zorba_core.runs import TRAJECTORY, Run, read_run, session
 from zorba_core.runs.checkpoint import CHECKPOINT
 from zorba_core.runs.resume import resume
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs.writer import RunWriter
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
@@ -110,3 +111,18 @@ def test_the_command_goes_on_after_kill_9(whole, tiny_opt_folder, tmp_path):
     else:
         assert json.loads(done.stdout)["weights_sha256"] == whole.summary["weights_sha256"]
     assert_ends_alike(read_run(folder), whole)
+
+
+@pytest.mark.parametrize("what", ["flush", "write_task"])
+def test_a_run_that_could_not_begin_gives_its_lock_back_to_the_process(
+    tiny_opt_folder, whole, tmp_path, monkeypatch, what
+):
+    def full(*arguments):
+        raise OSError(28, "No space left on device", "x")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((RunWriter, "flush") if what == "flush" else (session, "write_task")), full)
+        with pytest.raises(OSError, match="No space"):
+            fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert_ends_alike(resume(folder), whole)

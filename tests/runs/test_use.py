@@ -21,6 +21,7 @@ from zorba_core.runs.resume import replay
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.use import evaluate_run, export_run, open_tuned, predict, tuned_model
+from zorba_core.runs.use.model_card import model_card
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
@@ -271,6 +272,16 @@ def test_the_card_says_what_was_measured_and_no_path(whole, exported, tiny_opt_f
     assert f"{whole.allocation.total_blocks} of 9 client-blocks" in card
     assert str(tiny_opt_folder.parent) not in card
     assert os.sep + "tmp" not in card
+    assert "Forward passes only: " in card
+
+
+def test_the_card_of_a_run_with_exact_scalars_does_not_say_forward_passes_only(whole):
+    tuned = open_tuned(read_run(whole.path))
+    tuned.run.config.update(estimator="exact", schedule="cosine")
+    card = model_card(tuned, "folder")
+    assert "Forward passes only" not in card
+    assert "exact derivatives along" in card
+    assert "at its highest (cosine schedule)" in card
 
 
 def test_an_export_takes_no_folders_place_and_leaves_nothing_half_written(whole, exported, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def start(work: Callable[[], Any], answer: Path, *, memory_bytes: int = MEMORY_B
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         limit = _virtual_bytes() + memory_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         silent = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zorba_core.data.tasks import get_task
@@ -29,6 +30,7 @@ from zorba_core.federation.server import Server
 if TYPE_CHECKING:
     from tests.torture.world import World
 
+_TIMES = 450  # malformed messages between two honest rounds
 BUDGETS = (3, 2)
 JUNK: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**31, 2**63, 10**40, -0.0, math.nan, math.inf, 1e308, "", "x", "0" * 64, "f" * 64,
@@ -79,21 +81,24 @@ def federation(world: World) -> tuple[Server, dict[int, Client]]:
     return server, clients
 
 
-def attack_client(world: World, random_: random.Random, times: int) -> None:
-    """Honest rounds with malformed messages before each; the replica ends equal to the server's."""
+def to_clients(world: World, random_: random.Random, folder: Path) -> int:
+    """Malformed messages to clients, before each honest round; the replicas end equal to the server's."""
     server, clients = federation(world)
-    for _ in range(3):
+    count = 0
+    for _ in range(settings().rounds):
         plan, outgoing = server.begin_round()
-        for _ in range(times // 3):
+        for _ in range(_TIMES):
             sent = random_.choice(outgoing)
             spoiled = spoil(random_, sent.payload)
             if is_lie(spoiled, sent.payload):
                 continue
             answer = clients[sent.address].answer(spoiled)
             messages.decode(answer, Registration, RoundAnswer, Standing, Refusal)
+            count += 1
         incoming = [Incoming(sent.address, clients[sent.address].answer(sent.payload)) for sent in outgoing]
         assert server.conclude_round(plan, incoming) is not None, "an honest round was refused"
     check_equal(server, clients)
+    return count
 
 
 def is_lie(spoiled: Payload, honest: Payload) -> bool:
@@ -108,13 +113,14 @@ def is_lie(spoiled: Payload, honest: Payload) -> bool:
     )
 
 
-def attack_server(world: World, random_: random.Random, times: int) -> None:
-    """Honest rounds with malformed answers among the others: none raises, and what was sent is not believed."""
+def to_server(world: World, random_: random.Random, folder: Path) -> int:
+    """Malformed answers among the honest ones: none raises, and what was sent is not believed."""
     server, clients = federation(world)
-    for _ in range(3):
+    count = 0
+    for _ in range(settings().rounds):
         plan, outgoing = server.begin_round()
         honest = [Incoming(sent.address, clients[sent.address].answer(sent.payload)) for sent in outgoing]
-        bad = [_spoiled(random_, random_.choice(honest)) for _ in range(times // 3)]
+        bad = [_spoiled(random_, random_.choice(honest)) for _ in range(_TIMES)]
         for message in bad:
             server.register(message, list(clients))
             server.hear_standing([message])
@@ -122,7 +128,9 @@ def attack_server(world: World, random_: random.Random, times: int) -> None:
         assert result is not None, "honest answers were not used"
         assert (result.status_N == 0).all(), "an honest answer was pushed out"
         assert all(math.isfinite(value) for value in result.rho_bar_MQ.ravel())
+        count += len(bad)
     check_equal(server, clients)
+    return count
 
 
 def _spoiled(random_: random.Random, honest: Incoming) -> Incoming:

@@ -6,17 +6,20 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import typer
 
 from tests.damage import Left, call
 from tests.tiny_models import make_tokenizer, tiny_model
+from zorba_core import cli
 from zorba_core.allocation import Allocation, write_allocation
-from zorba_core.runs import TRAJECTORY, read_run, session
+from zorba_core.runs import TRAJECTORY, environment, read_run, session
 from zorba_core.runs import resume as resuming
 from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, write_tables
@@ -37,18 +40,19 @@ class World:
     whole: Path
     weights_sha256: str
 
-    def train(self, runs_folder: Path, *more: str) -> Left:
-        """The command that made ``whole``."""
+    def train(self, runs_folder: Path, *more: str, allocates: bool = True) -> Left:
+        """The command that made ``whole``; with more options, or for a method that trains every block everywhere."""
+        of_zorba = ("--allocation", str(self.allocation), "--perturbations", "2", "--num-seeds", "32")
         return call(
-            "train", "--model", str(self.model), "--allocation", str(self.allocation), "--rounds", str(ROUNDS),
-            "--perturbations", "2", "--num-seeds", "32", "--batch-size", "2", "--seq-len", "48", "--eval-every", "2",
+            "train", "--model", str(self.model), *(of_zorba if allocates else ("--clients", "3")),
+            "--rounds", str(ROUNDS), "--batch-size", "2", "--seq-len", "48", "--eval-every", "2",
             "--eval-rows", "8", "--participation", "0.7", "--force", "--json", "--runs-folder", str(runs_folder), *more,
         )  # fmt: skip
 
-    def check_run(self, path: Path) -> None:
-        """A finished run has the bits and the numbers of the whole one."""
-        run, whole = read_run(path), read_run(self.whole)
-        assert run.summary["weights_sha256"] == self.weights_sha256, "other weights"
+    def check_run(self, path: Path, as_in: Path | None = None) -> None:
+        """A finished run has the bits and the numbers of another (default: the whole one), and left nothing behind."""
+        run, whole = read_run(path), read_run(as_in or self.whole)
+        assert run.summary["weights_sha256"] == whole.summary["weights_sha256"], "other weights"
         for name in METRICS:
             left, right = run.metrics[name].to_numpy(), whole.metrics[name].to_numpy()
             assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), f"other {name}"
@@ -61,7 +65,6 @@ class World:
 def build(folder: Path) -> World:
     """Make the world below ``folder``."""
     torch.set_num_threads(1)
-    remember_divisions()
     model = folder / "tiny"
     tiny_model("opt").save_pretrained(model)
     make_tokenizer().save_pretrained(model)
@@ -98,9 +101,11 @@ def _write_others(folder: Path) -> None:
     (folder / "folder").mkdir()
 
 
-def remember_divisions() -> None:
-    """Loading and dividing the rows takes longer than these runs: each division is made once."""
-    divide, made = session.divide_rows, {}
+def quicken() -> Callable[[], None]:
+    """Make once what takes longer than these runs and is the same for each: the division of the rows, the options of
+    the command and the state of the checkout. Returns what puts everything back."""
+    divide, git, assemble = session.divide_rows, environment.git_state, cli.build_app
+    made: dict[Any, Any] = {}
 
     def remembered(task: Any, tokenizer: Any, *rest: Any) -> Any:
         with contextlib.suppress(TypeError):  # rows of a user's own are not hashable
@@ -110,6 +115,14 @@ def remember_divisions() -> None:
         return divide(task, tokenizer, *rest)
 
     session.divide_rows = resuming.divide_rows = remembered
+    state, command = git(), typer.main.get_command(assemble())
+    environment.git_state, cli.build_app = lambda: state, lambda: command
+
+    def put_back() -> None:
+        session.divide_rows = resuming.divide_rows = divide
+        environment.git_state, cli.build_app = git, assemble
+
+    return put_back
 
 
 def small_folder(world: World, name: str) -> Path:

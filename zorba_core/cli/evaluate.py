@@ -56,7 +56,7 @@ def evaluate(
 
 def _lines(result: dict[str, Any]) -> Iterator[str]:
     yield f"{result['run']} on {result['rows']:,} rows of {result['data']}"
-    yield from _label_lines(result) if "accuracy" in result else _text_lines(result)
+    yield from _score_lines(result)
     changed = result["changed"]
     if changed is not None:
         yield (
@@ -80,26 +80,28 @@ def _lines(result: dict[str, Any]) -> Iterator[str]:
         yield f"  {result['cut_rows']} texts are longer than the run's seq_len and were cut, as in training"
 
 
-def _label_lines(result: dict[str, Any]) -> Iterator[str]:
-    yield f"  {'':<12}{'accuracy':>9}  {'95 % interval':<16}{'macro F1':>9}{'loss':>8}{'ECE':>8}"
-    for title, entry in (("before", result["base"]), ("after", result)):
-        if entry is not None:
-            low, high = entry["accuracy_interval"]
-            yield (
-                f"  {title:<12}{entry['accuracy']:>9.3f}  {f'{low:.3f} to {high:.3f}':<16}{entry['macro_f1']:>9.3f}"
-                f"{entry['loss']:>8.3f}{entry['calibration']['ece']:>8.3f}"
-            )
+def _score_lines(result: dict[str, Any]) -> Iterator[str]:
+    """Before and after; the first score has an interval."""
+    (score, title, width), *others = _CHOSEN if "accuracy" in result else _WRITTEN
+    head = "".join(f"{other:>{room}}" for _, other, room in others)
+    yield f"  {'':<12}{title:>{width}}  {'95 % interval':<16}{head}"
+    for when, entry in (("before", result["base"]), ("after", result)):
+        if entry is None:
+            continue
+        low, high = entry[f"{score}_interval"]
+        numbers = "".join(
+            f"{entry['calibration']['ece'] if name == 'ece' else entry[name]:>{room}.3f}" for name, _, room in others
+        )
+        yield f"  {when:<12}{entry[score]:>{width}.3f}  {f'{low:.3f} to {high:.3f}':<16}{numbers}"
 
 
-def _text_lines(result: dict[str, Any]) -> Iterator[str]:
-    yield f"  {'':<12}{'exact match':>12}  {'95 % interval':<16}{'token F1':>9}{'ROUGE-L':>9}{'loss':>8}"
-    for title, entry in (("before", result["base"]), ("after", result)):
-        if entry is not None:
-            low, high = entry["exact_match_interval"]
-            yield (
-                f"  {title:<12}{entry['exact_match']:>12.3f}  {f'{low:.3f} to {high:.3f}':<16}"
-                f"{entry['token_f1']:>9.3f}{entry['rouge_l']:>9.3f}{entry['loss']:>8.3f}"
-            )
+_CHOSEN = (("accuracy", "accuracy", 9), ("macro_f1", "macro F1", 9), ("loss", "loss", 8), ("ece", "ECE", 8))
+_WRITTEN = (
+    ("exact_match", "exact match", 12),
+    ("token_f1", "token F1", 9),
+    ("rouge_l", "ROUGE-L", 9),
+    ("loss", "loss", 8),
+)
 
 
 def _by_label(result: dict[str, Any]) -> Iterator[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.cli.run_index import indexed_rows
 from zorba_core.errors import MissingDataError
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import METRICS
+from zorba_core.runs.index import indexed
+from zorba_core.runs.notes import notes_or_none
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
 
@@ -23,14 +25,18 @@ def runs(
     experiment: str | None = typer.Option(None, help="Runs of this experiment's tables instead of a folder's."),
     profile: str = typer.Option("standard", help="Of the experiment."),
     only: list[str] = typer.Option([], help="Only the run of this name; may be given several times."),
+    tag: list[str] = typer.Option([], help="Only runs with this tag; may be given several times."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """List fine-tuning runs: how far each came, its accuracy and its allocation. Unreadable entries go to stderr."""
     if experiment is None:
         folder = DEFAULT_FOLDER if folder is None else folder
-        rows, problems = indexed_rows(folder, _row)
+        listed = indexed(folder, _row, "runs")
+        rows, problems = [row for _, _, row in listed.entries], list(listed.problems)
         nothing = f"no runs in {folder}; make one with: zorba train"
-        unreadable = {} if only else _unreadable(folder, rows, problems)
+        unreadable = {} if only or tag else _unreadable(folder, rows, problems)
+        rows, damaged = _with_notes(folder, rows)
+        problems = [*problems, *damaged]
     else:
         rows, problems = _of_experiment(experiment, profile, folder)
         unreadable, nothing = (
@@ -39,7 +45,7 @@ def runs(
         )
     for problem in problems:
         typer.echo(f"skipped: {problem}", err=True)
-    rows = _named(rows, only)
+    rows = [row for row in _named(rows, only) if set(tag) <= set(row.get("tags", ()))]
     width = max([44, *(len(row["run"]) for row in rows), *map(len, unreadable)])
     lines = [
         f"{'run':<{width}} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "
@@ -48,7 +54,7 @@ def runs(
     lines += [
         f"{row['run']:<{width}} {row['method']:<8} {row['status']:<11} {row['rounds_done']:>6} "
         f"{_number(row['best_accuracy'], '.3f'):>6} {_number(row['rounds_to_target'], 'd'):>9} "
-        f"{_number(row['lambda'], '.3f'):>8} {_number(_megabytes(row), ',.3f'):>10}"
+        f"{_number(row['lambda'], '.3f'):>8} {_number(_megabytes(row), ',.3f'):>10}{_said(row)}"
         for row in rows
     ]
     lines += [f"{name:<{width}} {'-':<8} {status:<11}" for name, status in unreadable.items()]
@@ -66,6 +72,23 @@ def _unreadable(folder: Path, rows: list[dict[str, Any]], problems: list[str]) -
         for name in names
         if name not in readable and (folder / name / CONFIG).is_file()
     }
+
+
+def _with_notes(folder: Path, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows with what people say of the runs now, which is not kept between calls; and what cannot be read of it."""
+    noted, damaged = [], []
+    for row in rows:
+        notes, problem = notes_or_none(folder / row["run"])
+        noted.append({**row, **notes.describe()})
+        damaged += [] if problem is None else [problem]
+    return noted, damaged
+
+
+def _said(row: dict[str, Any]) -> str:
+    """A run's label and tags, at the end of its line."""
+    words = [row["label"]] if row.get("label") else []
+    words += [f"#{tag}" for tag in row.get("tags", ())]
+    return f"  {' '.join(words)}" if words else ""
 
 
 def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:
@@ -108,7 +131,9 @@ def _of_experiment(name: str, profile: str, root: Path | None) -> tuple[list[dic
 
 
 def _row(run: Run) -> dict[str, Any]:
-    accuracy = run.evaluations["eval_accuracy"]
+    # Arrays: of thousands of runs, the tables' own operations take longer than reading them.
+    metrics = {name: run.metrics[name].to_numpy() for name in ("round", "eval_accuracy")}
+    accuracy = metrics["eval_accuracy"][~np.isnan(metrics["eval_accuracy"])]
     return {
         "run": run.name,
         "status": _STATUS.get(run.summary.get("stopped_by"), "finished") if run.finished else "unfinished",
@@ -116,12 +141,12 @@ def _row(run: Run) -> dict[str, Any]:
         "dataset": run.config.get("dataset"),
         "model": run.config.get("model"),
         "seed": run.config.get("seed"),
-        "rounds_done": int(run.metrics["round"].max()) if len(run.metrics) else 0,
+        "rounds_done": int(metrics["round"].max()) if len(run.metrics) else 0,
         "best_accuracy": float(accuracy.max()) if len(accuracy) else None,
         "rounds_to_target": run.summary.get("rounds_to_target"),
         "lambda": run.allocation.bias_lambda,
         "total_blocks": run.allocation.total_blocks,
-        "work": int(run.work.max()) if len(run.metrics) else 0,
+        "work": int(run.work_P.max()) if len(run.metrics) else 0,
         "communication": run.communication,  # null for a run in progress
         "config": run.config,
     }

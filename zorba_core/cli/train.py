@@ -26,6 +26,7 @@ from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import METHODS, method_facts
 from zorba_core.runs import DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import check_name
+from zorba_core.runs.next_step import next_step
 from zorba_core.runs.threads import check_threads
 
 if TYPE_CHECKING:
@@ -247,6 +248,8 @@ def summary_lines(run: Run) -> list[str]:
         ),
         ("run", str(run.path)),
     ]
+    if (advice := next_step(run)) is not None:
+        rows.insert(-1, ("next", advice))
     if by_client:
         rows.insert(3, ("refused for a round", f"{sum(by_client.values())} reports of {len(by_client)} clients"))
     width = max(33, *(len(what) + 1 for what, _ in rows))

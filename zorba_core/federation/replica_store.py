@@ -42,11 +42,19 @@ class ReplicaStore:
     """One client's folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder, self._is_clean = Path(folder), False
+
+    def _clean(self) -> None:
+        """Remove what a process before this one was killed over writing: it may be as large as the model."""
+        if not self._is_clean:
+            for left in (*self.folder.glob(".*-*"), *(self.folder / BLOCKS).glob("*.writing")):
+                left.unlink(missing_ok=True)
+            self._is_clean = True
 
     def save(self, replica: Replica, run: str, seat: int, config: str) -> None:
         """Keep the replica's weights and round. The folder always holds a whole state: the old or the new one."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._clean()
         state = self.state()
         if state.get("run") != run or state.get("seat") != seat or "rows_sha256" not in state:
             with atomic_path(self.folder / _ROWS) as temporary:
@@ -138,6 +146,7 @@ class ReplicaStore:
     def restore(self, replica: Replica, run: str, seat: int) -> bool:
         """Put the kept weights into a replica that stands at the base. False, with nothing done, if they do not fit.
         A replica whose model stays in its files reads a kept block when it visits it."""
+        self._clean()
         state = self.state()
         if isinstance(replica.network, StreamedNetwork):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

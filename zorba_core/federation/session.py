@@ -118,8 +118,11 @@ def serve(
         parts.environment,
         server.plan.allocation,
     )
-    notes.open(writer)
-    return _complete(writer, server, transport, parts, callbacks, Earlier())
+    try:
+        notes.open(writer)
+        return _complete(writer, server, transport, parts, callbacks, Earlier())
+    finally:
+        writer.close()
 
 
 def resume(

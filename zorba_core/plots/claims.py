@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.theme import DASHES, SYMBOLS, Palette, styled
 
 WIDTH, HEIGHT = 460, 340
@@ -54,7 +55,9 @@ def predictor_figure(
         traces,
         palette,
         height=HEIGHT,
-        layout=_layout(f"{MEASURE_TITLES[measure]} (log scale)", "Loss late in the run", xaxis={"type": "log"}),
+        layout=_layout(
+            f"{MEASURE_TITLES[measure]} (log scale)", "Loss late in the run", xaxis=log_axis_of([ended[measure]])
+        ),
     )
 
 
@@ -128,7 +131,7 @@ def arms_figure(
         traces,
         palette,
         height=HEIGHT,
-        layout=_layout(x, y, xaxis={"type": "log"} if log_x else {"rangemode": "tozero"}),
+        layout=_layout(x, y, xaxis=log_axis_of(trace.x for trace in traces) if log_x else {"rangemode": "tozero"}),
     )
 
 
@@ -165,4 +168,5 @@ def lines_figure(
                 marker={"symbol": "star", "size": 13, "color": palette.selected},
             )
         )
-    return styled(traces, palette, height=HEIGHT, layout=_layout(x, y, yaxis={"type": "log"} if log_y else {}))
+    axis = log_axis_of(trace.y for trace in traces) if log_y else {}
+    return styled(traces, palette, height=HEIGHT, layout=_layout(x, y, yaxis=axis))

@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from zorba_core.allocation import MEASURES, PAPER_SCENARIOS, Front
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
 
 VRAM_AXIS = "VRAM used / VRAM available, all clients together"
@@ -97,8 +98,8 @@ def front_figure(
                 marker={
                     "symbol": "diamond",
                     "size": 17,
-                    "color": palette.selected,
-                    "line": {"width": 2.5, "color": palette.paper},
+                    "color": palette.paper,
+                    "line": {"width": 2.5, "color": palette.text},
                 },
                 hovertemplate=_HOVER + "<extra>selected</extra>",
                 **never_dimmed(1.0),
@@ -211,13 +212,4 @@ def _lambda_axis(
 
 def log_axis(shown: NDArray[np.float64]) -> dict[str, Any]:
     """A logarithmic axis around positive values, with ticks at 1, 2, 5 or closer."""
-    low, high = np.log10(shown.min()), np.log10(shown.max())
-    pad = 0.06 * max(high - low, 0.3)
-    steps = (1, 2, 5) if high - low > 1.2 else (1, 1.5, 2, 3, 4, 5, 7)
-    ticks = [step * 10.0**e for e in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1) for step in steps]
-    return {
-        "type": "log",
-        "range": [low - pad, high + pad],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:g}" for tick in ticks],
-    }
+    return log_axis_of([shown])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 import plotly.graph_objects as go
 
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.claims import HEIGHT, WIDTH
 from zorba_core.plots.theme import DASHES, SYMBOLS, Palette, styled
 
@@ -101,7 +102,10 @@ def seeds_by_method(
     ]
     layout = {
         "width": WIDTH,
-        "xaxis": {"title": {"text": x}, **({"type": "log"} if log_x else {"rangemode": "tozero"})},
+        "xaxis": {
+            "title": {"text": x},
+            **(log_axis_of(trace.x for trace in traces) if log_x else {"rangemode": "tozero"}),
+        },
         "yaxis": {"title": {"text": y}},
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         "margin": {"l": 8, "r": 12, "t": 12, "b": 8},

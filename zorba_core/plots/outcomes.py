@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, as_text, styled
 from zorba_core.study.comparison.outcomes import Cloud, Dot
 
@@ -60,16 +61,23 @@ def outcomes_figure(
         "xaxis": {
             "title": {"text": cloud.x_label},
             "exponentformat": "SI",
-            **({"type": "log", "dtick": "D2"} if log_x else {}),
+            **(log_axis_of([[dot.x for dot in cloud.dots]]) if log_x else {}),
         },
         "yaxis": {
             "title": {"text": f"{cloud.y_label} ({_BETTER[cloud.y]} is better)"},
             "tickformat": tick_format,
-            "type": "log" if log_y else "linear",
-            "range": _range(cloud, log_y),
+            **(_log_y(cloud) if log_y else {"range": _range(cloud, False)}),
         },
     }
     return styled(traces, palette, height=height, layout=layout)
+
+
+def _log_y(cloud: Cloud) -> dict[str, Any]:
+    scale = 100 if cloud.y in _PERCENT else 1
+    axis = log_axis_of([[scale * dot.y for dot in cloud.dots]], unit="%" if scale == 100 else "")
+    if axis["type"] == "log":
+        axis["tickvals"] = [tick / scale for tick in axis["tickvals"]]
+    return {**axis, "range": _range(cloud, True)}
 
 
 def _range(cloud: Cloud, log: bool) -> list[float] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import threading
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -29,11 +30,15 @@ def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None)
     """
     import kaleido
 
-    options = {
+    with _ONE_AT_A_TIME:
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=picture_options(figure, suffix, scale), kopts=dict(OFFLINE))
+
+
+def picture_options(figure: go.Figure, suffix: str, scale: float | None = None) -> dict[str, Any]:
+    """What kaleido is asked for."""
+    return {
         "format": suffix,
         "width": figure.layout.width or _WIDTH,
         "height": figure.layout.height or _HEIGHT,
         "scale": scale or (2 if suffix == "png" else 1),
     }
-    with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=dict(OFFLINE))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
 from zorba_core.study.comparison.curves import Curve, curve_of, has_target, metrics_of, smoothed
 from zorba_core.study.comparison.panel import CurvePanel
@@ -65,6 +66,8 @@ def curves_figure(
     baseline: str | None = None,
     log_cost: bool = False,
     log_loss: bool = False,
+    hidden: Collection[str] = (),
+    legend: bool = True,
     palette: Palette = LIGHT,
     height: int | None = None,
 ) -> go.Figure:
@@ -74,6 +77,8 @@ def curves_figure(
         panels: of one cost; one at least.
         baseline: the curve that the others are held against: drawn heavier and in the colour of text.
         log_cost: logarithmic axis of cost, which leaves out what cost nothing yet; log_loss: of losses.
+        hidden: names of curves that are left out; the others look as they do beside them.
+        legend: without one where the names stand beside the figure (:func:`curve_looks`).
         height: of the figure without its legend, in pixels; 440 for one panel, 300 each for several.
 
     Raises:
@@ -83,7 +88,7 @@ def curves_figure(
         _check(panel.measure, panel.cost)
     if len({panel.cost for panel in panels}) != 1:
         raise InvalidInputError("curves are drawn against one cost; give panels of the same, one at least")
-    looks = _looks([curve.name for panel in panels for curve in panel.curves], baseline, palette)
+    looks = curve_looks(panels, baseline, palette)
     traces: list[go.Scatter] = []
     shapes: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -99,10 +104,14 @@ def curves_figure(
             "tickformat": ".0%" if of_accuracy else None,
             "domain": [max(0.0, top - share), top],
             "anchor": "x",
-            "type": "log" if log_loss and not of_accuracy else "linear",
+            "type": "linear",
         }
-        stars = [curve for curve in panel.curves if of_accuracy and curve.reached is not None]
-        for curve in panel.curves:
+        visible = [curve for curve in panel.curves if curve.name not in hidden]
+        stars = [curve for curve in visible if of_accuracy and curve.reached is not None]
+        if log_loss and not of_accuracy:
+            drawn = visible or panel.curves
+            axes[axis.replace("y", "yaxis")] |= log_axis_of([_seen(curve) for curve in drawn], room=6)
+        for curve in visible:
             if log_cost:
                 curve = _from_first_cost(curve)
             traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in in_legend)
@@ -115,7 +124,7 @@ def curves_figure(
             annotations.append({**label, "yref": axis})
     names = [trace.name for trace in traces if trace.showlegend is not False]
     layout: dict[str, Any] = {
-        "showlegend": True,
+        "showlegend": legend,
         "hovermode": "closest",
         "dragmode": "pan",
         "uirevision": " ".join([*(panel.measure for panel in panels), panels[0].cost, str(log_cost), str(log_loss)]),
@@ -131,7 +140,7 @@ def curves_figure(
             "title": {"text": COSTS[panels[0].cost]},
             "anchor": "y" if len(panels) == 1 else f"y{len(panels)}",
             "exponentformat": "SI",
-            **({"type": "log"} if log_cost else {"rangemode": "tozero"}),
+            **(log_axis_of(_costs(panels, hidden)) if log_cost else {"rangemode": "tozero"}),
         },
         **axes,
         "shapes": shapes,
@@ -139,7 +148,19 @@ def curves_figure(
     }
     if height is None:
         height = 440 if len(panels) == 1 else 300 * len(panels)
-    return styled(traces, palette, height=height + 22 * min(_legend_rows(names), _LEGEND_ROWS), layout=layout)
+    rows = min(_legend_rows(names), _LEGEND_ROWS) if legend else 0
+    return styled(traces, palette, height=height + 22 * rows, layout=layout)
+
+
+def _costs(panels: Sequence[CurvePanel], hidden: Collection[str]) -> list[np.ndarray]:
+    """What the curves in sight cost; of all where all are hidden."""
+    curves = [curve for panel in panels for curve in panel.curves]
+    return [curve.x_P for curve in curves if curve.name not in hidden] or [curve.x_P for curve in curves]
+
+
+def _seen(curve: Curve) -> np.ndarray:
+    """What an axis must hold of a curve: its values and its band."""
+    return np.concatenate([part for part in (curve.y_P, curve.low_P, curve.high_P) if part is not None])
 
 
 def measure_title(measure: str, metric: str = "accuracy") -> str:
@@ -147,22 +168,26 @@ def measure_title(measure: str, metric: str = "accuracy") -> str:
     return MEASURES[measure].replace("accuracy", metric)
 
 
-class _CurveLook(NamedTuple):
+class CurveLook(NamedTuple):
+    """How a curve is drawn: plotly's names."""
+
     color: str
     dash: str
     symbol: str
     width: float
 
 
-def _looks(names: Sequence[str], baseline: str | None, palette: Palette) -> dict[str, _CurveLook]:
-    looks: dict[str, _CurveLook] = {}
+def curve_looks(panels: Sequence[CurvePanel], baseline: str | None, palette: Palette) -> dict[str, CurveLook]:
+    """How :func:`curves_figure` draws each curve, by its name: no two of up to 42 look the same."""
+    names = [curve.name for panel in panels for curve in panel.curves]
+    looks: dict[str, CurveLook] = {}
     index = 0
     for name in dict.fromkeys(names):
         if name == baseline:
-            looks[name] = _CurveLook(palette.text, "solid", "diamond", 3.2)
+            looks[name] = CurveLook(palette.text, "solid", "diamond", 3.2)
             continue
         color = palette.series[index % len(palette.series)]
-        looks[name] = _CurveLook(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
+        looks[name] = CurveLook(color, DASHES[index % len(DASHES)], SYMBOLS[index % len(SYMBOLS)], 2.2)
         index += 1
     return looks
 
@@ -207,7 +232,7 @@ def _check(measure: str, cost: str) -> None:
             raise InvalidInputError(f"unknown {what} {value!r}; choose one of {', '.join(choices)}")
 
 
-def _drawn(curve: Curve, look: _CurveLook, axis: str, *, in_legend: bool) -> list[go.Scatter]:
+def _drawn(curve: Curve, look: CurveLook, axis: str, *, in_legend: bool) -> list[go.Scatter]:
     """The line, with what lies behind it: the band of a group, the unsmoothed values."""
     name = as_text(curve.name)
     name += f" · {curve.runs} runs" if curve.runs > 1 else ""
@@ -271,7 +296,7 @@ def _faded(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
-def _star(curve: Curve, look: _CurveLook, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
+def _star(curve: Curve, look: CurveLook, axis: str, palette: Palette, *, labelled: bool) -> go.Scatter:
     x, y, done = curve.reached
     return go.Scatter(
         x=[x],

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.theme import LIGHT, Palette, styled
 from zorba_core.study.theory import Bound
 
@@ -80,16 +81,10 @@ def bound_by_rounds_figure(
             "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top"},
             "shapes": shapes,
             "annotations": notes,
-            "xaxis": {
-                "type": "log",
-                "title": {"text": "rounds T"},
-                "exponentformat": "power",
-                "dtick": 1 + last // 1e9,
-            },
+            "xaxis": {"title": {"text": "rounds T"}, **log_axis_of([rounds_T], pad=0.0, room=8)},
             "yaxis": {
-                "type": "log",
                 "title": {"text": "bound on the mean of ‖∇f‖²"},
-                "exponentformat": "power",
+                **log_axis_of([trace.y for trace in traces], room=8),
             },
         },
     )
@@ -176,16 +171,12 @@ def bound_by_lambda_figure(
             "shapes": shapes,
             "annotations": notes,
             "xaxis": {
-                "type": "log",
-                "range": [math.log10(low) - 0.05, math.log10(high) + 0.05],
-                "dtick": 1,
+                **log_axis_of([[low, high]], pad=0.03, room=8),
                 "title": {"text": "Λ, from full activation (1/N) to the worst (N)"},
             },
             "yaxis": {
-                "type": "log",
-                "dtick": 1,
                 "title": {"text": "bound on the mean of ‖∇f‖²"},
-                "exponentformat": "power",
+                **log_axis_of([trace.y for trace in traces if trace.y is not None], room=8),
             },
         },
     )

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from zorba_core.plots.axes import log_axis_of
 from zorba_core.plots.runs import COSTS
 from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, as_text, styled
 
 _ROW, _FRAME = 34, 110  # pixels
+_FROM_ZERO = {"rangemode": "tozero"}
 _LONGEST = 44  # letters of a row's name
 
 
@@ -86,7 +88,7 @@ def to_target_figure(
         "xaxis": {
             "title": {"text": f"{COSTS[cost]}, until the target"},
             "exponentformat": "SI",
-            **({"type": "log", "dtick": 1} if log_cost else {"rangemode": "tozero"}),
+            **(log_axis_of([[*group.reached, *group.censored] for group in ordered]) if log_cost else _FROM_ZERO),
         },
         "yaxis": {
             "tickvals": list(range(len(ordered))),

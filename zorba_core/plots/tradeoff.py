@@ -22,6 +22,7 @@ _LEGEND = {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top", "itemclick"
 _ROOM = 0.12
 # A front of so few points is a sample: stairs between them would claim what nobody has looked at.
 _SPARSE = 40
+_COINCIDE = 0.5  # share of common points from which on a front hides another
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ def tradeoff_figure(
         "yaxis": _y_axis(y_axis, y_shown, points.y_E),
     }
     traces = [_dominated(points, palette), _front(points, palette, stepped)]
-    traces += [_other(other, number, palette, stepped) for number, other in enumerate(others)]
+    for number, other in enumerate(others):
+        hidden = any(shared_points(before, other) >= _COINCIDE for before in (points, *others[:number]))
+        traces.append(_other(other, number, palette, stepped, ring=hidden))
     traces += [] if bound is None else [_bound(bound, palette)]
     traces += _marks(marks, beyond, x_range[1], palette)
     return styled(traces, palette, height=height, layout=layout)
@@ -177,8 +180,21 @@ def _front(points: Points, palette: Palette, stepped: bool) -> go.Scatter:
     )
 
 
-def _other(points: Points, number: int, palette: Palette, stepped: bool) -> go.Scatter:
-    """A second method's front: a colour, a dash and a marker of its own, and never more markers than one can tell."""
+def shared_points(first: Points, second: Points) -> float:
+    """How large a share of the second's front lies on points of the first's."""
+    if not len(first.front_F) or not len(second.front_F):
+        return 0.0
+    here, there = (
+        np.column_stack((np.round(front.x_E[front.front_F], 6), np.round(np.log(np.abs(front.y_E[front.front_F])), 6)))
+        for front in (first, second)
+    )
+    spots = set(map(tuple, here.tolist()))
+    return sum(tuple(spot) in spots for spot in there.tolist()) / len(there)
+
+
+def _other(points: Points, number: int, palette: Palette, stepped: bool, *, ring: bool = False) -> go.Scatter:
+    """A second method's front: a colour, a dash and a marker of its own, and never more markers than one can tell;
+    rings where it lies on another's points, so that both are seen."""
     color = palette.series[1 + number % (len(palette.series) - 1)]
     count = len(points.front_F)
     return go.Scatter(
@@ -194,10 +210,10 @@ def _other(points: Points, number: int, palette: Palette, stepped: bool) -> go.S
             "dash": DASHES[1 + number % (len(DASHES) - 1)],
         },
         marker={
-            "symbol": SYMBOLS[1 + number % (len(SYMBOLS) - 1)],
-            "size": 8 if count <= _SPARSE else 5,
+            "symbol": SYMBOLS[1 + number % (len(SYMBOLS) - 1)] + ("-open" if ring else ""),
+            "size": (8 if count <= _SPARSE else 5) + (4 if ring else 0),
             "color": color,
-            "line": {"width": 0.5, "color": palette.paper},
+            "line": {"width": 1.5 if ring else 0.5, "color": color if ring else palette.paper},
         },
         hovertemplate=points.hover + f"<extra>{points.name}</extra>",
         **never_dimmed(1.0),
@@ -206,9 +222,10 @@ def _other(points: Points, number: int, palette: Palette, stepped: bool) -> go.S
 
 def _marks(marks: Sequence[Mark], beyond: float, edge: float, palette: Palette) -> list[go.Scatter]:
     colors = {
-        "selected": palette.selected,
-        "recommended": palette.series[2],
-        "pinned": palette.series[3],
+        # Colours are for methods: what is marked has that of the text.
+        "selected": palette.paper,
+        "recommended": palette.text,
+        "pinned": palette.text,
         "paper": palette.text,
         "baseline": palette.muted,
     }
@@ -229,7 +246,7 @@ def _marks(marks: Sequence[Mark], beyond: float, edge: float, palette: Palette) 
         }
         if kind == "pinned":
             look |= {part: {**look[part], "textfont": {"color": palette.paper}} for part in ("selected", "unselected")}
-        line = {"width": 2.5, "color": colors[kind] if kind == "paper" else palette.paper}
+        line = {"width": 2.5, "color": palette.text if kind in ("paper", "selected") else palette.paper}
         if near:
             traces.append(
                 go.Scatter(

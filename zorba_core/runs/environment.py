@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -27,7 +28,7 @@ def describe(settings: TrainSettings) -> dict[str, Any]:
         "git_commit": commit,
         "git_dirty": dirty,
         "python": platform.python_version(),
-        **{package: importlib.metadata.version(package) for package in _PACKAGES},
+        **_versions(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # decides the kernels, hence the last bits
         "device": torch.cuda.get_device_name() if on_cuda else "cpu",
@@ -35,6 +36,11 @@ def describe(settings: TrainSettings) -> dict[str, Any]:
         "threads": settings.threads,
         "seed": settings.seed,
     }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return {package: importlib.metadata.version(package) for package in _PACKAGES}
 
 
 def git_state() -> tuple[str | None, bool | None]:

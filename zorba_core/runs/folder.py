@@ -11,7 +11,7 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
 
-Shapes: M blocks, N clients.
+Shapes: M blocks, N clients, P rows of the metrics.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
@@ -93,7 +95,12 @@ class Run:
     def work(self) -> pd.Series:
         """For each row of ``metrics``, what had been computed so far, in forward passes of one client's batch; a
         backward pass counts as ``BACKWARD_WORK``. Comparable between methods where rounds are not."""
-        return self.metrics["forward_passes"] + BACKWARD_WORK * self.metrics["backward_passes"]
+        return pd.Series(self.work_P, self.metrics.index)
+
+    @property
+    def work_P(self) -> NDArray[np.int64]:
+        """:attr:`work` as an array, a number for each of the P rows."""
+        return self.metrics["forward_passes"].to_numpy() + BACKWARD_WORK * self.metrics["backward_passes"].to_numpy()
 
     @property
     def communication(self) -> dict[str, Any] | None:
@@ -357,16 +364,20 @@ def _read_metrics(path: Path) -> pd.DataFrame:
         raise
     except UNREADABLE:
         raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
-    metrics = table.to_pandas()
     for name in _COUNTS:
-        if not metrics[name].between(0, MOST).all():  # null is not
+        if table[name].null_count or not _within(table[name], MOST):
             raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
-    if not (metrics["round"].diff().iloc[1:] > 0).all():
+    if not (np.diff(table["round"].to_numpy()) > 0).all():
         raise InvalidInputError(f"{path}: its rounds do not rise; {_DAMAGED}")
     for name in ("clients_reported", "clients_refused"):
-        if not (metrics[name].isna() | metrics[name].between(0, MOST)).all():
+        if not _within(table[name], MOST):
             raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
-    accuracy = metrics["eval_accuracy"]
-    if not (accuracy.isna() | accuracy.between(0, 1)).all():
+    if not _within(table["eval_accuracy"], 1):
         raise InvalidInputError(f"{path}: eval_accuracy has a value outside 0 to 1; {_DAMAGED}")
-    return metrics
+    return table.to_pandas()
+
+
+def _within(column: pa.ChunkedArray, most: float) -> bool:
+    """Is every value from 0 to ``most``, or null?"""
+    values = column.to_numpy()
+    return bool((np.isnan(values) | ((values >= 0) & (values <= most))).all())

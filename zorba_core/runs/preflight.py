@@ -12,15 +12,15 @@ Measured on the first round's batches of a few clients and a few directions, in 
   scalars.
 - ``update``: the part of a round's step that the weights lose to rounding. With stochastic rounding that is what does
   not arrive in the mean: the part of the step missing along the step itself.
-- ``stride``: the length of a round's step relative to the weights it moves; of FedKSeed and MEERKAT only roughly, since
-  local steps and a mask are not in it.
+- ``stride``: the length of a round's step relative to the weights it moves; where a mask keeps most of them still, to
+  those that it does not.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
   thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
 
-Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
-along its clients' own directions, whose average is a shorter step. Where a method transforms the averages, the plain
-averages are measured. FedIT has no mu and no scalars: its ``update``,
-``stride`` and ``progress`` are those of the exact gradient.
+Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO and FedKSeed
+are measured along their clients' own directions, whose average is a shorter step; FedKSeed's local steps are added,
+not averaged. Where a method transforms the averages, the plain averages are measured. FedIT has no mu and no scalars:
+its ``update``, ``stride`` and ``progress`` are those of the exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
 """
@@ -170,7 +170,7 @@ def preflight(
     else:  # what the clients that are simulated would have sent
         estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
         differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
-    if facts.exchanges == "estimates":
+    if facts.along in ("own", "picked"):
         taking_part = max(1, round(settings.participation * allocation.num_clients))
 
         def step_of(m: int) -> torch.Tensor:
@@ -184,6 +184,8 @@ def preflight(
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
+    if facts.along == "picked":  # one local step after another
+        averaged, rho_square = averaged * settings.num_perturbations, rho_square * settings.num_perturbations
     unit = 1.0  # of the learning rate
     if settings.step != "plain":
         unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MQ, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
@@ -298,7 +300,7 @@ def _step_checks(
             lost += float((moved - intended).square().sum())
             arrived += float((moved * intended).sum())
             step_square += float(intended.square().sum())
-            length += float(weights.double().square().sum())
+            length += float((weights.double() * (step != 0)).square().sum())
     stride = (step_square / length) ** 0.5 * averaged * (lr / rate)
     share_lost = 1.0
     if 0 < step_square < np.inf:

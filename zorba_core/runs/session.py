@@ -186,20 +186,21 @@ def fine_tune(
             "preflight": checked.describe(),
         }
         writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
-        path = Path(ranks.from_first(None if writer is None else str(writer.path)))
-        if writer is not None:
-            write_task(path, task)
-        if isinstance(network, StreamedNetwork):
-            network.store.use_scratch(path / BLOCKS)
-        rounds = LocalRounds(network, allocation, rows, settings, ranks)
-        complete_run(
-            path,
-            writer,
-            rounds,
-            rows.evaluation,
-            [*callbacks, *measuring(path, rounds, rows, config, ranks)],
-            finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
-        )
+        with contextlib.nullcontext() if writer is None else contextlib.closing(writer):
+            path = Path(ranks.from_first(None if writer is None else str(writer.path)))
+            if writer is not None:
+                write_task(path, task)
+            if isinstance(network, StreamedNetwork):
+                network.store.use_scratch(path / BLOCKS)
+            rounds = LocalRounds(network, allocation, rows, settings, ranks)
+            complete_run(
+                path,
+                writer,
+                rounds,
+                rows.evaluation,
+                [*callbacks, *measuring(path, rounds, rows, config, ranks)],
+                finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
+            )
     return read_run(path)
 
 

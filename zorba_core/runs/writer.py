@@ -48,8 +48,12 @@ class RunWriter(Callback):
         write_json(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
         self._log = TrajectoryLog(self.path / runs.TRAJECTORY)
-        self._log.write_header(runs.header_of(config, environment, allocation))
-        self.flush()
+        try:
+            self._log.write_header(runs.header_of(config, environment, allocation))
+            self.flush()
+        except BaseException:
+            self._log.close()  # or this process could not resume it
+            raise
 
     @classmethod
     def reopen(cls, path: Path, log: TrajectoryLog, records: Sequence[RoundRecord]) -> RunWriter:

@@ -61,7 +61,19 @@ def _works(folder: Path) -> Iterator[tuple[Path, Callable[[Path], str], str]]:
             elif name == _CARD:
                 yield file, _card, "zorba make-base"
             elif name.endswith(".json"):
-                yield file, _json, "artifacts/README.md names the command that makes it"
+                yield file, _json, _maker(folder, file)
+
+
+def _maker(folder: Path, file: Path) -> str:
+    """The command that the folder's README names beside the file: the last cell of its row."""
+    readme, nowhere = folder / "README.md", "artifacts/README.md names the command that makes it"
+    if not readme.is_file():
+        return nowhere
+    for row in readme.read_text(encoding="utf-8", errors="replace").splitlines():
+        cells = [cell.strip() for cell in row.strip().strip("|").split(" | ")]
+        if len(cells) > 2 and any(name.rpartition("/")[2] == file.name for name in cells[0].split("`")[1::2]):
+            return cells[-1]
+    return nowhere
 
 
 def _checked(folder: Path, path: Path, check: Callable[[Path], str], again: str) -> Finding:

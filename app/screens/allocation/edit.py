@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
-from app.screens.allocation import files
+from app.screens.allocation import files, kinds
 from app.screens.allocation.edits import Edits
 from app.screens.allocation.judgement import Judgement, judge
 from app.screens.allocation.matrix_editor import Column, matrix_editor, operations
@@ -201,6 +201,7 @@ def _matrix(study: Study, start: Solution, edits: Edits) -> None:
     base_MN, A_MN = edits.base_MN, edits.A_MN
     order_N = client_order(base_MN, capacity_N, choice("order", list(ORDERS)), budget_N=start.problem.budget_N)
     if len(order_N) > SHOWN:
+        kinds.section(capacity_N, most_N, edits, change)
         order_N = _close_up(study, Allocation(base_MN), order_N)
     parameters_gib, one_block_gib = block_gib(study.scenario)
     columns = [

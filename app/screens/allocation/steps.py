@@ -39,20 +39,24 @@ def show(study: Study, point: int) -> None:
         f"them; each step takes the block of {L} that holds back most clients of {F} and gives it one more."
     )
     if not replay.steps:
-        _nothing_to_do(study, point, replay)
+        other = point_with_work(study, point)
+        _nothing_to_do(study, other, replay)
+        if other is not None:  # an empty stage shows nothing
+            replay = _replay(study.scenario, other)
     _player(study, replay)
 
 
-def _nothing_to_do(study: Study, point: int, replay: GreedyReplay) -> None:
+def _nothing_to_do(study: Study, other: int | None, replay: GreedyReplay) -> None:
+    """``other``: a point near by that is shown instead, if there is one."""
+    near = "" if other is None else f" Shown is a point near by, at {study.front.vram_ratio_E[other]:.0%} of all VRAM."
     st.info(
         f"Nothing to do at this point: its budgets add up to exactly {replay.gamma_star} clients for each block, so "
-        "Dinic's matrix is the result.",
+        f"Dinic's matrix is the result.{near}",
         icon=":material/check:",
     )
-    other = point_with_work(study, point)
     if other is not None:
         st.button(
-            f"Go to a point near by where it has work ({study.front.vram_ratio_E[other]:.0%} of all VRAM)",
+            "Select that point on all pages",
             on_click=selection.select,
             args=(study.scenario, other),
             icon=":material/footprint:",

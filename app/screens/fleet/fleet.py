@@ -25,7 +25,8 @@ from zorba_core.plots import affordable_figure, vram_figure
 
 def page() -> None:
     st.title("Who takes part?", anchor=False)
-    introduction, figures = st.container(), st.container()
+    # In sight at once: what is wrong, and who can hold how much. Numbers and the second opinion follow.
+    sentence, figures, introduction = st.container(), st.container(), st.container()
     made, listed = st.columns([0.36, 0.64], gap="large")
     with made:
         _how_it_is_made()
@@ -33,7 +34,7 @@ def page() -> None:
     try:
         fleet = scenario.fleet()
     except ZorbaError as error:
-        with introduction:
+        with sentence:
             if scenario.fleet_kind == "table" and not scenario.table:
                 say_unheld()
                 st.info(
@@ -48,13 +49,14 @@ def page() -> None:
         components.reproduce(scenario)
         return
     blocks_N = affordable_blocks(fleet.capacity_N_bytes, scenario.model_spec, scenario.workload).clip(min=0)
-    with introduction:
-        _in_short(fleet, blocks_N, scenario)
+    with sentence:
+        _in_a_sentence(scenario)
         _problems(blocks_N, scenario)
     with figures:
         _pictures(fleet, blocks_N, scenario)
     components.let_it_be_drawn("fleet", scenario)
     with introduction:
+        _in_short(fleet, blocks_N, scenario)
         true_costs.section(fleet, blocks_N, scenario)
     with listed:
         _clients(fleet, blocks_N, scenario)
@@ -62,14 +64,18 @@ def page() -> None:
     glossary()
 
 
-def _in_short(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
+def _in_a_sentence(scenario: Scenario) -> None:
     parameters, block = block_gib(scenario)
+    st.markdown(
+        f"A client is one card. By the paper's model, training {scenario.model.upper()} takes "
+        f"**{parameters + block:.2f} GiB** for the model and one block, and **{block:.2f} GiB** for each further block "
+        f"of its {scenario.model_spec.num_blocks}: that decides how much each client can train."
+    )
+
+
+def _in_short(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
     num_blocks = scenario.model_spec.num_blocks
     held_N = np.minimum(blocks_N, num_blocks)
-    st.markdown(
-        f"Training {scenario.model.upper()} takes **{parameters + block:.2f} GiB** for the model and one block, and "
-        f"**{block:.2f} GiB** for each further block of its {num_blocks}. That decides how much each client can train."
-    )
     components.numbers(
         [
             Number("Clients", f"{fleet.num_clients:,}", "Participants, each with one GPU and data of its own."),
@@ -98,11 +104,11 @@ def _in_short(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
                 "left out" if scenario.leave_out_small and (blocks_N < 1).any() else "clients",
             ),
             Number(
-                "Best least popularity γ*",
+                "Every block, at best",
                 f"{int(held_N.sum()) // num_blocks}",
-                r"$\gamma^* = \lfloor \frac{1}{M} \sum_n \min(\lambda_n, M) \rfloor$: with all VRAM in use, every "
-                "block can be trained by at least so many clients.",
-                "clients on every block",
+                "With all VRAM in use, every block can be trained by at least so many clients; the paper's "
+                r"$\gamma^* = \lfloor \frac{1}{M} \sum_n \min(\lambda_n, M) \rfloor$.",
+                "clients train it (γ*)",
             ),
         ]
     )

@@ -13,6 +13,7 @@ from app.screens.runs.picks import Picks, as_link, from_link, holds
 from app.shared import components
 from app.shared.links import all_named, linked, linked_day, linked_many, linked_text, take_asked
 from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
+from zorba_core.runs.notes import Notes
 from zorba_core.study.comparison import Record
 
 SHOWN_AT_FIRST = 3
@@ -29,7 +30,9 @@ _FILTERS = (
 
 def filtered(records: Sequence[Record]) -> list[Record]:
     """The records that pass the filters."""
-    text = linked_text("Find", key="find", placeholder="name, or a setting such as lr 0.01", icon=":material/search:")
+    text = linked_text(
+        "Find", key="find", placeholder="name, tag, or a setting such as lr 0.01", icon=":material/search:"
+    )
     matching = [record for record in records if _has(record, text)]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
@@ -38,7 +41,16 @@ def filtered(records: Sequence[Record]) -> list[Record]:
         values_wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=150)
         if values_wanted:
             matching = [record for record in matching if read(record) in values_wanted]
-    return _since(records, matching)
+    return _since(records, _tagged(records, matching))
+
+
+def _tagged(records: Sequence[Record], matching: list[Record]) -> list[Record]:
+    """Runs with all of the tags asked for; asked only where there are tags."""
+    tags = sorted({tag for record in records for tag in record.notes.tags})
+    if not tags:
+        return matching
+    wanted = set(linked_many(st.multiselect, "Tag", tags, [], key="tag", placeholder="all", width=150))
+    return [record for record in matching if wanted <= set(record.notes.tags)]
 
 
 def _since(records: Sequence[Record], matching: list[Record]) -> list[Record]:
@@ -51,12 +63,16 @@ def _since(records: Sequence[Record], matching: list[Record]) -> list[Record]:
 
 
 def _has(record: Record, text: str) -> bool:
-    """Every word of ``text`` in the run's name, or as ``setting value`` in its config."""
+    """Every word of ``text`` in the run's name, label, note or tags, or as ``setting value`` in its config."""
     searched = " ".join(
-        [record.name, record.status, *(f"{key} {value}" for key, value in record.config.items())]
+        [record.name, record.status, *_words(record.notes), *(f"{key} {value}" for key, value in record.config.items())]
     ).casefold()
     words = text.casefold().split()
     return text.casefold().strip() in searched or all(word in searched for word in words)
+
+
+def _words(notes: Notes) -> tuple[str, ...]:
+    return (notes.label, notes.note, *notes.tags)
 
 
 def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = None, source: str = "") -> list[Record]:
@@ -123,6 +139,17 @@ def _forget(source: str, missing: Collection[str]) -> None:
     """A button's callback."""
     picks = st.session_state[_CHOSEN][source]
     st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in missing))
+
+
+def forget_picks() -> None:
+    """What the address asks for counts from now on; in a callback."""
+    st.session_state.pop(_CHOSEN, None)
+
+
+def unpick(source: str, gone: Collection[str]) -> None:
+    """Runs that the reader has removed are picked no more; in a callback."""
+    if source in st.session_state.get(_CHOSEN, {}):
+        _forget(source, gone)
 
 
 def pick_by_name(source: str, names: Sequence[str], wanted: Collection[str]) -> None:

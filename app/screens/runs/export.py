@@ -26,12 +26,12 @@ def draw(
     if isinstance(drawn, curves.DrawnCurves):
         listed = curves.with_baseline(chosen, baseline)
         first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
-        name = "zorba-runs"
-        code = programs.of_curves(source, listed, drawn.asked, drawn.baseline)
+        name, figure = "zorba-runs", drawn.figure
+        code = programs.of_curves(source, listed, drawn.asked, drawn.baseline, sorted(drawn.hidden))
     else:
         listed = list(records)
         first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
-        name = "zorba-outcomes"
+        name, figure = "zorba-outcomes", lambda: drawn.figure
         code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
     program = Download(
         "Runs (JSON)",
@@ -40,7 +40,7 @@ def draw(
         lambda: runs_json(listed),
         "Settings, provenance and outcome of each run in the picture.",
     )
-    components.downloads([first, program], key="export", picture=Picture(lambda: drawn.figure, name))
+    components.downloads([first, program], key="export", picture=Picture(figure, name))
     with st.expander("Take it with you: Python, command", icon=":material/code:"):
         python, command = st.tabs(["Copy as Python", "Copy as command"])
         python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")

@@ -11,10 +11,18 @@ from app.screens.runs.toolbar import CurvesAsked, OutcomesAsked
 from zorba_core.study.comparison import Record
 
 
-def of_curves(source: Source, records: Sequence[Record], asked: CurvesAsked, baseline: str | None) -> str:
-    """A program that draws the same curves. ``baseline``: name of the pinned curve."""
+def of_curves(
+    source: Source,
+    records: Sequence[Record],
+    asked: CurvesAsked,
+    baseline: str | None,
+    hidden: Sequence[str] = (),
+) -> str:
+    """A program that draws the same curves. ``baseline``: name of the pinned curve; ``hidden``: of those left out."""
     panel = _arguments(cost=asked.cost, smoothing=asked.smoothing or None, band=asked.band)
-    figure = _arguments(baseline=baseline, log_cost=asked.log_cost or None, log_loss=asked.log_loss or None)
+    figure = _arguments(
+        baseline=baseline, log_cost=asked.log_cost or None, log_loss=asked.log_loss or None, hidden=hidden or None
+    )
     return (
         f"from zorba_core.study.comparison import {source.imported}, panel_of\n"
         "from zorba_core.plots import curves_figure\n\n"

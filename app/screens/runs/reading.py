@@ -11,7 +11,8 @@ import streamlit as st
 
 from app.shared.folders import experiments_folder, short
 from zorba_core.runs import DEFAULT_FOLDER
-from zorba_core.study.comparison import Listing, experiment_records, folder_records
+from zorba_core.runs.notes import NOTES
+from zorba_core.study.comparison import Listing, experiment_records, folder_records, with_notes
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,13 @@ def experiment_source(name: str, profile: str) -> Source:
 
 
 def folder_listing(folder: Path) -> Listing:
-    """The runs of a folder.
+    """The runs of a folder, with the notes that lie beside them.
 
     Raises:
         OSError: the folder cannot be read.
     """
-    return _listing(str(folder), _signature(folder))
+    files, notes = _signatures(folder)
+    return _noted(str(folder), files, notes)
 
 
 def experiment_listing(name: str, profile: str) -> Listing:
@@ -73,18 +75,27 @@ def _listing(folder: str, signature: tuple) -> Listing:
     return folder_records(Path(folder))
 
 
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _noted(folder: str, signature: tuple, notes: tuple) -> Listing:
+    """Runs need not be read again for a new label: ``notes`` is the signature of the notes alone."""
+    del notes  # part of the cache's key only
+    return with_notes(_listing(folder, signature))
+
+
 @st.cache_resource(max_entries=8, show_spinner="Reading runs …")
 def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
     del modified  # part of the cache's key only
     return experiment_records(name, profile, Path(root))
 
 
-def _signature(folder: Path) -> tuple:
+def _signatures(folder: Path) -> tuple[tuple, tuple]:
+    """(of the runs' files, of their notes): each changes with what it is of."""
     if not folder.is_dir():
-        return ()
-    files = []
+        return (), ()
+    files, notes = [], []
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
             stats = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(entry.path)]
-            files.append((entry.name, *sorted(stats)))
-    return tuple(sorted(files))
+            files.append((entry.name, *sorted(stat for stat in stats if stat[0] != NOTES)))
+            notes += [(entry.name, *stat) for stat in stats if stat[0] == NOTES]
+    return tuple(sorted(files)), tuple(sorted(notes))

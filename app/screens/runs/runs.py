@@ -7,14 +7,27 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.screens.runs import choose, compare, curves, export, look, outcomes, table, to_target, toolbar
+from app.screens.runs import (
+    annotate,
+    choose,
+    compare,
+    curves,
+    export,
+    look,
+    outcomes,
+    table,
+    to_target,
+    toolbar,
+    views_bar,
+)
 from app.screens.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
+from app.screens.runs.views import suggested_name
 from app.screens.train.processes import being_written
 from app.shared import components
 from app.shared.folders import experiments_folder, runs_folder, short
 from app.shared.links import linked
 from zorba_core.errors import ZorbaError
-from zorba_core.study.comparison import Listing, Record, experiments_there
+from zorba_core.study.comparison import OUTCOMES, Listing, Record, axes_of, experiments_there
 
 FIRST_RUN = "zorba train --dataset toy-reviews --clients 20 --rounds 60 --seed 0"
 EVERY_SECONDS = 5.0
@@ -22,41 +35,44 @@ _FOLDER = "folder"
 
 
 def page() -> None:
-    st.title("Does it learn?", anchor=False)
-    st.markdown(
-        "Fine-tuning runs side by side. Pick some in the table to lay their curves over each other, or see the "
-        "outcomes of all of them."
-    )
-    folder = runs_folder()
+    folder, experiments = runs_folder(), experiments_there(experiments_folder())
     try:
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-            listing, source = _read(folder)
-            records = choose.filtered(listing.records) if listing.records else []
-            baseline = choose.baseline_of(records) if records else None
+            st.title("Does it learn?", anchor=False, width="stretch")
+            listing, source = _read(folder, experiments)
     except _Unreadable as error:
         components.problem(error.title, error.sentence)
         return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="strip_of_views"):
+        saving = st.container(width="content")
+        views = views_bar.cards(folder, experiments)
+    # The picture stands above the filters and is drawn after them: they say which runs there are.
+    picture = st.container()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="controls_of_filters"):
+        records = choose.filtered(listing.records) if listing.records else []
+        baseline = choose.baseline_of(records) if records else None
     _problems(listing.problems)
     for note in listing.notes[:5]:
         st.caption(f":material/info: {components.plain(note)}.")
     chosen = choose.chosen_of(records, listing.records, source.command)
     if not listing.records:
         _nothing_yet(folder)
+        _actions(folder, source, listing.records, chosen)
         return
     if not records:
         st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
         return
-    asked = toolbar.ask(records)
-    drawn = None
-    if isinstance(asked, toolbar.TargetAsked):
-        to_target.draw(asked, curves.with_baseline(chosen, baseline))
-    elif isinstance(asked, toolbar.OutcomesAsked):
-        drawn = outcomes.draw(asked, records, chosen, source.command)
-    elif chosen or baseline is not None:
-        drawn = curves.draw(asked, chosen, baseline)
-    else:
-        st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
-    table.show_table(records, chosen, baseline)
+    with picture, st.container(key="flip_runs"):
+        controls = st.container()
+        with controls:
+            asked = toolbar.ask(records)
+        with st.container():
+            drawn = _picture(asked, records, chosen, baseline, source)
+    with saving:
+        views_bar.manage(folder, views, _name_of_view(asked, records, chosen))
+    colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
+    table.show_table(records, chosen, baseline, colors)
+    _actions(folder, source, listing.records, chosen)
     _follow(folder, listing.records)
     if isinstance(drawn, curves.DrawnCurves):
         compare.group_table(drawn, baseline)
@@ -69,15 +85,55 @@ def page() -> None:
     look.draw(chosen)
 
 
+def _picture(
+    asked: toolbar.CurvesAsked | toolbar.OutcomesAsked | toolbar.TargetAsked,
+    records: Sequence[Record],
+    chosen: Sequence[Record],
+    baseline: Record | None,
+    source: Source,
+) -> curves.DrawnCurves | outcomes.DrawnOutcomes | None:
+    if isinstance(asked, toolbar.TargetAsked):
+        to_target.draw(asked, curves.with_baseline(chosen, baseline))
+        return None
+    if isinstance(asked, toolbar.OutcomesAsked):
+        return outcomes.draw(asked, records, chosen, source.command)
+    if chosen or baseline is not None:
+        return curves.draw(asked, chosen, baseline)
+    st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
+    return None
+
+
+def _actions(folder: Path, source: Source, records: Sequence[Record], chosen: Sequence[Record]) -> None:
+    """On runs of a folder; the tables of an experiment are as they were committed."""
+    if all(record.path is not None for record in records):
+        annotate.draw(folder, source.command, records, chosen)
+
+
+def _name_of_view(
+    asked: toolbar.CurvesAsked | toolbar.OutcomesAsked | toolbar.TargetAsked,
+    records: Sequence[Record],
+    chosen: Sequence[Record],
+) -> str:
+    of_outcomes = isinstance(asked, toolbar.OutcomesAsked)
+    runs = records if of_outcomes else chosen
+    return suggested_name(
+        methods=sorted({record.method for record in runs}),
+        datasets=sorted({str(record.config.get("dataset")) for record in runs}),
+        curves=len(chosen),
+        picture="outcomes" if of_outcomes else "target" if isinstance(asked, toolbar.TargetAsked) else "curves",
+        cost="" if of_outcomes else toolbar.COST_LABELS[asked.cost],
+        outcome=(OUTCOMES[asked.y], axes_of(records).get(asked.x, asked.x)) if of_outcomes else ("", ""),
+    )
+
+
 class _Unreadable(Exception):
     def __init__(self, title: str, sentence: str) -> None:
         super().__init__(title)
         self.title, self.sentence = title, sentence
 
 
-def _read(folder: Path) -> tuple[Listing, Source]:
+def _read(folder: Path, tables: Sequence[tuple[str, str]]) -> tuple[Listing, Source]:
     """What there is to compare, and where it comes from; asks where there is a choice."""
-    tables = experiments_there(experiments_folder())
     source = _FOLDER
     if tables:
         labels = {_FOLDER: f"Run folders ({short(folder)})"} | {

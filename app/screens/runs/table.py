@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,15 +14,23 @@ from app.shared import components
 from zorba_core.study.comparison import Record, metrics_of
 
 
-def show_table(records: Sequence[Record], chosen: Sequence[Record], baseline: Record | None) -> None:
-    """The table to pick in, with what is chosen marked."""
+def show_table(
+    records: Sequence[Record],
+    chosen: Sequence[Record],
+    baseline: Record | None,
+    colors: Mapping[str, str] | None = None,
+) -> None:
+    """The table to pick in, with what is chosen marked; ``colors``: of the curves in the picture, by run."""
     frame = _frame(records, baseline)
     shared = in_common(frame)
     if shared:
         st.caption("All of them: " + ", ".join(f"{key} {components.plain(value)}" for key, value in shared.items()))
     shown = _worth_showing(frame)
+    drawn = shown.assign(learned=[record.small_curve for record in records])[_with_learned(shown)]
+    if colors:
+        drawn.insert(0, "curve", [_dot(colors.get(record.name)) for record in records])
     st.dataframe(
-        shown.assign(learned=[record.small_curve for record in records])[_with_learned(shown)],
+        drawn,
         **table_arguments([record.name for record in records], chosen),
         on_select="rerun",
         selection_mode="multi-row",
@@ -32,6 +40,16 @@ def show_table(records: Sequence[Record], chosen: Sequence[Record], baseline: Re
         placeholder="–",
         column_config=_columns(metrics_of(records)) | {"learned": _learned_column(records)},
         alt=f"{len(records)} runs, newest first. Select rows to draw their curves.",
+    )
+
+
+def _dot(color: str | None) -> str | None:
+    """A dot of this colour as a picture; our own palette's, so nothing from outside."""
+    if color is None:
+        return None
+    return (
+        "data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' width='14' height='14'>"
+        f"<circle cx='7' cy='7' r='4' fill='%23{color.removeprefix('#')}'/></svg>"
     )
 
 
@@ -88,8 +106,11 @@ _SAID_ONCE = ("dataset", "model", "method", "solver")
 
 def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
     outcome = record.outcome
+    notes = record.notes
     row = {
+        "label": notes.label or None,
         "run": record.name,
+        "tags": list(notes.tags) or None,
         "dataset": record.config.get("dataset"),
         "model": str(record.config.get("model")),
         "method": record.method,
@@ -111,6 +132,7 @@ def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, A
         "Λ": outcome["lambda"],
         "VRAM (GiB)": outcome["vram"],
         "status": record.status,
+        "note": notes.note or None,
         "began": None if record.began is None else time.strftime("%d %b %H:%M", time.localtime(record.began)),
     }
 
@@ -127,7 +149,11 @@ def _columns(metric: str) -> dict[str, Any]:
 
 
 _COLUMNS = {
-    "run": st.column_config.TextColumn(pinned=True),
+    "curve": st.column_config.ImageColumn("", width=36, pinned=True, help="The colour of its curve"),
+    "run": st.column_config.TextColumn(pinned=True, help="The name of its folder"),
+    "label": st.column_config.TextColumn(pinned=True),
+    "tags": st.column_config.ListColumn(),
+    "note": st.column_config.TextColumn(width="medium"),
     "to target": st.column_config.NumberColumn(format="%d", help="Rounds until the target was first reached"),
     "Δ to target": st.column_config.NumberColumn(format="%+d", help="Rounds more than the baseline took"),
     "Δ VRAM": st.column_config.NumberColumn(format="%+.3f", help="GiB more than the baseline, all clients"),

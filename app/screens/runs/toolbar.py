@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.shared.components import capitalised
 from app.shared.links import linked, linked_many, linked_number
@@ -67,7 +68,7 @@ def measure_labels(metric: str) -> dict[str, str]:
 def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked | TargetAsked:
     """The row of controls. ``records``: the runs that pass the filters; their values decide which axes are offered."""
     axes = axes_of(records)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="controls_of_runs"):
         view = "curves"
         if axes:
             view = linked(
@@ -99,20 +100,21 @@ def _curves(metric: str) -> CurvesAsked:
         help="Several lie over each other, with one axis of cost.",
     )
     cost = _cost()
-    band = _band()
-    logs = _logarithmic({"cost": "cost", "loss": "loss"}, "log_curves")
-    smoothing = linked_number(
-        st.slider,
-        "Smoothing",
-        0,
-        95,
-        0,
-        key="smoothing",
-        step=5,
-        format="%d%%",
-        width=115,
-        help="Weight of the past in an exponential moving average. The values as measured stay visible behind.",
-    )
+    grouped = _grouped()
+    with _more():
+        band = _band(grouped)
+        logs = _logarithmic({"cost": "cost", "loss": "loss"}, "log_curves")
+        smoothing = linked_number(
+            st.slider,
+            "Smoothing",
+            0,
+            95,
+            0,
+            key="smoothing",
+            step=5,
+            format="%d%%",
+            help="Weight of the past in an exponential moving average. The values as measured stay visible behind.",
+        )
     return CurvesAsked(
         tuple(measures) or ("eval_accuracy",), cost, smoothing / 100, band, "cost" in logs, "loss" in logs
     )
@@ -121,27 +123,24 @@ def _curves(metric: str) -> CurvesAsked:
 def _target() -> TargetAsked:
     cost = _cost()
     grouped = _grouped()
-    return TargetAsked(cost, grouped, "cost" in _logarithmic({"cost": "cost"}, "log_target"))
+    with _more():
+        logs = _logarithmic({"cost": "cost"}, "log_target")
+    return TargetAsked(cost, grouped, "cost" in logs)
 
 
 def _outcomes(records: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
     outcomes = {name: label.replace("accuracy", metrics_of(records)) for name, label in OUTCOMES.items()}
     y = linked(st.selectbox, "What came out", list(outcomes), format_func=outcomes.get, key="outcome", width=200)
     x = linked(st.selectbox, "Against", list(axes), format_func=axes.get, key="along", width=200)
+    grouped = _grouped()
     kinds = kinds_of(records)
     kind = _NO_KIND
-    if kinds:
-        labels = {_NO_KIND: "nothing"} | {key: key.rpartition(".")[2] for key in kinds}
-        kind = linked(
-            st.selectbox,
-            "Coloured by",
-            [*kinds, _NO_KIND],
-            format_func=labels.get,
-            key="kind",
-            width=125,
-        )
-    band = _band()
-    logs = _logarithmic({"x": "x", "y": "y"}, "log_outcomes")
+    with _more():
+        if kinds:
+            labels = {_NO_KIND: "nothing"} | {key: key.rpartition(".")[2] for key in kinds}
+            kind = linked(st.selectbox, "Coloured by", [*kinds, _NO_KIND], format_func=labels.get, key="kind")
+        band = _band(grouped)
+        logs = _logarithmic({"x": "x", "y": "y"}, "log_outcomes")
     return OutcomesAsked(x, y, None if kind == _NO_KIND else kind, band, "x" in logs, "y" in logs)
 
 
@@ -171,10 +170,15 @@ def _grouped() -> bool:
     return chosen == "seeds"
 
 
-def _band() -> str | None:
-    if not _grouped():
+def _band(grouped: bool) -> str | None:
+    if not grouped:
         return None
-    return linked(st.selectbox, "Band", list(BANDS), format_func=BAND_LABELS.get, key="band", width=160)
+    return linked(st.selectbox, "Band", list(BANDS), format_func=BAND_LABELS.get, key="band")
+
+
+def _more() -> DeltaGenerator:
+    """What is changed less often: one row of controls leaves the picture its place."""
+    return st.popover("Axes", icon=":material/tune:", help="Logarithmic axes, bands and smoothing.")
 
 
 def _logarithmic(options: dict[str, str], key: str) -> list[str]:

@@ -45,8 +45,8 @@ def page() -> None:
         f"Here: {allocation.num_clients} clients and {allocation.num_blocks} blocks, {where_from}: "
         f"**Λ = {allocation.bias_lambda:.4g}**."
     )
-    lambda_verdict.say()
     _views(study, allocation)
+    lambda_verdict.say()
     components.reproduce(scenario, selection.current_point(study))
     glossary()
 
@@ -70,15 +70,13 @@ def _views(study: Study, allocation: Allocation) -> None:
 
 def _bounds(study: Study, allocation: Allocation) -> None:
     head = st.container()  # above the controls that it follows
-    left, right = st.columns([0.28, 0.72], gap="large")
-    with left:
+    pictures, beside = st.columns([0.7, 0.3], gap="large")  # in this order on a phone
+    with beside:
         setting = controls.show(study, allocation.num_clients)
     bound, bias_lambda = setting.bound, allocation.bias_lambda
     with head:
-        st.latex(_formula(setting.is_theorem_2))
         _numbers(setting, bound, bias_lambda, allocation.num_clients)
-    with right:
-        _warnings(setting, bound, bias_lambda)
+    with pictures:
         tabs = st.tabs(["Over the rounds", "Against Λ", "The formula with these numbers"])
         with tabs[0]:
             by_rounds = bound_by_rounds_figure(
@@ -129,6 +127,8 @@ def _bounds(study: Study, allocation: Allocation) -> None:
             st.latex(_with_numbers(setting, bound, bias_lambda))
             st.caption("Numbers rounded to three digits; `zorba_core.study.theory` computes them.")
             st.code(setting.as_python(bias_lambda), language="python")
+        _warnings(setting, bound, bias_lambda)
+    st.latex(_formula(setting.is_theorem_2))
 
 
 def _formula(is_theorem_2: bool) -> str:

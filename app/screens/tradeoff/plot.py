@@ -5,6 +5,7 @@ Shapes: E points of a sweep, H numbers shown on hover.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +22,9 @@ from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View, baselines, bound,
 from zorba_core.allocation import SOLVERS
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import Axis, Mark, Points, tradeoff_figure
+from zorba_core.plots.tradeoff import shared_points
 
+_MENTIONED = 0.5  # share of common points from which on it is said
 _HOVER = (
     "<b>%{customdata[2]:.1%} of VRAM, Λ = %{customdata[3]:.4g}</b><br>"
     "activated blocks %{customdata[4]}<br>"
@@ -90,11 +93,12 @@ def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
     """Draw everything that is selected in one picture, and return it."""
     study, measure, cost = view.study, MEASURES[view.measure], COSTS[view.cost]
     others = [other for name in SOLVERS if name in axes.shown and (other := _other_method(view, name)) is not None]
+    own, beside = _points(view), [_points(other) for other in others]
     drawn = tradeoff_figure(
-        _points(view),
+        own,
         Axis(cost.axis, ".0%" if view.cost == "ratio" else ","),
         Axis(measure.axis, log=axes.log),
-        others=[_points(other) for other in others],
+        others=beside,
         bound=bound(study, view.cost, view.measure) if "bound" in axes.shown else None,
         marks=_marks(view, point, recommended, axes),
         stepped=view.decided_by == view.measure,
@@ -111,8 +115,22 @@ def figure(view: View, point: int, recommended: int, axes: Axes) -> go.Figure:
         f"has {len(view.order_F)} points; the selected one uses {study.front.vram_ratio_E[point]:.0%} of the VRAM at "
         f"{measure.label} {view.y_E[point]:{measure.format}}. The table below lists the front.",
     )
-    st.caption(_caption(view))
+    st.caption(_caption(view) + coinciding([own, *beside]))
     return drawn
+
+
+def coinciding(fronts: Sequence[Points]) -> str:
+    """Which fronts lie on each other, so that one is hardly seen; empty where none do."""
+    sentences = []
+    for number, second in enumerate(fronts):
+        for first in fronts[:number]:
+            common, back = shared_points(first, second), shared_points(second, first)
+            if min(common, back) == 1:
+                sentences.append(f"**{first.name} and {second.name} coincide**: they have the same points.")
+            elif max(common, back) >= _MENTIONED:
+                inner, outer = (second, first) if common >= back else (first, second)
+                sentences.append(f"{max(common, back):.0%} of the points of {inner.name} lie on {outer.name}.")
+    return "".join(f" {sentence}" for sentence in sentences)
 
 
 def _caption(view: View) -> str:

@@ -106,7 +106,7 @@ def _headline(study: Study, point: int, recommended: int) -> None:
                 type="tertiary",
                 icon=":material/undo:",
             )
-        compare.pin_buttons(study.scenario, point)
+        compare.tray(study, point)
 
 
 def _numbers(study: Study, solution: Solution) -> list[Number]:

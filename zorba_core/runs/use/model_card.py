@@ -10,6 +10,7 @@ import os
 from zorba_core.data.encoding import label_tokens
 from zorba_core.data.prompts import answer_space
 from zorba_core.data.tasks import FIELD, Task
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.planning.methods import METHODS
 from zorba_core.runs.folder import Run
 from zorba_core.runs.use.quality import wilson
@@ -195,12 +196,22 @@ def _data(run: Run) -> str:
 def _method(run: Run) -> str:
     config, summary, allocation = run.config, run.summary, run.allocation
     method = METHODS[config["method"]]
-    lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, learning rate {config['lr']:g}."]
+    rate = f"learning rate {config['lr']:g}"
+    if config.get("schedule", "constant") != "constant":
+        rate += f" at its highest ({config['schedule']} schedule)"
+    if config.get("step", "plain") != "plain":
+        rate += f", step {config['step']}"
+    lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
     if config.get("num_perturbations"):
-        lines.append(
-            f"- Forward passes only: {config['num_perturbations']} directions a round ({config['direction']}), "
-            f"difference length {config['mu']:g}, {config['batch_size']} rows a client and round."
-        )
+        along = f"{config['num_perturbations']} directions a round ({config['direction']})"
+        estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: of a package that is not here
+        if estimator is None or not estimator.exact:
+            scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"
+        elif estimator.backward:
+            scalars = f"Simulated: exact derivatives along {along}, by backward passes"
+        else:
+            scalars = f"Simulated: exact derivatives along {along}, by forward mode"
+        lines.append(f"- {scalars}; {config['batch_size']} rows a client and round.")
     least, most = int(allocation.popularity_M.min()), int(allocation.popularity_M.max())
     lines.append(
         f"- {allocation.total_blocks} of {allocation.num_blocks * allocation.num_clients} client-blocks activated; a "

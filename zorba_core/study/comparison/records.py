@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +14,14 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation, find_measure
-from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
+from zorba_core.runs.notes import NO_NOTES, Notes, notes_or_none
 from zorba_core.study.comparison.curves import target_reached
-from zorba_core.study.comparison.sent import bytes_of_total, bytes_sent
+from zorba_core.study.comparison.sent import bytes_of_total
 from zorba_core.study.experiments.measures import column_of
 
 # Measures of an allocation, by the names that outcomes have in links.
 ALLOCATED = ("lambda", "V", "effective_clients", "min_popularity", "total_blocks")
 _SMALL_POINTS = 40
-_STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +42,7 @@ class Record:
     path: Path | None = None
     began: float | None = None  # seconds since the epoch
     arm: str | None = None  # of an experiment: what its runs are grouped by
+    notes: Notes = NO_NOTES  # what people say of it
 
     @functools.cached_property
     def evaluations(self) -> pd.DataFrame:
@@ -59,6 +59,10 @@ class Record:
         accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
         points = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
         return tuple(accuracy_P[np.unique(points)].round(4).tolist())
+
+    def noted(self, notes: Notes) -> Record:
+        """The same with these notes."""
+        return replace(self, notes=notes)
 
     @property
     def finished(self) -> bool:
@@ -128,16 +132,14 @@ class Listing(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
-    """The runs of a folder.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    listing = list_runs(folder)
-    return Listing(
-        tuple(_of_run(run) for run in listing.runs), tuple(_with_next_step(line) for line in listing.problems)
-    )
+def with_notes(listing: Listing) -> Listing:
+    """A folder's records with the labels, notes and tags that lie beside the runs now; damaged ones are named."""
+    records, damaged = [], []
+    for record in listing.records:
+        notes, problem = (NO_NOTES, None) if record.path is None else notes_or_none(record.path)
+        records.append(record if notes == record.notes else record.noted(notes))
+        damaged += [] if problem is None else [problem]
+    return listing._replace(records=tuple(records), notes=tuple(damaged))
 
 
 def experiment_records(name: str, profile: str = "standard", root: str | os.PathLike[str] | None = None) -> Listing:
@@ -171,30 +173,6 @@ def experiments_there(root: Path) -> list[tuple[str, str]]:
 
 def _number(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
-
-
-def _of_run(run: Run) -> Record:
-    table = run.metrics
-    sent = bytes_sent(
-        run.config,
-        run.allocation,
-        table["round"].to_numpy(np.float64),
-        reports=int(table["clients_reported"].sum()) or None,
-        numbers=(table["scalars_up"] + table["scalars_down"]).to_numpy(np.float64),
-    )
-    metrics = table.assign(work=run.work, bytes=sent)
-    status = _STOPPED.get(str(run.summary.get("stopped_by")), "finished") if run.finished else "unfinished"
-    return Record(
-        name=run.name,
-        config=run.config,
-        environment=run.environment,
-        metrics=metrics,
-        summary=run.summary,
-        status=status,
-        allocation=run.allocation,
-        path=run.path,
-        began=(run.path / CONFIG).stat().st_mtime,
-    )
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -254,14 +232,3 @@ def _of_row(name: str, row: dict[str, Any], curve: pd.DataFrame) -> Record:
         status=str(row["status"]),
         arm=str(row["arm"]),
     )
-
-
-def _with_next_step(line: str) -> str:
-    """Advice for a folder that is no readable run."""
-    if "cut short at its start: no metrics" in line:
-        return f"{line}. It was stopped before its first evaluation: `zorba resume` starts it, or remove the folder"
-    if "cut short at its start" in line:
-        return f"{line}. Remove the folder, or move what else it is out of the runs folder"
-    if "no column" in line:
-        return f"{line}. It was made by another version: read it with that version"
-    return f"{line}. Restore the file from a copy, or remove the folder"

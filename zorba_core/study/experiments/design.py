@@ -15,7 +15,6 @@ Shapes: M blocks, N clients, K matrices, F measures, P of the pool.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 from zorba_core.study.experiments.measures import allocation_measures
 from zorba_core.study.experiments.recipes import Recipe
 
@@ -83,7 +82,7 @@ def stored_design(path: Path = FILE) -> Design:
     if path.stat().st_size > _MAX_BYTES:
         raise InvalidInputError(f"{path}: larger than {_MAX_BYTES} bytes, which no design is")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_sealed(path)
         columns_K = tuple(str(row["columns"]) for row in content["matrices"])
         features_KF = np.array([[float(row[name]) for name in FEATURES] for row in content["matrices"]])
     except (ValueError, KeyError, TypeError) as error:
@@ -172,7 +171,7 @@ def main() -> None:
         {"columns": columns[k], **dict(zip(FEATURES, map(float, pool_PF[k]), strict=True))} for k in index_K.tolist()
     ]
     design = Design(tuple(row["columns"] for row in rows), pool_PF[index_K])
-    write_json(
+    write_sealed(
         FILE,
         {
             "pool": _POOL,

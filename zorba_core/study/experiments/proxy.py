@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_sealed
 
 FILE = Path(__file__).resolve().parents[3] / "artifacts" / "experiments" / "energies.json"
 BATCHES = 256
@@ -39,7 +39,7 @@ def stored_facts(model: str, dataset: str, path: Path = FILE) -> tuple[tuple[flo
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"larger than {_MAX_BYTES} bytes")
-        facts = json.loads(path.read_text(encoding="utf-8")).get(f"{model}/{dataset}")
+        facts = read_sealed(path).get(f"{model}/{dataset}")
         if facts is None:
             return None
         return tuple(map(float, facts["energies"])), tuple(map(float, facts["noises"]))
@@ -102,10 +102,10 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("dataset")
     arguments = parser.parse_args()
-    stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
+    stored = read_sealed(FILE) if FILE.is_file() else {}
     with use_threads(1):
         stored[f"{arguments.model}/{arguments.dataset}"] = measure(arguments.model, arguments.dataset)
-    write_json(FILE, dict(sorted(stored.items())))
+    write_sealed(FILE, dict(sorted(stored.items())))
     print(json.dumps(stored[f"{arguments.model}/{arguments.dataset}"]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from zorba_core.allocation import (
     total_at_ratio,
 )
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import read_sealed
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.planning.models import ModelSpec, model_spec
@@ -286,7 +286,7 @@ def read_timings(path: Path) -> dict[str, dict[tuple[int, int], float]]:
         raise MissingDataError(f"{path} does not exist; make it with: python -m tests.benchmarks.bench_allocation")
     try:
         timings: dict[str, dict[tuple[int, int], float]] = {}
-        for row in json.loads(path.read_text(encoding="utf-8"))["scaling"]:
+        for row in read_sealed(path)["scaling"]:
             if row["total"] is None:
                 timings.setdefault(row["solver"], {})[row["num_clients"], row["num_blocks"]] = float(row["cpu_s"])
         timings["lexicographic"], timings["exact"][50, 12]

@@ -80,7 +80,8 @@ function build(root, parentElement, data) {
   scroll.append(grid);
   root.says = element("div", "says");
   root.live = element("div", "hidden", { "aria-live": "polite" });
-  box.append(legend, scroll, root.says, root.live);
+  root.tip = element("div", "tip", { "aria-hidden": "true" });
+  box.append(legend, scroll, root.says, root.live, root.tip);
   parentElement.querySelector("#matrix").replaceChildren(box);
 
   const place = (event) => event.target.dataset?.at?.split(",").map(Number);
@@ -92,9 +93,25 @@ function build(root, parentElement, data) {
     toggle(root);
   });
   grid.addEventListener("pointerover", (event) => { const at = place(event); if (at) describe(root, at); });
-  grid.addEventListener("pointerleave", () => describe(root, null));
+  grid.addEventListener("pointermove", (event) => beside(root, event, place(event)));
+  grid.addEventListener("pointerleave", () => { root.tip.style.display = "none"; describe(root, null); });
   grid.addEventListener("focus", () => describe(root, root.here));
   grid.addEventListener("keydown", (event) => pressed(root, event));
+}
+
+// What the line below the matrix says, in short and beside the pointer: with many blocks that line is out of sight.
+function beside(root, event, at) {
+  const client = at && root.data.clients[at[1]];
+  root.tip.style.display = client && event.pointerType !== "touch" ? "block" : "none";
+  if (!client) return;
+  const [m, n] = at, held = root.rows.reduce((sum, row) => sum + row[n], 0);
+  root.tip.textContent =
+    `${client.name} · block ${m}: ${root.rows[m][n] ? "trains it" : "does not"} · ${root.popularity[m]} of ` +
+    `${root.data.total} clients do · holds ${held} of ${client.most}`;
+  const frame = root.box.getBoundingClientRect(), wide = root.tip.offsetWidth;
+  const x = event.clientX - frame.left, y = event.clientY - frame.top;
+  root.tip.style.left = `${Math.max(0, Math.min(x + 14, frame.width - wide))}px`;
+  root.tip.style.top = `${y + 18}px`;
 }
 
 function pressed(root, event) {
