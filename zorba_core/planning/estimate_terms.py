@@ -127,21 +127,17 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
         A_MN,
         max_rows=load.max_rows,
     )
-    block = shape.trained_parameters * load.number_bytes
     drawn = min(load.num_perturbations, DIRECTIONS_AT_ONCE)
     numbers = min(drawn * shape.trained_parameters, _NOISE_NUMBERS)
+    bits = drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES
     terms = [
         Term("estimate", "gradients, and tensors kept", _backward_passes(shape, load, plan, A_MN), "exact: pieces"),
         Term("estimate", "directions side by side", numbers * (load.number_bytes + _INDEX_BYTES), "noise.SideBySide"),
-        Term(
-            "estimate",
-            "random bits",
-            drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES,
-            "noise.SideBySide: of as many directions",
-        ),
+        Term("estimate", "random bits", bits, "noise.SideBySide: of as many directions"),
     ]
     if load.widens:
-        terms.append(Term("estimate", "all blocks in 32 bits", M * block, "wide_copies: all are in use"))
+        wide = M * shape.trained_parameters * load.number_bytes
+        terms.append(Term("estimate", "all blocks in 32 bits", wide, "wide_copies: all are in use"))
     return terms
 
 

@@ -29,7 +29,6 @@ from zorba_core.engine.estimators.client_layers import (
     GradientTable,
     LayerFunctions,
     Owners,
-    TableMemory,
     UnknownLayoutError,
 )
 from zorba_core.engine.network import BlockNetwork, Inactive
@@ -72,7 +71,6 @@ class ClientGradients:
     def __init__(self, network: BlockNetwork, inactive: Inactive) -> None:
         self._network, self._inactive, self._last = network, inactive, network.num_blocks - 1
         self._anchor = torch.zeros((), dtype=network.dtype, device=network.device, requires_grad=True)
-        self._memory = TableMemory(self._anchor)
         self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
         self._layers_M = [
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
@@ -81,7 +79,7 @@ class ClientGradients:
 
     def table(self, m: int, clients: int) -> GradientTable:
         """For so many clients' gradients of block m."""
-        return GradientTable(clients, self._network.sizes_M[m], self._memory)
+        return GradientTable(clients, self._network.sizes_M[m], self._anchor)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

@@ -23,41 +23,15 @@ from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
 
 
-class TableMemory:
-    """Vectors that tables are laid in, one table after another: memory that was given back to the system is slow to
-    have again."""
-
-    def __init__(self, like: Tensor) -> None:
-        self._like, self._free = like, list[Tensor]()
-
-    def take(self, size: int) -> Tensor:
-        """The smallest that is free and large enough, else a new one."""
-        fitting = [index for index, vector in enumerate(self._free) if len(vector) >= size]
-        if fitting:
-            return self._free.pop(min(fitting, key=lambda index: len(self._free[index])))
-        return torch.empty(size, dtype=self._like.dtype, device=self._like.device)
-
-    def give_back(self, vector: Tensor) -> None:
-        self._free.append(vector)
-
-
 class GradientTable:
     """Gradients of one block, a row a client: (C, D_m). It takes memory when it is first written to."""
 
-    def __init__(self, clients: int, size: int, memory: TableMemory) -> None:
-        self._shape, self._memory = (clients, size), memory
-        self._vector: Tensor | None = None
+    def __init__(self, clients: int, size: int, like: Tensor) -> None:
+        self._shape, self._like = (clients, size), like
 
     @functools.cached_property
     def values_CD(self) -> Tensor:
-        clients, size = self._shape
-        self._vector = self._memory.take(clients * size)
-        return self._vector[: clients * size].view(clients, size)
-
-    def give_back(self) -> None:
-        """The memory, to other tables."""
-        if self._vector is not None:
-            self._memory.give_back(self._vector)
+        return torch.empty(self._shape, dtype=self._like.dtype, device=self._like.device)
 
 
 @dataclass(eq=False)

@@ -102,9 +102,9 @@ def gather_gradients(
     def complete(block: int) -> None:
         if tables_M[block]:
             completed(block, [(clients, table.values_CD) for clients, table in tables_M[block]])
-        for _, table in tables_M[block]:
-            table.give_back()
-        tables_M[block] = []
+        tables_M[block] = []  # their memory goes, with those of the clients that refer to them
+        for of_block in gradient_by_client.values():
+            of_block.pop(block, None)
 
     pieces = list(plan.pieces(_parts(batches_N, share, plan.max_rows)))
     for piece in pieces:
