@@ -14,7 +14,7 @@ from zorba_core.runs.writer import RunWriter
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 
-from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E402
+from tests.app.serving import FRONT_POINT, serve, settled  # noqa: E402
 
 PATIENCE_MS = 150_000  # for a machine with much else to do; no wait is this long otherwise
 BLOCKS = 4  # activated blocks among the headline numbers of the Trade-off
@@ -31,12 +31,6 @@ def address(tmp_path_factory):
     writer.finish({"stopped_by": "rounds"})
     with serve(runs_folder=runs) as url:
         yield url
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
