@@ -29,13 +29,13 @@ def main() -> None:
     begins = state.begin()
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
-    components.style()
     sections: dict[str, list[StreamlitPage]] = {}
     for entry in PAGES.values():
         sections.setdefault(entry.section, []).append(
             st.Page(entry.path, title=entry.title, icon=entry.icon, default=entry.default)
         )
     page = st.navigation(sections)
+    components.style(next((entry.main for entry in PAGES.values() if entry.title == page.title), ""))
     if begins and page.title == FIRST.title and links.of_another_page():
         # Before there was a first page of its own, the address without a name was the Trade-off's.
         st.switch_page(PAGES["tradeoff"].path, query_params=links.parameters())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,10 +38,16 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 [class*="st-key-controls_"] [data-testid="stWidgetLabel"] { min-height: 1.5rem; margin-bottom: .25rem; }
 [class*="st-key-strip_"] { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: thin; padding-bottom: 4px; }
 [class*="st-key-strip_"] > * { flex: 0 0 auto; }
+#zorba-skip {
+  position: fixed; top: -6rem; left: .75rem; z-index: 1000001; padding: .5rem .9rem; border: 2px solid #fff;
+  border-radius: .5rem; background: #005a8d; color: #fff; font: 600 15px sans-serif;
+}
+#zorba-skip:focus { top: .5rem; }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [class*="st-key-flip_"] { flex-direction: column-reverse; }
-  [data-testid="stMainBlockContainer"] { padding-left: 1rem; padding-right: 1rem; }
+  [data-testid="stMainBlockContainer"] { padding: 1.4rem 1rem 3rem; }
+  [data-testid="stMainBlockContainer"] h1 { font-size: 1.45rem; padding: .4rem 0 .6rem; }
   [data-testid="stMetric"] { min-width: 0; padding: .6rem; }
   [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
   .katex-display { font-size: .8em; }
@@ -52,6 +59,7 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 # that of the page that is left (Streamlit adds it to the path).
 _HISTORY = """
 <script>
+window.zorbaMain = MAIN_KEY;
 if (!window.zorbaHistory) {
   window.zorbaHistory = true;
   let leaving = 0;
@@ -72,6 +80,23 @@ if (!window.zorbaHistory) {
       leaving = path(link.href) === window.location.pathname ? 0 : Date.now() + 10000;
   }, true);
   window.addEventListener("popstate", () => { leaving = 0; });
+  // The menu and the sidebar come before the page: whoever uses the keyboard may pass over them.
+  const skip = document.createElement("button");
+  skip.id = "zorba-skip";
+  skip.type = "button";
+  skip.textContent = "Skip to the main control";
+  skip.addEventListener("click", () => {
+    const able = ":is(a[href], button, input, textarea, [role=slider], [role=grid], [tabindex='0']):not([disabled])" +
+      ":not([aria-label^='Help for']):not([tabindex='-1'])";
+    const page = document.querySelector("[data-testid=stMainBlockContainer]");
+    const place = (window.zorbaMain && document.querySelector(`[class*="st-key-${window.zorbaMain}"]`)) || page;
+    const within = [...place.querySelectorAll("*")].find((each) => each.shadowRoot)?.shadowRoot;
+    const target = within?.querySelector(able) || place.querySelector(able) || page;
+    if (target === page) page.tabIndex = -1;
+    target.focus();
+    target.scrollIntoView({ block: "center" });
+  });
+  document.body.prepend(skip);
   // A formula that is wider than its place scrolls: the keyboard must reach it too.
   let asked = false;
   new MutationObserver(() => {
@@ -89,11 +114,12 @@ if (!window.zorbaHistory) {
 """
 
 
-def style() -> None:
-    """Spacing that the theme's settings do not reach, and a history of pages."""
+def style(main: str = "") -> None:
+    """Spacing that the theme's settings do not reach, a history of pages, and a first Tab that leads to the control
+    whose key begins with ``main``."""
     theme = "dark" if st.context.theme.type == "dark" else "light"
     css = _CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme])
-    st.html(css + _HISTORY, unsafe_allow_javascript=True)
+    st.html(css + _HISTORY.replace("MAIN_KEY", json.dumps(main)), unsafe_allow_javascript=True)
 
 
 def palette() -> Palette:
@@ -133,8 +159,17 @@ def numbers(items: Sequence[Number]) -> None:
             )
 
 
-def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | Callable[[], None] = False) -> None:
-    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture."""
+def figure(
+    figure: go.Figure,
+    *,
+    key: str,
+    alt: str,
+    name: str,
+    select: bool | Callable[[], None] = False,
+    export: bool = False,
+) -> None:
+    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture; with ``export``
+    also the button of the dialog for papers and slides, where no row of downloads has it."""
     config = {
         "displaylogo": False,
         "scrollZoom": False,
@@ -151,6 +186,8 @@ def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | C
         config=config,
         alt=alt,
     )
+    if export:
+        figure_button(Picture(lambda: figure, name), key)
 
 
 def let_it_be_drawn(name: str, picture: object) -> None:

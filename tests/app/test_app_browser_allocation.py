@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 
-from tests.app.serving import chromium, serve, settled  # noqa: E402
+from tests.app.serving import serve, settled  # noqa: E402
 
 PATIENCE_MS = 120_000  # for a machine with much else to do; no wait is this long otherwise
 CELL = "[class*=st-key-matrix_editor] [data-at='{block},{column}']"
@@ -20,12 +20,6 @@ CELL = "[class*=st-key-matrix_editor] [data-at='{block},{column}']"
 def server(tmp_path_factory):
     with serve(runs_folder=tmp_path_factory.mktemp("runs")) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 
-from tests.app.serving import FRONT_POINT, chromium, serve, settled  # noqa: E402
+from tests.app.serving import FRONT_POINT, serve, settled  # noqa: E402
 
 PATIENCE_MS = 60_000
 WEIGHT = ".st-key-weight input[type=range]"
@@ -32,12 +32,6 @@ METRICS, BLOCKS = "[data-testid=stMetricValue]", 4  # activated blocks are the f
 def address(tmp_path_factory):
     with serve(tmp_path_factory.mktemp("runs")) as at:
         yield at
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

@@ -123,6 +123,32 @@ def test_one_click_starts_a_rehearsal_on_as_many_blocks_and_shows_it(app, tmp_pa
     assert state_of(tmp_path / "runs", jobs[0])
 
 
+def test_rows_of_ones_own_are_mapped_on_the_page_and_rehearsed(app, root, tmp_path):
+    path = tmp_path / "letters.csv"
+    lines = [f"letter {n} about {'rain' if n % 2 else 'sun'},{'wet' if n % 2 else 'dry'}" for n in range(60)]
+    path.write_text("\n".join(["words,weather", *lines]) + "\n")
+    app.query_params["my_cards"], app.query_params["my_model"] = "2 x small, 4 GiB", "opt-125m"
+    app.query_params["my_data"], app.query_params["train_data"] = "own", str(path)
+    app.run()
+    assert not app.exception
+    assert "60 rows, 2 labels" in texts(app)
+    assert "{words} Weather:" in [area.value for area in app.text_area]
+    try:
+        app.button(key="start_rehearse").click().run()
+        assert not app.exception
+        (job,) = list_jobs(tmp_path / "runs").jobs
+        assert job.command[job.command.index("--data") + 1] == str(path)
+    finally:
+        for job in list_jobs(tmp_path / "runs").jobs:
+            stop(tmp_path / "runs", job)
+            stop(tmp_path / "runs", job)
+    other = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    other.query_params["my_data"], other.query_params["train_data"] = "own", str(tmp_path / "no-such.csv")
+    other.run()
+    assert not other.exception
+    assert any("is no file on this machine" in problem.value for problem in [*other.error, *other.warning])
+
+
 def test_a_rehearsal_of_many_cards_takes_a_sample_and_fits_its_time(tmp_path):
     _, chosen, answered = planned("400 x big, 24 GiB;200 x small, 4 GiB", "opt-350m")
     rows = data.task_of("toy-reviews", tmp_path, "opt-mini-24")

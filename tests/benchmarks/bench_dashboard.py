@@ -54,6 +54,8 @@ def main(target: Path, scale: float = 1.0) -> None:
             "pages_without_a_fleet": _all_controls(
                 browser, address, "", repeats, [name for name, place in PLACES.items() if not place.sized]
             ),
+            "two_visitors": _two_visitors(browser, address, repeats),
+            "figure_export": _exports(browser, address, repeats),
             "memory": _memory(browser, address, pid, scale),
         }
     result |= {
@@ -123,6 +125,50 @@ def _controls(browser: Browser, url: str, place: Place, repeats: int) -> dict[st
         taken[name] = [time_a_change(page, control, turn) for turn in range(1, repeats + 1)]
     context.close()
     return taken
+
+
+def _two_visitors(browser: Browser, address: str, repeats: int) -> dict:
+    """A control of the one, pressed while the server answers the other, who has just changed another scenario."""
+    link = f"{address}/tradeoff?model=opt-350m"
+    contexts = [browser.new_context(viewport=VIEWPORT, reduced_motion="reduce") for _ in range(2)]
+    here, there = (context.new_page() for context in contexts)
+    _load(here, link)
+    _load(there, link + "&seed=5000")
+    taken: dict[str, list[float]] = {name: [] for name in ("seed", "preference")}
+    other = PLACES["trade-off"].controls["seed"]
+    for name, values in taken.items():
+        control = PLACES["trade-off"].controls[name]
+        time_a_change(here, control, 0)
+        for turn in range(1, repeats + 1):
+            other.aim(there, turn)
+            other.touch(there, turn)
+            values.append(time_a_change(here, control, turn))
+            settled(there, FRONT_POINT, timeout_s=300)
+    for context in contexts:
+        context.close()
+    return {"control_to_picture_ms": {name: _spread(values) for name, values in taken.items()}}
+
+
+def _exports(browser: Browser, address: str, repeats: int) -> dict:
+    """From a click on a format to the file, in the dialog of the trade-off's figure; and how long its first preview
+    takes, for which a browser starts on the server."""
+    context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+    page = context.new_page()
+    _load(page, f"{address}/tradeoff?model=opt-350m")
+    page.get_by_role("button", name="Figure", exact=True).click()
+    preview = _timed(lambda: page.locator("[role=dialog] img").wait_for(timeout=300_000))
+
+    def export(suffix: str) -> None:
+        with page.expect_download(timeout=300_000) as download:
+            page.locator("[role=dialog]").get_by_role("button", name=suffix, exact=True).click()
+        download.value.path()
+
+    taken = {suffix: [_timed(lambda: export(suffix)) for _ in range(repeats)] for suffix in ("PDF", "SVG", "PNG")}  # noqa: B023
+    context.close()
+    return {
+        "first_preview_ms": round(preview, 1),
+        "click_to_file_ms": {suffix: _spread(values) for suffix, values in taken.items()},
+    }
 
 
 def _memory(browser: Browser, address: str, pid: int, scale: float) -> dict:

@@ -125,13 +125,22 @@ def derived(case: dict[str, Any]) -> dict[str, Any]:
         "cohort" if case["estimator"] in ("fedit", "low-rank") else case["estimator"], first_order=fedit,
         label_words=2, rank=1 if case["estimator"] == "low-rank" else None,
     )  # fmt: skip
-    active = case["active_blocks"] or shape.num_blocks
-    return footprint(shape, load, active_blocks=[active] * case["clients"]).describe()
+    active = activated(case, shape.num_blocks)
+    known = active if case["estimator"] == "exact" else active.sum(axis=0)
+    return footprint(shape, load, active_blocks=known).describe()
+
+
+def activated(case: dict[str, Any], num_blocks: int) -> np.ndarray:
+    """A_MN: of each client as many blocks as the case says, from another one on."""
+    A_MN = np.zeros((num_blocks, case["clients"]), bool)
+    for n in range(case["clients"]):
+        A_MN[(n + np.arange(case["active_blocks"] or num_blocks)) % num_blocks, n] = True
+    return A_MN
 
 
 def one_round(case: dict[str, Any]) -> int:
     """The peak of the resident set, in bytes, in this process."""
-    fedit, active = case["estimator"] == "fedit", case["active_blocks"]
+    fedit = case["estimator"] == "fedit"
     clients, rows, length = case["clients"], case["batch_size"], case["seq_len"]
     config = config_of(case["model"])
     settings = TrainSettings(
@@ -156,10 +165,7 @@ def one_round(case: dict[str, Any]) -> int:
         )
         for _ in range(clients)
     ]
-    M = network.num_blocks
-    A_MN = np.zeros((M, clients), bool)
-    for n in range(clients):
-        A_MN[(n + np.arange(active or M)) % M, n] = True
+    A_MN = activated(case, network.num_blocks)
     if fedit:
         for m, gradient in enumerate(gradient_cohort(network, batches).sum_M):
             network.block_weights(m).sub_(gradient, alpha=1e-7)

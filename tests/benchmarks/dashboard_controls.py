@@ -91,6 +91,18 @@ def _press(page: Page, turn: int) -> None:
     page.mouse.up()
 
 
+def _under(popover: str, control: Control) -> Control:
+    """A control behind a button that opens a small window."""
+
+    def aim(page: Page, turn: int) -> None:
+        if not page.locator("[data-testid=stPopoverBody]").is_visible():
+            page.get_by_role("button", name=popover, exact=True).click()
+            page.locator("[data-testid=stPopoverBody]").wait_for()
+        control.aim(page, turn)
+
+    return Control(control.picture, aim, control.touch)
+
+
 def _number(picture: str, label: str, step: int = 1) -> Control:
     """A number of the sidebar that goes up by ``step``."""
 
@@ -240,8 +252,8 @@ PLACES = {
         {
             "against": _choice(_plot("curves_plot"), "cost", ("forward passes", "rounds")),
             "a measure more or less": _segment(_plot("curves_plot"), "measure", ("Loss",)),
-            "logarithmic": _segment(_plot("curves_plot"), "log_curves", ("cost",)),
-            "smoothing": _slider(_plot("curves_plot"), "smoothing"),
+            "logarithmic": _under("Axes", _segment(_plot("curves_plot"), "log_curves", ("cost",))),
+            "smoothing": _under("Axes", _slider(_plot("curves_plot"), "smoothing")),
             "a run more or less": Control(_plot("curves_plot"), _over_a_row, _press),
         },
         query="source=lambda.standard",

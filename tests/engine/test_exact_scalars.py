@@ -79,7 +79,7 @@ def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(m
     for least_bytes, positions, at_once in ((0, 1, 1), (60_000, 30, 2), (10**9, 10**6, 16)):
         monkeypatch.setattr(gradient_plan, "LEAST_BYTES", least_bytes)
         monkeypatch.setattr(gradient_plan, "POSITIONS_CPU", positions)
-        monkeypatch.setattr(exact, "_DIRECTIONS_CPU", at_once)
+        monkeypatch.setattr(exact, "DIRECTIONS_AT_ONCE", at_once)
         assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
 
 
@@ -135,8 +135,10 @@ def test_a_client_without_active_blocks_has_rho_zero(make_tiny_model):
 def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together(make_tiny_model, monkeypatch):
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
     directions, asked = Directions("rademacher", network.sizes_M), []
-    drawn = directions.drawn
-    monkeypatch.setattr(directions, "drawn", lambda seed, m, into: asked.append((seed, m)) or drawn(seed, m, into))
+    drawn = directions.side_by_side
+    monkeypatch.setattr(
+        directions, "side_by_side", lambda seeds, m: asked.extend((seed, m) for seed in seeds) or drawn(seeds, m)
+    )
     estimate_exact(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions)
     assert sorted(asked) == sorted((seed, m) for seed in SEEDS for m in range(3))
 

@@ -21,8 +21,9 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import METHODS
-from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak
+from zorba_core.runs.memory_estimate import client_peak, gradient_peak
 from zorba_core.runs.preflight import preflight
+from zorba_core.runs.tensor_bytes import TensorBytes
 from zorba_core.runs.tuning import tune
 
 FULL = Allocation(np.ones((3, 4), dtype=bool))

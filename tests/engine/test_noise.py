@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 
 from zorba_core.engine import noise
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.noise import normals, philox4x64, signs
 
 KINDS = {"signs": signs, "normals": normals}
@@ -147,3 +148,15 @@ def test_counters_that_differ_in_one_bit_share_half_their_output():
     assert np.mean(flips) == pytest.approx(128, abs=4.5 * 8 / math.sqrt(len(flips)))
     assert min(flips) > 128 - 6 * 8
     assert max(flips) < 128 + 6 * 8
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "sphere", "rademacher", "low-rank"])
+@pytest.mark.parametrize("seeds", [(5,), (9, 2**32 - 1, 0)])
+def test_directions_side_by_side_are_each_ones_own_bits(kind, seeds):
+    """Blocks of less than a byte of signs, of a piece and a little, and of matrices."""
+    directions = Directions(kind, [3, 2**17 + 1234, ((40, 30), (7,))])
+    for block, size in enumerate(directions.sizes_M):
+        joined_KD = torch.full((len(seeds), size), torch.nan)
+        for start, stop, v_KS in directions.side_by_side(seeds, block):
+            joined_KD[:, start:stop] = v_KS
+        assert torch.equal(joined_KD, torch.stack([directions.block(seed, block) for seed in seeds]))

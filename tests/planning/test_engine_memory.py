@@ -36,7 +36,8 @@ from zorba_core.planning.lora import Lora
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.models import model_spec
 from zorba_core.planning.shapes import model_shape, shape_from_config
-from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak
+from zorba_core.runs.memory_estimate import client_peak, gradient_peak
+from zorba_core.runs.tensor_bytes import TensorBytes
 
 _H, _M = 96, 3
 _OPT = {

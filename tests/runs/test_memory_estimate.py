@@ -19,8 +19,9 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.engine.text_rows import TextRows
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
-from zorba_core.runs.memory_estimate import TensorBytes, client_peak, gradient_peak, run_peak
+from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
 from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.tensor_bytes import TensorBytes
 
 MIB = 2**20
 OPT_125M = OPTConfig()  # Hugging Face's default is that size

@@ -119,14 +119,11 @@ class Directions:
             u_mr = u_mr.div(math.sqrt(self.rank))
         return Factors(u_mr.view(rows, self.rank), z_nr.view(columns, self.rank))
 
-    def drawn(self, seed: int, block: int, into: Tensor | None = None) -> Iterator[tuple[int, int, Tensor]]:
-        """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's.
-
-        ``into``, a row of :meth:`buffer`, is used for them again and again: they are there until the next piece.
-        """
+    def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
+        """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
         if not self.kind.low_rank:
             for start, stop in self._pieces(block):
-                yield start, stop, self._piece(seed, block, start, stop, into)
+                yield start, stop, self._piece(seed, block, start, stop)
             return
         for part in self._parts_M[block]:
             drawn = self._factors(seed, block, part)
@@ -136,12 +133,27 @@ class Directions:
                 for first, last, values in drawn.pieces(self._step):
                     yield part.start + first, part.start + last, values
 
-    def buffer(self, count: int) -> Tensor | None:
-        """Memory for :meth:`drawn` of so many directions, a row each; None where each piece needs its own."""
-        plain = self._draw in (noise.signs, noise.normals) and self.dtype == torch.float32
-        if self.kind.low_rank or not plain or self.device.type != "cpu":
-            return None
-        return torch.empty(count, min(self._step, max(self.sizes_M)))
+    def side_by_side(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
+        """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece."""
+        plain = self._draw in (noise.signs, noise.normals) and not self.kind.low_rank
+        if plain and self.dtype == torch.float32 and self.device.type == "cpu":
+            yield from self._looked_up(seeds_K, block)
+            return
+        for pieces_K in zip(*(self.drawn(seed, block) for seed in seeds_K), strict=True):  # all in the same pieces
+            start, stop, _ = pieces_K[0]
+            yield start, stop, torch.stack([piece for _, _, piece in pieces_K])
+
+    def _looked_up(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
+        """Drawn together, in pieces that a core's cache keeps."""
+        count = len(seeds_K)
+        step = max(8, PIECE_CPU // count // 8 * 8)
+        buffer = torch.empty(count * min(step, -(-self.sizes_M[block] // 8) * 8))
+        scale_K = None if self.kind.norm is None else torch.tensor([self._scale(seed) for seed in seeds_K])
+        for first, last in self._pieces(block):
+            drawn = noise.SideBySide(self._draw, seeds_K, block, first, last)
+            for start in range(first, last, step):
+                v_KS = drawn.look_up(start, min(start + step, last), buffer)
+                yield start, start + v_KS.shape[1], v_KS if scale_K is None else v_KS.mul_(scale_K[:, None])
 
     @property
     def _step(self) -> int:
@@ -151,9 +163,8 @@ class Directions:
         size, step = self.sizes_M[block], self._step
         return ((start, min(start + step, size)) for start in range(0, size, step))
 
-    def _piece(self, seed: int, block: int, start: int, stop: int, into: Tensor | None = None) -> Tensor:
-        where = {} if into is None else {"out": into[: stop - start]}
-        values = self._draw(seed, block, start, stop, self.device, **where).to(self.dtype)
+    def _piece(self, seed: int, block: int, start: int, stop: int) -> Tensor:
+        values = self._draw(seed, block, start, stop, self.device).to(self.dtype)
         return values if self.kind.norm is None else values.mul_(self._scale(seed))
 
     def _scale(self, seed: int) -> float:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from types import ModuleType
 
@@ -43,11 +44,8 @@ _KERNEL = "zorba_core.engine.noise_triton"
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
 
 
-def signs(
-    seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu", out: Tensor | None = None
-) -> Tensor:
-    """Elements start..stop-1 of the block's signs: float32, shape (stop - start,). ``out``, of that shape on the CPU,
-    takes them."""
+def signs(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
+    """Elements start..stop-1 of the block's signs: float32, shape (stop - start,)."""
     kernel = triton_on(str(device))
     if kernel is not None:
         return kernel.draw("signs", seed, block, start, stop, device)
@@ -56,25 +54,50 @@ def signs(
     skipped = bytes_first - start // 256 * 32
     bytes_E8 = bytes_E8[skipped : skipped + bytes_last - bytes_first]
     # A row of eight signs for each byte: three times as fast as shifting out one bit after another.
-    whole = None if out is None or start % 8 or stop % 8 else out.view(-1, 8)
-    values = _look_up(_signs_of_byte(str(device)), bytes_E8, whole).view(-1)
-    values = values[start - bytes_first * 8 :][: stop - start]
-    return values if out is None or whole is not None else out.copy_(values)
+    values = _look_up(_signs_of_byte(str(device)), bytes_E8).view(-1)
+    return values[start - bytes_first * 8 :][: stop - start]
 
 
-def normals(
-    seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu", out: Tensor | None = None
-) -> Tensor:
-    """Elements start..stop-1 of the block's normals: float32, shape (stop - start,). ``out``: as of :func:`signs`."""
+def normals(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
+    """Elements start..stop-1 of the block's normals: float32, shape (stop - start,)."""
     kernel = triton_on(str(device))
     if kernel is not None:
         return kernel.draw("normals", seed, block, start, stop, device)
-    return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device), out)
+    return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device))
 
 
 def rounding_bits(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
     """Elements start..stop-1 of the block's bits for stochastic rounding: int32 from 0 to 65535, (stop - start,)."""
     return _sixteen_bits(seed, block, _ROUNDING, start, stop, device).int().bitwise_and_(2**16 - 1)
+
+
+class SideBySide:
+    """Signs or normals of K seeds, bit for bit those of :func:`signs` and :func:`normals`, of elements start..stop-1 of
+    a block on the CPU: their random bits are drawn at once, and looked up a slice at a time.
+
+    ``draw`` is one of the two functions; ``start`` is a multiple of 256.
+    """
+
+    def __init__(self, draw: Callable[..., Tensor], seeds_K: Sequence[int], block: int, start: int, stop: int) -> None:
+        kind, bits_each, self._table = (
+            (_SIGNS, 1, _signs_of_byte("cpu")) if draw is signs else (_NORMALS, _LEVEL_BITS, _normal_levels("cpu"))
+        )
+        first, last = start * bits_each // (_WORDS * _WORD_BITS), -(-stop * bits_each // (_WORDS * _WORD_BITS))
+        words_KW = np.empty((len(seeds_K), (last - first) * _WORDS), dtype=np.int64)
+        for words_W, seed in zip(words_KW, seeds_K, strict=True):
+            words_W[:] = _raw_words(seed, block, kind, first, last)
+        self._start = start
+        self._index_KI = words_KW.view(np.uint8 if draw is signs else np.uint16)
+        self._together = 8 if draw is signs else 1  # numbers that one index gives
+
+    def look_up(self, start: int, stop: int, out: Tensor) -> Tensor:
+        """Their elements start..stop-1, (K, stop - start), in the memory of ``out``: a vector with room for them, each
+        seed's rounded up to a multiple of 8. ``start`` is a multiple of 8."""
+        each = self._together
+        index_KI = self._index_KI[:, (start - self._start) // each : -((self._start - stop) // each)]
+        values = out.numpy()[: index_KI.size * each].reshape(*index_KI.shape, *self._table.shape[1:])
+        self._table.numpy().take(index_KI, axis=0, out=values, mode="clip")  # no index is outside
+        return torch.from_numpy(values.reshape(len(index_KI), -1)[:, : stop - start])
 
 
 @functools.cache
@@ -97,15 +120,11 @@ def _sixteen_bits(seed: int, block: int, kind: int, start: int, stop: int, devic
     return bits_E[skipped : skipped + stop - start]
 
 
-def _look_up(table: Tensor, index_E: Tensor, out: Tensor | None = None) -> Tensor:
-    """The table's rows at the indices, whose bits are unsigned numbers; on the CPU in ``out`` where it is given."""
+def _look_up(table: Tensor, index_E: Tensor) -> Tensor:
+    """The table's rows at the indices, whose bits are unsigned numbers."""
     size = index_E.element_size()
     if table.device.type == "cpu":  # half as fast again as index_select, which wants wider indices
-        index = index_E.numpy().view(f"u{size}")
-        if out is None:
-            return torch.from_numpy(table.numpy().take(index, axis=0))
-        table.numpy().take(index, axis=0, out=out.numpy(), mode="clip")  # no index is outside; this mode needs no copy
-        return out
+        return torch.from_numpy(table.numpy().take(index_E.numpy().view(f"u{size}"), axis=0))
     return table.index_select(0, index_E.int().bitwise_and_(2 ** (8 * size) - 1))
 
 
@@ -119,10 +138,14 @@ def _bits(seed: int, block: int, kind: int, first_bit: int, last_bit: int, devic
 
 
 def _words_by_numpy(seed: int, block: int, kind: int, first: int, last: int) -> Tensor:
+    return torch.from_numpy(_raw_words(seed, block, kind, first, last))
+
+
+def _raw_words(seed: int, block: int, kind: int, first: int, last: int) -> np.ndarray:
     key = np.array([seed, block], dtype=np.uint64)
     # NumPy steps the counter before it draws, hence the numbering from 1.
     generator = np.random.Philox(key=key, counter=np.array([first, kind, 0, 0], dtype=np.uint64))
-    return torch.from_numpy(generator.random_raw((last - first) * _WORDS).view(np.int64))
+    return generator.random_raw((last - first) * _WORDS).view(np.int64)
 
 
 def _words_by_torch(

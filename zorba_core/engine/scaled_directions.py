@@ -9,7 +9,7 @@ Shapes: M blocks, D_m parameters of block m.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -35,9 +35,13 @@ class ScaledDirections(Directions):
     def identity(self) -> str:
         return f"{self._name} {super().identity}"
 
-    def drawn(self, seed: int, block: int, into: Tensor | None = None) -> Iterator[tuple[int, int, Tensor]]:
-        for start, stop, values in super().drawn(seed, block, into):
+    def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
+        for start, stop, values in super().drawn(seed, block):
             yield start, stop, values.mul_(self.scale_M[block][start:stop])
+
+    def _looked_up(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
+        for start, stop, values_KS in super()._looked_up(seeds_K, block):
+            yield start, stop, values_KS.mul_(self.scale_M[block][start:stop])
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         for start, stop, values in self.drawn(seed, block):

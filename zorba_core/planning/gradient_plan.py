@@ -2,23 +2,29 @@
 
 The engine follows it (:mod:`zorba_core.engine.estimators.exact`), and the memory model counts by it.
 
+A share is the clients for whom directions are drawn together; its rows go through the blocks in pieces. All gradients
+of its earlier pieces are held; of the last piece one block's at a time, since they are multiplied as they come.
+
 Shapes: M blocks, N clients; a client's batch has X = (rows, positions of each).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.shapes import shape_from_config
+
 MOST_MEMORY = 4  # times a cohort's
-LEAST_BYTES = 32 * 2**20  # of gradients and what a backward pass keeps: for small models, nobody need save these
-KEPT_STATES = 14  # hidden states that the backward pass keeps of a block, its four times wider middle among them
-KEPT_SHARE = 0.65  # of the memory that is for rows on their way; the rest is for gradients
-POSITIONS_CPU, POSITIONS_ELSEWHERE = 1024, 2**16  # that go through a block at once: what a core's cache is good for
+LEAST_BYTES = 64 * 2**20  # of gradients and what a backward pass keeps: for small models, nobody need save these
+# Positions that go through a block at once, where there is memory: more would not make a core faster.
+POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
+_UNKNOWN_SAVED, _UNKNOWN_BACKWARD = 24, 12  # hidden states
 
 
 class _Part(Protocol):
@@ -35,26 +41,52 @@ PartOfRows = TypeVar("PartOfRows", bound=_Part)
 
 
 @dataclass(frozen=True)
+class ClientRows:
+    """A client's batch, or a part of it."""
+
+    client: int
+    num_rows: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Numbers a position that a pass holds (:mod:`zorba_core.planning.shapes`)."""
+
+    hidden: int
+    saved: int  # that a backward pass keeps of a block
+    backward: int  # that the backward pass of a block makes beside them
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any], hidden: int) -> Self:
+        """Of a Hugging Face config; of a family whose tensors are not known here, as of a wide one."""
+        try:
+            shape = shape_from_config(config, "model")
+        except InvalidInputError:
+            return cls(hidden, _UNKNOWN_SAVED * hidden, _UNKNOWN_BACKWARD * hidden)
+        return cls(hidden, shape.saved_width, shape.backward_width)
+
+
+@dataclass(frozen=True)
 class GradientPlan:
     """Which clients' gradients are held together, and how many positions go through the blocks at once.
 
     Args of :meth:`of`:
-        sizes_M, width, bytes_each: parameters of each block, H, and bytes of a number.
+        sizes_M, widths, bytes_each: parameters of each block, and bytes of a number.
         shape_NX: rows and length of each client's batch.
     """
 
     shares: list[list[int]]
-    held: int  # numbers of the largest share's gradients
-    freed: int  # of them, so many come where what a backward pass had kept has gone
+    held: int  # numbers of gradients, at most
     positions: int
     max_rows: int | None
-    room: int  # numbers of gradients that the memory is for
+    room: int  # numbers of gradients that the memory is for, beside the last piece's
 
     @classmethod
     def of(
         cls,
         sizes_M: Sequence[int],
-        width: int,
+        widths: Widths,
         bytes_each: int,
         shape_NX: np.ndarray,
         A_MN: np.ndarray,
@@ -62,31 +94,32 @@ class GradientPlan:
         on_cpu: bool = True,
         max_rows: int | None = None,
     ) -> Self:
-        num_blocks = len(sizes_M)
-        row_numbers = int(shape_NX.prod(axis=1).sum()) * width
+        num_blocks, largest = len(sizes_M), max(sizes_M)
+        row_numbers = int(shape_NX.prod(axis=1).sum()) * widths.hidden
         numbers = max(LEAST_BYTES // bytes_each, MOST_MEMORY * (sum(sizes_M) + 2 * row_numbers))
-        kept_by_a_position = KEPT_STATES * width * num_blocks
-        most = POSITIONS_CPU if on_cpu else POSITIONS_ELSEWHERE
-        positions = min(most, int(numbers * KEPT_SHARE / kept_by_a_position))
         longest = int(shape_NX.prod(axis=1).max())  # of a client
-        together = max(1, min(positions // longest, len(shape_NX)))
-        need_N = np.asarray(sizes_M) @ A_MN
-        kept = max(min(positions, together * longest), int(shape_NX[:, 1].max())) * kept_by_a_position
-        # A piece's own gradients come where what it keeps has gone, but for the last block's.
-        freed = min(together * int(need_N.min()), kept * (num_blocks - 1) // num_blocks)
-        room = numbers - kept + freed
+        # Most is held when the last block but one is differentiated: of the last one few positions are computed.
+        each = longest * (widths.saved * max(1, num_blocks - 1) + widths.backward) + largest
+        most = POSITIONS_CPU if on_cpu else POSITIONS_ELSEWHERE
+        together = max(1, min(numbers // each, most // longest, len(shape_NX)))
+        plan = cls([], 0, together * longest, max_rows, max(0, numbers - together * each))
 
+        need_N = np.asarray(sizes_M) @ A_MN
         first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)
+        order = np.lexsort((shape_NX[:, 1], first_N))  # a piece's rows then start alike, and are about as long
+        clients = [ClientRows(int(n), *map(int, shape_NX[n])) for n in order]
         shares: list[list[int]] = []
-        held = 0
-        for n in np.lexsort((shape_NX[:, 1], first_N)):  # a piece's rows then start alike, and are about as long
-            if not shares or held + need_N[n] > room:
+        held, most_held = 0, 0
+        for rows_of in plan.pieces(clients):
+            if not shares or held > plan.room:
                 shares.append([])
                 held = 0
-            shares[-1].append(int(n))
-            held += need_N[n]
-        most_held = max(int(need_N[share].sum()) for share in shares)
-        return cls(shares, most_held, min(freed, most_held), positions, max_rows, room)
+            split = max_rows is not None and any(part.num_rows > max_rows for part in rows_of)
+            shares[-1] += [part.client for part in rows_of]
+            own = int(sum(need_N[part.client] for part in rows_of))
+            most_held = max(most_held, held + (own if split else min(own, len(rows_of) * largest)))
+            held += own
+        return cls(shares, most_held, plan.positions, max_rows, plan.room)
 
     def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
         """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.
@@ -115,6 +148,11 @@ class GradientPlan:
             piece = together
         if piece:
             yield piece
+
+    def parts(self, client: int, num_rows: int, length: int) -> list[ClientRows]:
+        """A client's batch in as many parts as ``max_rows`` asks for."""
+        count = -(-num_rows // self.max_rows) if self.max_rows else 1
+        return [ClientRows(client, -(-num_rows // count), length)] * count
 
     def rows_at_once(self, rows: int, length: int) -> int:
         """Of clients that all have so many rows of that length: how many of theirs go through a block at once."""

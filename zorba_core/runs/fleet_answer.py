@@ -99,7 +99,7 @@ def _allocation(able: Sequence[ClientPlan], num_blocks: int, budgets_by: str) ->
 
 
 @dataclass(frozen=True)
-class Remedy:
+class SettingChange:
     """A change with which clients that are left out would take part."""
 
     setting: str  # batch_size, seq_len or dtype
@@ -108,7 +108,7 @@ class Remedy:
     brings_in: int  # clients
 
 
-def remedies(answered: FleetAnswer, streams: bool = True) -> list[Remedy]:
+def remedies(answered: FleetAnswer, streams: bool = True) -> list[SettingChange]:
     """The smallest change of each setting that brings in clients that are left out, those that bring most first."""
     load, shape = answered.load, answered.shape
     out_bytes = [plan.vram_gib * GIB for plan in answered.plans if not plan.fits]
@@ -127,12 +127,12 @@ def remedies(answered: FleetAnswer, streams: bool = True) -> list[Remedy]:
             smaller //= 2
     if DTYPE_BYTES[load.dtype] > 2:
         candidates.append(("dtype", "bfloat16"))
-    best: dict[str, Remedy] = {}
+    best: dict[str, SettingChange] = {}
     for setting, value in candidates:
         peak = need(replace(load, **{setting: value}))
         brings = sum(peak <= capacity for capacity in out_bytes)
         if brings > (best[setting].brings_in if setting in best else 0):
-            best[setting] = Remedy(setting, value, peak / GIB, brings)
+            best[setting] = SettingChange(setting, value, peak / GIB, brings)
     return sorted(best.values(), key=lambda remedy: -remedy.brings_in)
 
 

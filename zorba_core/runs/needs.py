@@ -20,7 +20,8 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import AnswerShape
 from zorba_core.planning.byte_sizes import in_mib
 from zorba_core.planning.methods import method_facts
-from zorba_core.runs.memory_estimate import PeakEstimate, client_peak, gradient_peak, run_peak
+from zorba_core.runs.fake_passes import PeakEstimate
+from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

@@ -197,7 +197,7 @@ def _nothing_yet(folder: Path) -> None:
             "screens/train/train.py", label="Train with the chosen allocation", icon=":material/model_training:"
         )
         st.markdown("Or in a terminal, in this checkout, with its environment active:")
-        st.code(FIRST_RUN, language="bash")
+        st.code(FIRST_RUN, language=None)
         st.caption(f"Runs appear here when their folder is in {components.plain(short(folder))}.")
 
 

@@ -2,4 +2,6 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("start", "My fleet", section="Plan", icon=":material/home:", default=True, uses_scenario=False)
+PAGE = Page(
+    "start", "My fleet", section="Plan", icon=":material/home:", default=True, uses_scenario=False, main="my_cards"
+)

@@ -14,14 +14,14 @@ from zorba_core.report.page import render
 from zorba_core.study.experiments.definitions import OWN
 from zorba_core.study.experiments.design import FEATURES
 from zorba_core.study.experiments.predictor_study import Predicting
-from zorba_core.study.experiments.speed import Ratio
+from zorba_core.study.experiments.speed import Speedup
 from zorba_core.study.experiments.store import Results
 from zorba_core.study.ledger import own_rows
 from zorba_core.study.ledger.claims import OURS, Ledger
 
 
 def ratio(value, low, high, seeds=6):
-    return Ratio(value, low, high, seeds, seeds, seeds)
+    return Speedup(value, low, high, seeds, seeds, seeds)
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,13 @@ class ClientGradients:
         for parameter in self._trained_M[m]:
             parameter.requires_grad_(by_parameters)
 
-    def pass_through(self, parts: Sequence[MicroBatch]) -> np.ndarray:
+    def pass_through(
+        self, parts: Sequence[MicroBatch], completed: Callable[[int], None] = lambda block: None
+    ) -> np.ndarray:
         """Write the parts' gradients of F_n, or add them to what earlier parts of the same client have written.
+
+        Args:
+            completed: called with each block, the last one first, as soon as it is differentiated.
 
         Returns:
             What each part's examples contribute to F_n, (P,), float64.
@@ -128,6 +133,7 @@ class ClientGradients:
             for part in parts:
                 if m in part.gradient_M:
                     part.gradient_M[m].complete(self._trained_M[m])
+            completed(m)
         return loss_P
 
     def _through(

@@ -20,7 +20,7 @@ the directions at once, S elements of a piece of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,9 +34,8 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import GradientPlan
-
-_DIRECTIONS_CPU, _DIRECTIONS_ELSEWHERE = 8, 16  # multiplied with the gradients at once, which are read so much less
+from zorba_core.planning.estimate_terms import DIRECTIONS_AT_ONCE
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
 
 @torch.no_grad()
@@ -68,13 +67,14 @@ def estimate_exact(
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     plan = ExactPlan.of_network(network, batches_N, A_MN, max_rows)
     gradients = ClientGradients(network, inactive)
+
+    def multiply(block: int, gathered: Gathered) -> None:
+        for (clients, _), rho_CQ in zip(gathered, _along(gathered, block, seeds_Q, directions), strict=True):
+            rho_NQ[clients] += rho_CQ
+
     with gradients.installed():
         for share in plan.shares:
-            gathered_M, loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan)
-            for m, gathered in enumerate(gathered_M):
-                for (clients, _), rho_CQ in zip(gathered, _along(gathered, m, seeds_Q, directions), strict=True):
-                    rho_NQ[clients] += rho_CQ
-            del gathered_M, gathered  # before the next share's are made
+            loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan, multiply)
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
 
 
@@ -87,32 +87,43 @@ def gather_gradients(
     A_MN: np.ndarray,
     share: Sequence[int],
     plan: ExactPlan,
-) -> tuple[list[Gathered], np.ndarray]:
-    """Of each block the gradients of the share's clients that activate it, and F_n of the share's clients, float64.
+    completed: Callable[[int, Gathered], None],
+) -> np.ndarray:
+    """F_n of the share's clients, float64; of each block that some of them activate, all their gradients go to
+    ``completed``, where they last until it returns.
 
-    Clients whose rows begin to pass together have a table together. A block's table is made when the backward pass
-    reaches it, in the memory of what it kept of the blocks behind.
+    Clients whose rows begin to pass together have a table together. A block is completed within the backward pass of
+    the share's last piece, so that of this piece no more than one block's gradients are held.
     """
     loss_by_client = dict.fromkeys(share, 0.0)
     gradient_by_client: dict[int, dict[int, BlockGradient]] = {}
-    gathered_M: list[list[tuple[list[int], GradientTable]]] = [[] for _ in A_MN]
-    for piece in plan.pieces(_parts(batches_N, share, plan.max_rows)):
+    tables_M: list[list[tuple[list[int], GradientTable]]] = [[] for _ in A_MN]
+
+    def complete(block: int) -> None:
+        if tables_M[block]:
+            completed(block, [(clients, table.values_CD) for clients, table in tables_M[block]])
+        tables_M[block] = []  # their memory goes, with those of the clients that refer to them
+        for of_block in gradient_by_client.values():
+            of_block.pop(block, None)
+
+    pieces = list(plan.pieces(_parts(batches_N, share, plan.max_rows)))
+    for piece in pieces:
         new = [part.client for part in piece if part.client not in gradient_by_client]
         gradient_by_client |= {n: {} for n in new}
         for m, active_N in enumerate(A_MN):
             clients = [n for n in dict.fromkeys(new) if active_N[n]]
             if clients:
                 table = gradients.table(m, len(clients))
-                gathered_M[m].append((clients, table))
+                tables_M[m].append((clients, table))
                 for row, n in enumerate(clients):
                     gradient_by_client[n][m] = BlockGradient(table, row)
         parts = [replace(part, gradient_M=gradient_by_client[part.client]) for part in piece]
-        for part, loss in zip(parts, gradients.pass_through(parts), strict=True):
+        then = {"completed": complete} if piece is pieces[-1] else {}
+        for part, loss in zip(parts, gradients.pass_through(parts, **then), strict=True):
             loss_by_client[part.client] += loss
-    return (
-        [[(clients, table.values_CD) for clients, table in gathered] for gathered in gathered_M],
-        np.array(list(loss_by_client.values())),
-    )
+    for m in range(len(A_MN)):  # blocks that nobody of the last piece activates, and what lies before them
+        complete(m)
+    return np.array(list(loss_by_client.values()))
 
 
 def _along(gathered: Gathered, block: int, seeds_Q: Sequence[int], directions: Directions) -> list[np.ndarray]:
@@ -121,31 +132,18 @@ def _along(gathered: Gathered, block: int, seeds_Q: Sequence[int], directions: D
         return []
     device = gathered[0][1].device
     total_CQ = [torch.zeros(len(clients), len(seeds_Q), dtype=torch.float64, device=device) for clients, _ in gathered]
-    at_once = min(_directions_at_once(device.type == "cpu"), len(seeds_Q))
-    buffer_KS = directions.buffer(at_once)
-    for at in range(0, len(seeds_Q), at_once):
-        seeds_K = [int(seed) for seed in seeds_Q[at : at + at_once]]
-        into_K = [None] * len(seeds_K) if buffer_KS is None else buffer_KS[: len(seeds_K)]
-        drawn_K = [directions.drawn(seed, block, into) for seed, into in zip(seeds_K, into_K, strict=True)]
-        for pieces_K in zip(*drawn_K, strict=True):  # all in the same pieces
-            start, stop, _ = pieces_K[0]
-            if buffer_KS is None:
-                v_KS = torch.stack([piece for _, _, piece in pieces_K])
-            else:
-                v_KS = buffer_KS[: len(seeds_K), : stop - start]
+    for at in range(0, len(seeds_Q), DIRECTIONS_AT_ONCE):
+        seeds_K = [int(seed) for seed in seeds_Q[at : at + DIRECTIONS_AT_ONCE]]
+        for start, stop, v_KS in directions.side_by_side(seeds_K, block):
             for total, (_, gradient_CD) in zip(total_CQ, gathered, strict=True):
                 total[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
     return [total.cpu().numpy() for total in total_CQ]
 
 
-def _directions_at_once(on_cpu: bool) -> int:
-    return _DIRECTIONS_CPU if on_cpu else _DIRECTIONS_ELSEWHERE
-
-
 def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
     """Numbers of directions that are held at once, at most."""
-    piece = min(block_parameters, PIECE_CPU if on_cpu else PIECE_ELSEWHERE)
-    return min(num_directions, _directions_at_once(on_cpu)) * piece
+    count = min(num_directions, DIRECTIONS_AT_ONCE)
+    return min(block_parameters * count, PIECE_CPU) if on_cpu else min(block_parameters, PIECE_ELSEWHERE) * count
 
 
 def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:
@@ -167,7 +165,7 @@ class ExactPlan(GradientPlan):
         """For these clients' batches."""
         return cls.of(
             network.sizes_M,
-            int(network.model.config.hidden_size),
+            Widths.of_config(network.model.config.to_dict(), int(network.model.config.hidden_size)),
             network.dtype.itemsize,
             np.array([batch.token_ids_RL.shape for batch in batches_N]),
             A_MN,

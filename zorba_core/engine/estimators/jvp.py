@@ -72,7 +72,7 @@ def _derivative(
         return 0.0 if tangent is None else float(tangent)
 
 
-class _Block(nn.Module):
+class _DualBlock(nn.Module):
     """One block as a module whose ``forward`` is the network's way of running it, for ``functional_call``."""
 
     def __init__(self, network: BlockNetwork, block: int) -> None:
@@ -85,7 +85,7 @@ class _Block(nn.Module):
 
 
 def run_along(network: BlockNetwork, m: int, direction: Tensor, hidden_BLH: Tensor) -> Tensor:
-    wrapped, duals, start = _Block(network, m), {}, 0
+    wrapped, duals, start = _DualBlock(network, m), {}, 0
     for name, parameter in network.block_parameters(m).items():
         part = direction[start : start + parameter.numel()].view(parameter.shape)
         duals[f"block.{name}"] = forward_ad.make_dual(parameter.data, part)

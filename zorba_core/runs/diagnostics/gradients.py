@@ -32,13 +32,15 @@ def gradient_products(network: BlockNetwork, batches_N: Sequence[Rows]) -> tuple
     product_MNN, loss_N = np.zeros((num_blocks, num_clients, num_clients)), np.zeros(num_clients)
     gradients = ClientGradients(network, "frozen")
     plan = ExactPlan.of_network(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool))
+
+    def multiply(block: int, gathered: Gathered) -> None:
+        product_MNN[block] = _products(gathered, num_clients)
+
     with gradients.installed():
         for group in plan.groups(network.sizes_M, num_clients):
             A_MN = np.zeros((num_blocks, num_clients), dtype=bool)
             A_MN[group] = True
-            gathered_M, loss_N = gather_gradients(gradients, batches_N, A_MN, range(num_clients), plan)
-            for m in group:
-                product_MNN[m] = _products(gathered_M[m], num_clients)
+            loss_N = gather_gradients(gradients, batches_N, A_MN, range(num_clients), plan, multiply)
     return product_MNN, loss_N
 
 

@@ -46,7 +46,7 @@ class Change(Protocol):
 
 
 @dataclass(eq=False)
-class _Block:
+class _StoredBlock:
     names: tuple[str, ...]  # of its tensors, in the order of its vector
     sizes: tuple[int, ...]
     latest: bytes  # the fingerprint of its numbers with all changes
@@ -82,7 +82,7 @@ class BlockStore:
         for m, parts in enumerate(tensors):
             names, sizes = zip(*parts, strict=True)
             base = hashlib.sha256(f"{m} {dtype} {names} {sizes}".encode()).digest()
-            self._blocks.append(_Block(names, sizes, base))
+            self._blocks.append(_StoredBlock(names, sizes, base))
         self.folder: Path | None = None
         self._free: list[Tensor] = []
         self._ahead: tuple[int, Future[Tensor]] | None = None

@@ -47,19 +47,19 @@ FEWEST_ARMS = 2  # and seeds, that a test whether arms differ needs
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class TrainedAlike:
     """Allocations that were trained alike."""
 
     table: pd.DataFrame  # allocation_table, with a column made_by
     losses: pd.DataFrame  # arm x seed, late loss
 
-    def only(self, arms: Sequence[str]) -> Compared:
-        return Compared(self.table.loc[list(arms)], self.losses.loc[list(arms)])
+    def only(self, arms: Sequence[str]) -> TrainedAlike:
+        return TrainedAlike(self.table.loc[list(arms)], self.losses.loc[list(arms)])
 
-    def made_by(self, group: str) -> Compared:
+    def made_by(self, group: str) -> TrainedAlike:
         return self.only(self.table.index[self.table["made_by"] == group])
 
-    def without(self, arms: Sequence[str]) -> Compared:
+    def without(self, arms: Sequence[str]) -> TrainedAlike:
         return self.only([arm for arm in self.table.index if arm not in set(arms)])
 
 
@@ -71,7 +71,7 @@ class Influence(NamedTuple):
     law: Law
 
 
-def compared(results: Results, **condition: float | None) -> Compared:
+def compared(results: Results, **condition: float | None) -> TrainedAlike:
     """Arms with every seed under a condition (arguments of :func:`allocation_table`).
 
     Raises:
@@ -82,11 +82,11 @@ def compared(results: Results, **condition: float | None) -> Compared:
     kinds = {name: recipe.kind for name, recipe in {**recipes_50(), **recipes_20()}.items()}
     table["made_by"] = [_MADE_BY.get(kinds.get(arm, ""), BUILT) for arm in table.index]
     arms = [arm for arm in table.index if arm in losses.index]
-    return Compared(table.loc[arms], losses.loc[arms])
+    return TrainedAlike(table.loc[arms], losses.loc[arms])
 
 
 def predictors(
-    comparison: Compared,
+    comparison: TrainedAlike,
     measures: Sequence[str] = PREDICTORS,
     *,
     values: pd.DataFrame | None = None,
@@ -136,7 +136,7 @@ def _partial(table: pd.DataFrame, x_K, y_K, arm_RK, y_RK, held: str) -> dict[str
     return {"partial": value, "partial_low": low, "partial_high": high}
 
 
-def do_arms_differ(comparison: Compared) -> tuple[ArmsTest, str, ArmsTest]:
+def do_arms_differ(comparison: TrainedAlike) -> tuple[ArmsTest, str, ArmsTest]:
     """The test of all arms; the arm without which they differ least clearly, and the test without it."""
     finite = comparison.losses[np.isfinite(comparison.losses).all(axis=1)]
     whole = arms_differ(finite)
@@ -178,7 +178,7 @@ class PositionLeak(NamedTuple):
     orders: int
 
 
-def position_leak(comparison: Compared, specs: Sequence[RunSpec] | None = None) -> PositionLeak:
+def position_leak(comparison: TrainedAlike, specs: Sequence[RunSpec] | None = None) -> PositionLeak:
     """Correlation of the mean of 1/c over the first four blocks with the loss, both within arm and seed. Exploratory:
     with three orders there are six ways to exchange them, so no p-value below 1/6 can come of it."""
     specs = EXPERIMENT.specs("standard", empty_runs()) if specs is None else specs
@@ -204,7 +204,7 @@ def _within(values_KS: NDArray) -> NDArray:
     return values_KS - values_KS.mean(axis=1, keepdims=True) - values_KS.mean(axis=0) + values_KS.mean()
 
 
-def conditions(results: Results) -> dict[str, Compared]:
+def conditions(results: Results) -> dict[str, TrainedAlike]:
     """Every condition that has runs."""
     there = {}
     for title, condition in CONDITIONS.items():
@@ -215,7 +215,7 @@ def conditions(results: Results) -> dict[str, Compared]:
     return there
 
 
-def equal_total(comparison: Compared, total: int = 80) -> Compared:
+def equal_total(comparison: TrainedAlike, total: int = 80) -> TrainedAlike:
     """The allocations of one total, where the amount of VRAM explains nothing."""
     return comparison.only(comparison.table.index[comparison.table["T"] == total])
 

@@ -37,7 +37,7 @@ class GridEdge(NamedTuple):
         return f"η {self.rate:g} is the grid's edge, the {self.side} rate tried: the true best may lie beyond"
 
 
-class Ratio(NamedTuple):
+class CostRatio(NamedTuple):
     """ZorBA's cost of reaching the target over another arm's, pair by pair of one dataset and seed."""
 
     log: Mean | None  # mean logarithm; None where no pair tells anything
@@ -106,7 +106,7 @@ def compare_methods(results: Results, share: float = EASY_SHARE) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def cost_ratio(results: Results, other: str, cost: str = "rounds", share: float = EASY_SHARE) -> Ratio:
+def cost_ratio(results: Results, other: str, cost: str = "rounds", share: float = EASY_SHARE) -> CostRatio:
     """ZorBA's rounds or forward passes to the target over another arm's, both within the horizon that both were asked
     for. What is known of a pair is an interval; a pair of which neither run arrives tells nothing."""
     limits = equal_horizon(results, cost, ("zorba", other))
@@ -124,7 +124,7 @@ def cost_ratio(results: Results, other: str, cost: str = "rounds", share: float 
             behind += bool(ours["low"] >= theirs["high"])
             if math.isfinite(lows[-1]) or math.isfinite(highs[-1]):
                 telling.append(dataset)
-    return Ratio(ratio_interval(lows, highs), ahead, behind, len(lows), tuple(dict.fromkeys(telling)))
+    return CostRatio(ratio_interval(lows, highs), ahead, behind, len(lows), tuple(dict.fromkeys(telling)))
 
 
 def seed_curves(results: Results, dataset: str, cost: str = "rounds", column: str = "accuracy") -> pd.DataFrame:

@@ -29,7 +29,7 @@ MEASURES = ("area", "rounds_to")
 PASSES_A_ROUND = 11  # Q + 1 with ten directions, of a client's batch, whatever simulated the scalars
 
 
-class Ratio(NamedTuple):
+class Speedup(NamedTuple):
     """How many times as fast the arm is as the paper's, with its 95 % interval."""
 
     value: float
@@ -125,7 +125,9 @@ def horizon_of(results: Results, model: str, dataset: str) -> int:
     return int(asked.min())
 
 
-def speed(paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, *, resamples: int = RESAMPLES, seed: int = 0) -> Ratio:
+def speed(
+    paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Speedup:
     """Ratio of mean rounds to the target, ``paper`` over the arm, both cut off at ``horizon``; paired bootstrap.
 
     Raises:
@@ -134,12 +136,12 @@ def speed(paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, *, resamples: in
     ratio_R, value = _ratios(paper_S, arm_S, horizon, resamples, np.random.default_rng(seed))
     low, high = percentile_interval(ratio_R) if len(np.atleast_1d(paper_S)) > 1 else (0.0, math.inf)
     reached = [int((np.asarray(rounds, float) <= horizon).sum()) for rounds in (arm_S, paper_S)]
-    return Ratio(value, low, high, len(np.atleast_1d(paper_S)), *reached)
+    return Speedup(value, low, high, len(np.atleast_1d(paper_S)), *reached)
 
 
 def pooled_speed(
     by_cell: Mapping[tuple[str, str], tuple[ArrayLike, ArrayLike, float]], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Ratio:
+) -> Speedup:
     """Geometric mean of the cells' ratios, each given as (paper_S, arm_S, horizon); seeds resampled within cells.
 
     Raises:
@@ -158,7 +160,7 @@ def pooled_speed(
         by_paper += int((np.asarray(paper_S, float) <= horizon).sum())
     alone = any(len(np.atleast_1d(paper_S)) < 2 for paper_S, _, _ in by_cell.values())
     low, high = (0.0, math.inf) if alone else percentile_interval(np.exp(logs_R))
-    return Ratio(math.exp(log), low, high, seeds, reached, by_paper)
+    return Speedup(math.exp(log), low, high, seeds, reached, by_paper)
 
 
 def _ratios(
@@ -208,7 +210,7 @@ def speed_table(results: Results, arms: Sequence[str], paper: str = "paper") -> 
         for arm, of_cells in by_arm.items()
         if of_cells
     ]
-    columns = ["model", "dataset", "arm", *Ratio._fields, "area", "area_low", "area_high"]
+    columns = ["model", "dataset", "arm", *Speedup._fields, "area", "area_low", "area_high"]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -19,7 +19,7 @@ _LATER_SEEDS_WAVE = 11
 
 
 @dataclass(frozen=True)
-class Arm:
+class MethodArm:
     """A method with its number of directions a round, and the rates its trials try: four each."""
 
     name: str
@@ -31,16 +31,16 @@ class Arm:
 
 # The paper gives ZorBA ten directions a round and FedZO and DeComFL one; -10 is the same work for each.
 ARMS = (
-    Arm("zorba", "zorba", 10, (5e-3, 1e-2, 2e-2, 4e-2), 60),
-    Arm("fedit", "fedit", None, (5e-2, 1e-1, 2e-1, 4e-1), 60),
-    Arm("decomfl", "decomfl", 1, (1e-3, 2e-3, 4e-3, 8e-3), 240),
-    Arm("fedzo", "fedzo", 1, (5e-3, 1e-2, 2e-2, 4e-2), 60),
-    Arm("decomfl-10", "decomfl", 10, (5e-3, 1e-2, 2e-2, 4e-2), 60),
+    MethodArm("zorba", "zorba", 10, (5e-3, 1e-2, 2e-2, 4e-2), 60),
+    MethodArm("fedit", "fedit", None, (5e-2, 1e-1, 2e-1, 4e-1), 60),
+    MethodArm("decomfl", "decomfl", 1, (1e-3, 2e-3, 4e-3, 8e-3), 240),
+    MethodArm("fedzo", "fedzo", 1, (5e-3, 1e-2, 2e-2, 4e-2), 60),
+    MethodArm("decomfl-10", "decomfl", 10, (5e-3, 1e-2, 2e-2, 4e-2), 60),
 )
 _SEEDS = {"ci": (0,), "standard": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
 
 
-def rates_of(arm: Arm, profile: str) -> tuple[float, ...]:
+def rates_of(arm: MethodArm, profile: str) -> tuple[float, ...]:
     if profile == "ci":
         return arm.rates[:1]
     return tuple(rate / 2000 for rate in arm.rates) if profile == "paper" and arm.method != "fedit" else arm.rates
@@ -66,7 +66,7 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     return specs
 
 
-def _spec(profile: str, dataset: str, arm: Arm, lr: float, seed: int, role: str, wave: int) -> RunSpec:
+def _spec(profile: str, dataset: str, arm: MethodArm, lr: float, seed: int, role: str, wave: int) -> RunSpec:
     num_clients = {"ci": 3, "standard": 20, "paper": 50}[profile]
     blocks = BLOCKS[dataset] if arm.method == "zorba" else 12
     changes = {} if arm.method == "zorba" else {"method": arm.method}

@@ -31,7 +31,7 @@ _IDLE = {"idle_blocks": "allow"}
 
 
 @dataclass(frozen=True)
-class Arm:
+class AllocationArm:
     """An allocation, and what differs from the paper's settings. ``solver`` none: every block of every client."""
 
     solver: str | None
@@ -43,15 +43,15 @@ class Arm:
         return "normalised" if self.changes.get("step") == "normalised" else "plain"
 
 
-ARMS: Mapping[str, Arm] = {
-    PAPER: Arm("lexicographic", core=True),
-    "gain": Arm("gain", core=True),
-    CANDIDATE: Arm("gain", core=True, changes={**BEST_STEP, **_IDLE}),
-    "balanced": Arm("balanced", core=True),
-    "adaptive": Arm("balanced", core=False, changes={"replan": 6, "explore": 4}),  # balanced at first
-    "gain, idle blocks": Arm("gain", core=False, changes=_IDLE),
-    "lambda-exact": Arm("exact", core=False),
-    FULL: Arm(None, core=False),
+ARMS: Mapping[str, AllocationArm] = {
+    PAPER: AllocationArm("lexicographic", core=True),
+    "gain": AllocationArm("gain", core=True),
+    CANDIDATE: AllocationArm("gain", core=True, changes={**BEST_STEP, **_IDLE}),
+    "balanced": AllocationArm("balanced", core=True),
+    "adaptive": AllocationArm("balanced", core=False, changes={"replan": 6, "explore": 4}),  # balanced at first
+    "gain, idle blocks": AllocationArm("gain", core=False, changes=_IDLE),
+    "lambda-exact": AllocationArm("exact", core=False),
+    FULL: AllocationArm(None, core=False),
 }
 CORE = tuple(name for name, arm in ARMS.items() if arm.core)
 DIFFERENCES = "by differences"  # the same run with finite differences: what an arm's name ends with

@@ -12,7 +12,7 @@ from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments import parts, predictors, what_to_run
 from zorba_core.study.experiments.equivalence import equivalence
 from zorba_core.study.experiments.predictor_study import Predicting, predicting, within_matrices
-from zorba_core.study.experiments.speed import Ratio, outcomes, speed_table
+from zorba_core.study.experiments.speed import Speedup, outcomes, speed_table
 from zorba_core.study.experiments.store import DEFAULT_ROOT, Results
 from zorba_core.study.experiments.what_to_run import CANDIDATE, DIFFERENCES, FULL, PAPER
 from zorba_core.study.ledger.claims import OURS, Claim
@@ -31,7 +31,7 @@ _SPEED_UNIT = "times as fast as the paper's to a fixed loss, at equal rounds, fo
 _CONDITION = "at equal VRAM of every client and equal forward passes"
 
 
-class Compared(NamedTuple):
+class SpeedClaim(NamedTuple):
     """What is compared with the paper's ZorBA: a row of the ledger."""
 
     id: str
@@ -41,25 +41,25 @@ class Compared(NamedTuple):
 
 
 COMPARED = (
-    Compared("speed/gain", what_to_run.NAME, "gain", f"the gain allocation is at least as fast, {_CONDITION}"),
-    Compared("speed/balanced", what_to_run.NAME, "balanced", f"balanced is at least as fast, {_CONDITION}"),
-    Compared(
+    SpeedClaim("speed/gain", what_to_run.NAME, "gain", f"the gain allocation is at least as fast, {_CONDITION}"),
+    SpeedClaim("speed/balanced", what_to_run.NAME, "balanced", f"balanced is at least as fast, {_CONDITION}"),
+    SpeedClaim(
         "speed/lambda-exact", what_to_run.NAME, "lambda-exact", f"the lowest Lambda is at least as fast, {_CONDITION}"
     ),
-    Compared(
+    SpeedClaim(
         "speed/idle", what_to_run.NAME, "gain, idle blocks", f"gain with idle blocks is at least as fast, {_CONDITION}"
     ),
-    Compared(
+    SpeedClaim(
         "speed/adaptive",
         what_to_run.NAME,
         "adaptive",
         f"gain planned from the run's own scalars is at least as fast, {_CONDITION}",
     ),
-    Compared(
+    SpeedClaim(
         "speed/full", what_to_run.NAME, FULL, "training all blocks, at four times the blocks, is at least as fast"
     ),
-    Compared("part/cosine", parts.NAME, "+ cosine", f"a cosine schedule alone is at least as fast, {_CONDITION}"),
-    Compared(
+    SpeedClaim("part/cosine", parts.NAME, "+ cosine", f"a cosine schedule alone is at least as fast, {_CONDITION}"),
+    SpeedClaim(
         "part/normalised", parts.NAME, "+ normalised", f"a normalised step alone is at least as fast, {_CONDITION}"
     ),
 )
@@ -79,14 +79,14 @@ def rows(results: Mapping[str, Results | None]) -> list[Claim]:
     ]
 
 
-def judge_speed(ratio: Ratio | None) -> str:
+def judge_speed(ratio: Speedup | None) -> str:
     """ "At least as fast": shown where the interval lies above 1, contradicted where it lies below."""
     if ratio is None or ratio.seeds < FEWEST_SEEDS:
         return UNTESTED
     return "reproduced in shape" if ratio.low > 1 else "contradicted" if ratio.high < 1 else UNDECIDED
 
 
-def judge_goal(ratio: Ratio | None) -> str:
+def judge_goal(ratio: Speedup | None) -> str:
     """ "At least twice as fast": an estimate of 2 with the interval above 1.5; contradicted where it lies below 1.5."""
     if ratio is None or ratio.seeds < FEWEST_SEEDS:
         return UNTESTED
@@ -95,15 +95,15 @@ def judge_goal(ratio: Ratio | None) -> str:
     return "reproduced in shape" if ratio.low > LEAST and ratio.value >= GOAL else UNDECIDED
 
 
-def ratio_of(table: pd.DataFrame | None, arm: str, model: str = "all", dataset: str = "all") -> Ratio | None:
+def ratio_of(table: pd.DataFrame | None, arm: str, model: str = "all", dataset: str = "all") -> Speedup | None:
     """The arm's ratio in a cell, or pooled over all."""
     if table is None:
         return None
     row = table[(table["arm"] == arm) & (table["model"] == model) & (table["dataset"] == dataset)]
-    return None if row.empty else Ratio(**{name: row[name].iloc[0] for name in Ratio._fields})
+    return None if row.empty else Speedup(**{name: row[name].iloc[0] for name in Speedup._fields})
 
 
-def ratio_text(ratio: Ratio) -> str:
+def ratio_text(ratio: Speedup) -> str:
     return f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.seeds} pairs)"
 
 
@@ -151,7 +151,7 @@ def _goal(table: pd.DataFrame | None) -> Claim:
     )
 
 
-def _faster(compared: Compared, table: pd.DataFrame | None) -> Claim:
+def _faster(compared: SpeedClaim, table: pd.DataFrame | None) -> Claim:
     ratio = ratio_of(table, compared.arm)
     verdict = judge_speed(ratio)
     return Claim(

@@ -1,0 +1,205 @@
+"""What each estimator holds while it estimates, with the model in memory: the terms of
+:mod:`zorba_core.planning.engine_memory`, which says what they are good for. No torch here.
+
+Shapes: M blocks of D parameters, N clients, B rows of a client, R rows of all, L positions, H hidden size,
+Q directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from zorba_core.errors import InvalidInputError
+from zorba_core.planning.answers import LABEL_WORDS
+from zorba_core.planning.engine_load import Load
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.shapes import ModelShape
+
+TOKEN_BYTES = 8
+# Numbers of a direction drawn at a time (engine.directions), at 2 bytes of random bits, 4 of the number drawn.
+_NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
+DIRECTIONS_AT_ONCE = 16  # of exact scalars: engine.estimators.exact
+_INDEX_BYTES, _RANDOM_BYTES = 8, 2  # of a number that is looked up, as NumPy does, and of its random bits
+_LEAST_COLUMNS = 2  # engine.along
+_FORWARD_MODE_STATES = 2  # each tensor and its derivative
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of the memory: when it is held, what it is, how much, and where in the engine it comes from."""
+
+    phase: Literal["always", "estimate", "update", "evaluate"]
+    name: str
+    num_bytes: int
+    source: str
+
+
+def estimate_terms(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndarray | None) -> list[Term]:
+    block, model_blocks = shape.trained_parameters * load.number_bytes, shape.num_blocks
+    position = load.number_bytes * load.seq_len  # bytes of one number a position, for one row
+    if load.first_order:
+        return _backward(shape, load)
+    noise = noise_term(shape, "estimate")
+    tokens = Term("estimate", "token ids", 2 * load.rows * load.seq_len * TOKEN_BYTES, "the batch, and joined")
+    if load.estimator == "cohort":
+        return [tokens, *_cohort(shape, load), noise]
+    if load.estimator == "exact":
+        return [tokens, *_exact(shape, load, active_blocks), noise]
+    logits = load.answers.logit_bytes(load.client_rows, shape.vocabulary, shape.embedding)
+    working = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
+    directions = Term("estimate", "directions of all blocks", model_blocks * block, f"{load.estimator}: one v_q")
+    if load.estimator == "reference":
+        heaviest = max(active_blocks) if active_blocks is not None and len(active_blocks) else model_blocks
+        return [
+            tokens,
+            directions,
+            Term("estimate", "weights put aside", heaviest * block, "reference: perturbed"),
+            Term("estimate", "one block's tensors", working, "one client's rows"),
+            noise,
+        ]
+    if load.estimator == "jvp":
+        scores = shape.heads * load.seq_len * load.number_bytes * load.client_rows * load.seq_len
+        plain = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
+        return [
+            tokens,
+            directions,
+            Term("estimate", "one block's tensors and derivatives", _FORWARD_MODE_STATES * plain, "jvp: dual numbers"),
+            Term("estimate", "attention scores", 2 * _FORWARD_MODE_STATES * scores, "jvp: plain attention"),
+            noise,
+        ]
+    raise InvalidInputError(
+        f"there is no memory model of estimator {load.estimator!r}; use cohort, exact, reference or jvp"
+    )
+
+
+def _cohort(shape: ModelShape, load: Load) -> list[Term]:
+    rows, at_once = load.rows, load.rows_at_once(shape.hidden)
+    position = load.number_bytes * load.seq_len
+    state = rows * position * shape.hidden
+    block = shape.trained_parameters * load.number_bytes
+    logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+    together = load.directions_at_once(shape.hidden)
+    terms = [
+        *read_terms(shape, load, rows),
+        Term("estimate", "hidden states", state, "cohort: hidden_RLH"),
+        Term("estimate", "states before the first active block", state, "cohort: copies"),
+    ]
+    if together is None:
+        tensors = at_once * position * (shape.working_width(load.seq_len) - shape.hidden)
+        what = "a block in 32 bits" if load.widens else "weights put aside"
+        terms.append(Term("estimate", what, block, "wide_copies" if load.widens else "cohort: moved"))
+    else:
+        columns = max(_LEAST_COLUMNS, load.rank + 1)
+        widths = 10 * shape.hidden + 2 * shape.ffn  # inputs and outputs of a block's matrices, together
+        terms += [
+            Term("estimate", "states along directions", together * state, "cohort_along: Copies"),
+            Term("estimate", "factors", 2 * together * columns * widths * load.number_bytes, "along: in and out"),
+        ]
+        if load.widens:
+            terms.append(Term("estimate", "a block in 32 bits", block, "wide_copies"))
+        tensors = max(at_once, min(together, 2) * min(rows, at_once)) * position * shape.working_width(load.seq_len)
+    terms.append(
+        Term(
+            "estimate",
+            "one block's tensors",
+            max(tensors, logits),
+            "cohort: rows at once through a block, whose input is a part of hidden_RLH; or logits of answers",
+        )
+    )
+    return terms
+
+
+def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndarray | None) -> list[Term]:
+    """The most that any backward pass of any share holds: gradients of the pieces before, what the blocks not yet
+    differentiated keep, and one block's own tensors and gradients."""
+    M, N = shape.num_blocks, load.num_clients
+    active = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
+    A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
+    plan = GradientPlan.of(
+        [shape.trained_parameters] * M,
+        Widths(shape.hidden, shape.saved_width, shape.backward_width),
+        load.number_bytes,
+        np.full((N, 2), (load.client_rows, load.seq_len)),
+        A_MN,
+        max_rows=load.max_rows,
+    )
+    drawn = min(load.num_perturbations, DIRECTIONS_AT_ONCE)
+    numbers = min(drawn * shape.trained_parameters, _NOISE_NUMBERS)
+    bits = drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES
+    terms = [
+        Term("estimate", "gradients, and tensors kept", _backward_passes(shape, load, plan, A_MN), "exact: pieces"),
+        Term("estimate", "directions side by side", numbers * (load.number_bytes + _INDEX_BYTES), "noise.SideBySide"),
+        Term("estimate", "random bits", bits, "noise.SideBySide: of as many directions"),
+    ]
+    if load.widens:
+        wide = M * shape.trained_parameters * load.number_bytes
+        terms.append(Term("estimate", "all blocks in 32 bits", wide, "wide_copies: all are in use"))
+    return terms
+
+
+def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np.ndarray) -> int:
+    M, block = shape.num_blocks, shape.trained_parameters * load.number_bytes
+    # Of the last block only its input, the norm of it, and keys and values are computed at every position.
+    last = 2 * shape.hidden + 2 * shape.key_value
+    most = 0
+    for share in plan.shares:
+        parts = [part for n in share for part in plan.parts(n, load.client_rows, load.seq_len)]
+        before_M, begun = np.zeros(M, dtype=int), set()  # gradients of the pieces before, in clients
+        pieces = list(plan.pieces(parts))
+        for piece in pieces:
+            new = {part.client for part in piece} - begun
+            begun |= new
+            new_M = A_MN[:, sorted(new)].sum(axis=1)
+            active_M = A_MN[:, sorted({part.client for part in piece})].any(axis=1)
+            first = int(active_M.argmax()) if active_M.any() else M
+            rows = sum(part.num_rows for part in piece)
+            state = load.number_bytes * load.seq_len * rows
+            logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
+            for m in range(M - 1, min(first, M - 1) - 1, -1):
+                kept = state * (max(0, min(m + 1, M - 1) - first) * shape.saved_width + last * (m == M - 1))
+                working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
+                held_M = before_M + new_M * (np.arange(M) >= m)
+                if piece is pieces[-1]:  # multiplied as they come
+                    held_M = (before_M + new_M * (np.arange(M) == m)) * (np.arange(M) <= m)
+                most = max(most, kept + working + int(held_M.sum()) * block)
+            before_M += new_M
+    return most
+
+
+def read_terms(shape: ModelShape, load: Load, rows: int) -> list[Term]:
+    """States where a token of an answer is predicted; of label words of one token they are too few to count."""
+    if load.answers == LABEL_WORDS:
+        return []
+    states = load.answers.states(rows) * shape.hidden * load.number_bytes
+    return [Term("estimate", "states where answers are read", states, "cohort: final_R")]
+
+
+def noise_term(shape: ModelShape, phase: Literal["estimate", "update"]) -> Term:
+    numbers = min(shape.trained_parameters, _NOISE_NUMBERS)
+    return Term(phase, "noise of a piece", numbers * _NOISE_BYTES, "engine.directions: drawn in pieces")
+
+
+def _backward(shape: ModelShape, load: Load) -> list[Term]:
+    """FedIT's pass, at whichever of its two ends holds more: all blocks' tensors and hardly a gradient yet, or one
+    block's tensors and all gradients."""
+    block = shape.trained_parameters * load.number_bytes
+    blocks = shape.num_blocks * block
+    rows = min(load.rows, load.max_rows or load.rows)
+    position = load.number_bytes * load.seq_len * rows
+    # Of the last block only its input, the norm of it, and keys and values are computed at every position.
+    last = 2 * shape.hidden + 2 * shape.key_value
+    before_last = (shape.num_blocks - 1) * shape.saved_width
+    at_start = position * before_last + max(
+        position * (last + 2 * shape.hidden), position * shape.backward_width + block
+    )
+    at_end = position * (shape.saved_width + shape.backward_width) + blocks
+    added = blocks + block  # one block's gradients side by side
+    return [
+        Term("estimate", "token ids", 2 * load.rows * load.seq_len * TOKEN_BYTES, "the batch, and joined"),
+        Term("estimate", "sums of the gradients", blocks, "first_order: sum_M"),
+        Term("estimate", "tensors kept, and gradients", max(at_start, at_end, added), "first_order: one pass"),
+    ]
