@@ -159,8 +159,17 @@ def numbers(items: Sequence[Number]) -> None:
             )
 
 
-def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | Callable[[], None] = False) -> None:
-    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture."""
+def figure(
+    figure: go.Figure,
+    *,
+    key: str,
+    alt: str,
+    name: str,
+    select: bool | Callable[[], None] = False,
+    export: bool = False,
+) -> None:
+    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture; with ``export``
+    also the button of the dialog for papers and slides, where no row of downloads has it."""
     config = {
         "displaylogo": False,
         "scrollZoom": False,
@@ -177,6 +186,8 @@ def figure(figure: go.Figure, *, key: str, alt: str, name: str, select: bool | C
         config=config,
         alt=alt,
     )
+    if export:
+        figure_button(Picture(lambda: figure, name), key)
 
 
 def let_it_be_drawn(name: str, picture: object) -> None:

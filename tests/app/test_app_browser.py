@@ -171,7 +171,13 @@ def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
     assert len(parse_qs(urlsplit(page.url).query)["runs"]) == 1
     page.locator(".st-key-picture").get_by_text("Curves").click()
     settled(page, "[class*=st-key-curves_plot] .main-svg")
-    assert page.locator("[class*=st-key-curves_plot] .scatterlayer .trace.scatter .lines .js-line").count() == 1
+    lines = "[class*=st-key-curves_plot] .scatterlayer .trace.scatter .lines .js-line"
+    assert page.locator(lines).count() == 1
+    page.locator("[class*=st-key-curve_list] li button").click()  # its eye
+    page.wait_for_function("lines => !document.querySelector(lines)", arg=lines, timeout=PATIENCE_MS)
+    page.wait_for_function("() => /[?&]hidden=/.test(location.search)", timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Show all").click()
+    page.wait_for_selector(lines, timeout=PATIENCE_MS)
 
 
 def test_the_front_is_handed_out_as_a_pdf(visit):

@@ -109,6 +109,7 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
             ),
             key="greedy_plot",
             name=f"zorba-algorithm-1-step-{step}",
+            export=not st.session_state.get(_PLAYING),
             alt=f"The matrix after {step} of {last} steps of Algorithm 1. " + sentence(replay, step, study.fleet.names),
         )
         components.let_it_be_drawn("algorithm_1", step)

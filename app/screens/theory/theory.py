@@ -69,8 +69,9 @@ def _views(study: Study, allocation: Allocation) -> None:
 
 
 def _bounds(study: Study, allocation: Allocation) -> None:
-    head = st.container()  # above the controls that it follows
-    pictures, beside = st.columns([0.7, 0.3], gap="large")  # in this order on a phone
+    with st.container(key="flip_theory"):
+        head = st.container()  # above the controls that it follows; on a phone below the picture
+        pictures, beside = st.columns([0.7, 0.3], gap="large")  # in this order on a phone
     with beside:
         setting = controls.show(study, allocation.num_clients)
     bound, bias_lambda = setting.bound, allocation.bias_lambda
