@@ -46,8 +46,8 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [class*="st-key-flip_"] { flex-direction: column-reverse; }
-  [data-testid="stMainBlockContainer"] { padding: 1.4rem 1rem 3rem; }
-  [data-testid="stMainBlockContainer"] h1 { font-size: 1.45rem; padding: .4rem 0 .6rem; }
+  [data-testid="stMainBlockContainer"] { padding: 3.7rem 1rem 3rem; }
+  [data-testid="stMainBlockContainer"] h1 { font-size: 1.45rem; padding: 0 0 .5rem; }
   [data-testid="stMetric"] { min-width: 0; padding: .6rem; }
   [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
   .katex-display { font-size: .8em; }

@@ -35,7 +35,7 @@ class Cost:
 # What may be drawn beside the methods.
 EXTRAS = {"bound": "Lower bound", "paper": "SC1 to SC3", "baselines": "Full activation"}
 COSTS: Mapping[str, Cost] = {
-    "ratio": Cost("Share of all VRAM, by the paper", "VRAM used / available, all clients, by the paper's model", ".0%"),
+    "ratio": Cost("Share of all VRAM, by the paper", "VRAM used / available, by the paper's model", ".0%"),
     "gib": Cost("VRAM in GiB, by the paper", "VRAM of all clients together, by the paper's model (GiB)", ",.1f"),
     "blocks": Cost("Activated blocks", "activated blocks, all clients together", ",.0f"),
     "true": Cost("True memory in GiB", "memory that forward passes need, all clients together (GiB)", ",.1f"),

@@ -24,12 +24,14 @@ from transformers import (
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.evaluation import BATCH_SIZE
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning import gradient_plan
 from zorba_core.planning.answers import AnswerShape
 from zorba_core.planning.engine_memory import EVALUATION_ROWS, Load, footprint, most_resident_blocks
 from zorba_core.planning.lora import Lora
@@ -153,6 +155,25 @@ def test_a_cohort_holds_the_terms_of_its_estimate(clients):
     load = Load(rows, length, 2, num_clients=clients)
     terms = footprint(shape_from_config(CONFIGS["opt"].to_dict(), "m"), load)
     assert count.peak == pytest.approx(terms.of("estimate") - named(terms, "noise of a piece"), rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["opt", "gpt2"])
+@pytest.mark.parametrize("active", [1, _M])
+def test_exact_scalars_hold_the_terms_of_their_passes(name, active, monkeypatch):
+    """Shares of several pieces, of clients whose blocks begin at different ones."""
+    monkeypatch.setattr(gradient_plan, "LEAST_BYTES", 2**24)
+    monkeypatch.setattr(gradient_plan, "POSITIONS_CPU", 600)
+    rows, length, clients = 8, 32, 9
+    network, batches, directions = real(CONFIGS[name], clients, rows, length)
+    A_MN = np.zeros((_M, clients), bool)
+    for n in range(clients):
+        A_MN[(n + np.arange(active)) % _M, n] = True
+    with TensorBytes() as count:
+        estimate_exact(network, batches, A_MN, [1, 2], directions)
+    load = Load(rows, length, 2, num_clients=clients, estimator="exact")
+    terms = footprint(shape_from_config(CONFIGS[name].to_dict(), "m"), load, active_blocks=A_MN)
+    unseen = named(terms, "noise of a piece") + named(terms, "token ids") + named(terms, "random bits")
+    assert count.peak == pytest.approx(terms.of("estimate") - unseen, rel=0.1)
 
 
 def test_the_reference_puts_every_active_block_aside_and_the_cohort_one():

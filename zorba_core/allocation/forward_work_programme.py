@@ -15,7 +15,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import maximum_flow
 
 Ints = NDArray[np.int64]
 MOST_VARIABLES = 12_000
@@ -112,6 +111,8 @@ def _with_starts(popularity_M: Ints, start_N: Ints, least_N: Ints, upper_N: Ints
     tail = np.concatenate((np.full(N, source), 1 + client, 1 + N + np.arange(M)))
     head = np.concatenate((1 + np.arange(N), 1 + N + block, np.full(M, sink)))
     room = np.concatenate((upper_N - 1, np.ones(len(client), np.int64), left_M)).astype(np.int32)
+    from scipy.sparse.csgraph import maximum_flow  # takes long to load
+
     flow = maximum_flow(sparse.csr_array((room, (tail, head)), shape=(sink + 1, sink + 1)), source, sink)
     if flow.flow_value != left_M.sum():
         return None

@@ -8,9 +8,8 @@ Runs of different numbers are not to be compared seed by seed, and a run that is
 Answers that take more than eight paths of tokens stand as a tree since (zorba_core.engine.tree_rows), which rounds
 otherwise. The number stayed: no experiment has such answers, and all others kept their bits.
 
-Exact scalars are sums over smaller pieces of a block, of other clients together, since directions are looked up side by
-side: their last bits are others (1e-7 of rho), those of every other estimator the same. The number stayed: a run by
-exact scalars is replayed from the scalars in its log, and tables compare such runs by their accuracy over seeds.
+Exact scalars (``estimator = "exact"``) have other last bits, about 1e-7 of rho, since directions are looked up side by
+side. The number stayed: such runs are replayed from their logged scalars and compared by their accuracy over seeds.
 """
 
 ENGINE_VERSION = 2

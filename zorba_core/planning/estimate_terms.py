@@ -129,11 +129,11 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     )
     drawn = min(load.num_perturbations, DIRECTIONS_AT_ONCE)
     numbers = min(drawn * shape.trained_parameters, _NOISE_NUMBERS)
-    bits = drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES
+    bits = drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES + numbers * _INDEX_BYTES
     terms = [
         Term("estimate", "gradients, and tensors kept", _backward_passes(shape, load, plan, A_MN), "exact: pieces"),
-        Term("estimate", "directions side by side", numbers * (load.number_bytes + _INDEX_BYTES), "noise.SideBySide"),
-        Term("estimate", "random bits", bits, "noise.SideBySide: of as many directions"),
+        Term("estimate", "directions side by side", numbers * load.number_bytes, "noise.SideBySide"),
+        Term("estimate", "random bits", bits, "noise.SideBySide: and the indices that NumPy makes of them"),
     ]
     if load.widens:
         wide = M * shape.trained_parameters * load.number_bytes

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import maximum_flow
 
 from zorba_core.allocation.problem import AllocationProblem
 from zorba_core.allocation.solvers.dual_programme import Path
@@ -44,6 +43,8 @@ def matrix_from_path(problem: AllocationProblem, order_N: NDArray[np.int64], pat
         axis=1,
     )
     graph = sparse.csr_array((arcs[2].astype(np.int32), (arcs[0], arcs[1])), shape=(4 + N + M, 4 + N + M))
+    from scipy.sparse.csgraph import maximum_flow  # takes long to load
+
     result = maximum_flow(graph, extra_source, extra_sink)
     if result.flow_value != N + total:
         raise RuntimeError(f"no matrix has popularities and permissions {path}")
