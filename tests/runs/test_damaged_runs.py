@@ -141,6 +141,18 @@ def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_
     assert read_run(run.path).summary["weights_sha256"] == run.summary["weights_sha256"]
 
 
+def test_a_run_whose_environment_lacks_what_decides_nothing_is_resumed(whole, tmp_path):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "summary.json").unlink()
+    environment = json.loads((run / "environment.json").read_text())
+    environment["data"] = {name: value for name, value in environment["data"].items() if name.endswith("sha256")}
+    (run / "environment.json").write_text(json.dumps({**environment, "data": {**environment["data"], "metric": []}}))
+    left = call("resume", str(run))
+    assert left.status == 0, left
+    assert "Traceback" not in left.err
+    assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
 def test_a_damaged_page_of_the_metrics_is_noticed(whole, tmp_path):
     run = shutil.copytree(whole.path, tmp_path / "run")
     content = bytearray((run / "metrics.parquet").read_bytes())

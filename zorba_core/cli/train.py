@@ -215,16 +215,16 @@ def _plans(summary: dict) -> str:
 
 
 def summary_lines(run: Run) -> list[str]:
-    summary, config, data = run.summary, run.config, run.environment["data"]
+    summary, config, data = run.summary, run.config, run.environment.get("data", {})
     memory, sent = summary["memory"], summary["communication"]
     reached = summary["rounds_to_target"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
-    note = f" ({data['note']})" if data["note"] else ""
-    metric = METRIC_TITLES[data.get("metric", "accuracy")]
+    note = f" ({data['note']})" if data.get("note") else ""
+    metric = METRIC_TITLES.get(str(data.get("metric")), METRIC_TITLES["accuracy"])
     rows = [
         (
-            f"{metric}, {data['evaluation_split']} ({data['evaluation_rows']} rows)",
+            f"{metric}, {data.get('evaluation_split', '-')} ({data.get('evaluation_rows', '-')} rows)",
             f"{summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after, "
             f"best {summary['best_accuracy']:.3f} in round {summary['best_round']}",
         ),

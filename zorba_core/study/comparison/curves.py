@@ -179,7 +179,7 @@ def metric_name_of(run: Run) -> str:
         return run.metric_name
     data = run.environment.get("data")
     name = data.get("metric") if isinstance(data, dict) else None
-    return name if name in METRIC_TITLES else "accuracy"
+    return name if isinstance(name, str) and name in METRIC_TITLES else "accuracy"
 
 
 def metrics_of(runs: Sequence[Run]) -> str:
