@@ -134,7 +134,7 @@ import json, os, sys, time
 os.environ["ZORBA_RUNS"] = sys.argv[1]
 os.chdir(sys.argv[2])
 from streamlit.testing.v1 import AppTest
-app = AppTest.from_file("app/main.py", default_timeout=600).run()
+app = AppTest.from_file(os.path.abspath("app/main.py"), default_timeout=600).run()
 seconds = {}
 for name in ("page", "page again"):
     began, spent = time.monotonic(), time.process_time()

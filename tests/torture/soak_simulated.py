@@ -66,7 +66,7 @@ class Crowd(InProcess):
         if any(message.kind == TRAIN for message in outgoing):
             self._a_round()
         answers = super().exchange(outgoing, deadline)
-        return [answer for answer in answers if self._silent.get(answer.address, 0) < self.rounds]
+        return [answer for answer in answers if self._silent.get(answer.address, -1) < self.rounds]
 
     def _a_round(self) -> None:
         now = time.monotonic()
@@ -118,7 +118,7 @@ def soak(asked: Any, folder: Path, config: RunConfig) -> int:
 
     generator = np.random.default_rng(asked.seed)
     crowd = Crowd(folder, config.model, asked.nodes, asked.late, generator)
-    settings = ServerSettings(min_clients=asked.nodes - asked.late, start_timeout=60.0, deadline=0.1, patience=3)
+    settings = ServerSettings(min_clients=asked.nodes - asked.late, start_timeout=900.0, deadline=0.1, patience=3)
     runs, began = folder / "runs", time.monotonic()
     run: Run | None = None
     while run is None:

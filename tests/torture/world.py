@@ -21,6 +21,7 @@ from zorba_core import cli
 from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.runs import TRAJECTORY, environment, read_run, session
 from zorba_core.runs import resume as resuming
+from zorba_core.runs.streaming.network import BLOCKS
 from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, write_tables
 from zorba_core.study.ledger.claims import Claim, Ledger, write_ledger
@@ -58,7 +59,7 @@ class World:
             assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), f"other {name}"
         assert read_trajectory(path / TRAJECTORY).rounds_done == ROUNDS
         assert run.metrics["seconds"].is_monotonic_increasing
-        leftover = [entry.name for entry in path.iterdir() if entry.name.startswith(".")]
+        leftover = [entry.name for entry in path.iterdir() if entry.name.startswith(".") or entry.name == BLOCKS]
         assert not leftover, f"left behind: {leftover}"
 
 

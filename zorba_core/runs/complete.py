@@ -88,9 +88,9 @@ def complete_run(
             )
             if isinstance(network, StreamedNetwork):
                 summary["memory"] |= network.limit.describe()
+                if outcome.stopped_by != "interrupt":  # before the summary: nobody returns to a finished run to clean
+                    network.store.remove_scratch()
             writer.finish({**summary, **added})
-            if isinstance(network, StreamedNetwork) and outcome.stopped_by != "interrupt":
-                network.store.remove_scratch()
             if checkpoint is not None and outcome.stopped_by != "interrupt":
                 checkpoint.remove()
     except BaseException as error:
