@@ -28,6 +28,7 @@ from zorba_core.engine.directions import directions_of
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import read_sealed, write_sealed
@@ -172,7 +173,8 @@ def one_round(case: dict[str, Any]) -> int:
         return meter.peak_bytes()
     directions, seeds = directions_of(network, settings), np.arange(settings.num_perturbations)
     estimated = estimator_of(settings)(network, batches, A_MN, seeds, directions)
-    update_blocks(network, average_per_block(estimated.rho_NQ, A_MN), seeds, directions, 1e-7)
+    rho_bar_MQ, rounding = average_per_block(estimated.rho_NQ, A_MN), rounding_of(settings, 1)
+    update_blocks(network, rho_bar_MQ, seeds, directions, 1e-7, rounding)
     return meter.peak_bytes()
 
 
