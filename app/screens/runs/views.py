@@ -22,7 +22,7 @@ _NOT_PART = ("embed", "embed_options")
 
 
 @dataclass(frozen=True)
-class View:
+class SavedView:
     """What the page shows at an address; ``given``: it came with the dashboard."""
 
     name: str
@@ -38,10 +38,10 @@ class View:
 class Views:
     """The views of a runs folder; ``without``: names of given views that somebody deleted."""
 
-    saved: tuple[View, ...] = ()
+    saved: tuple[SavedView, ...] = ()
     without: tuple[str, ...] = ()
 
-    def all(self, experiments: Sequence[tuple[str, str]]) -> list[View]:
+    def all(self, experiments: Sequence[tuple[str, str]]) -> list[SavedView]:
         """Saved ones, and those of experiments that are there."""
         there = {f"{name}.{profile}" for name, profile in experiments}
         names = {view.name for view in self.saved} | set(self.without)
@@ -64,9 +64,9 @@ class Views:
         others = tuple(view for view in self.saved if view.name != name)
         if len(others) >= MOST_VIEWS:
             raise InvalidInputError(f"there are {MOST_VIEWS} views already; delete one first")
-        return replace(self, saved=(*others, View(name, address)))
+        return replace(self, saved=(*others, SavedView(name, address)))
 
-    def renamed(self, view: View, name: str) -> Views:
+    def renamed(self, view: SavedView, name: str) -> Views:
         """
         Raises:
             InvalidInputError: no name, or another view has it.
@@ -77,10 +77,10 @@ class Views:
         if name != view.name and name in {other.name for other in (*self.saved, *GIVEN)}:
             raise InvalidInputError(f"another view is called {name!r}")
         if view.given:
-            return replace(self, saved=(*self.saved, View(name, view.address)), without=(*self.without, view.name))
+            return replace(self, saved=(*self.saved, SavedView(name, view.address)), without=(*self.without, view.name))
         return replace(self, saved=tuple(replace(v, name=name) if v == view else v for v in self.saved))
 
-    def less(self, view: View) -> Views:
+    def less(self, view: SavedView) -> Views:
         if view.given:
             return replace(self, without=(*self.without, view.name))
         return replace(self, saved=tuple(other for other in self.saved if other != view))
@@ -105,7 +105,7 @@ def read_views(folder: Path) -> Views:
             raise ValueError
         text = content.decode("utf-8")
         fields = unsealed(json.loads(text), text)
-        saved = [View(_clean(item["name"]), item["address"]) for item in fields["views"][:MOST_VIEWS]]
+        saved = [SavedView(_clean(item["name"]), item["address"]) for item in fields["views"][:MOST_VIEWS]]
         if not all(view.name and isinstance(view.address, str) for view in saved):
             raise ValueError
         saved = [view for view in saved if len(view.address) <= _LONGEST_ADDRESS and view.parameters is not None]
@@ -128,7 +128,7 @@ def write_views(folder: Path, views: Views) -> None:
     write_json(folder / VIEWS, sealed(content))
 
 
-def same_view(view: View, parameters: Mapping[str, Sequence[str]]) -> bool:
+def same_view(view: SavedView, parameters: Mapping[str, Sequence[str]]) -> bool:
     """Whether the page shows this view now. The address may say more than the view does: what the sidebar adds."""
     return all(list(parameters.get(key, [""])) == texts for key, texts in view.parameters.items())
 
@@ -168,31 +168,31 @@ def _picked(names: Sequence[str]) -> str:
 
 _METHODS = ("zorba", "fedit", "decomfl", "fedzo")
 GIVEN = (
-    View(
+    SavedView(
         "Four methods by bytes on SST-2",
         "source=tables.standard&only_dataset=sst2&curves=seeds&cost=bytes&log_curves=cost"
         "&measure=eval_accuracy,eval_loss"
         + _picked([f"{method}-sst2-{seed}" for method in _METHODS for seed in range(5)]),
         given=True,
     ),
-    View(
+    SavedView(
         "What the target costs, by method",
         "source=tables.standard&only_dataset=sst2&curves=seeds&cost=work&log_target=cost&picture=target"
         + _picked([f"{method}-sst2-{seed}" for method in _METHODS for seed in range(5)]),
         given=True,
     ),
-    View(
+    SavedView(
         "Does a lower Λ train better?",
         "source=lambda.standard&picture=outcomes&log_outcomes=x&curves=seeds&runs=",
         given=True,
     ),
-    View(
+    SavedView(
         "The paper's three scenarios",
         "source=cases.standard&curves=seeds&measure=eval_accuracy,eval_loss"
         + _picked([f"SC{case}-sst2-{seed}" for case in (1, 2, 3) for seed in range(5)]),
         given=True,
     ),
-    View(
+    SavedView(
         "What each ablation does to the accuracy",
         "source=ablations.standard&curves=seeds&runs=~a42",
         given=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.screens.runs import choose
-from app.screens.runs.views import LONGEST_NAME, VIEWS, View, Views, read_views, same_view, write_views
+from app.screens.runs.views import LONGEST_NAME, VIEWS, SavedView, Views, read_views, same_view, write_views
 from app.shared import components
 from app.shared.folders import as_code, short
 from app.shared.links import open_here, parameters
@@ -19,7 +19,7 @@ _MOST_CARDS = 8
 _ICONS = {"outcomes": ":material/scatter_plot:", "target": ":material/flag:"}
 
 
-def cards(folder: Path, experiments: Sequence[tuple[str, str]]) -> list[View]:
+def cards(folder: Path, experiments: Sequence[tuple[str, str]]) -> list[SavedView]:
     """A card for each view; the one in view is marked. Returns all of them."""
     try:
         views = read_views(folder).all(experiments)
@@ -40,7 +40,7 @@ def cards(folder: Path, experiments: Sequence[tuple[str, str]]) -> list[View]:
     return views
 
 
-def manage(folder: Path, views: Sequence[View], suggested: str) -> None:
+def manage(folder: Path, views: Sequence[SavedView], suggested: str) -> None:
     """Save what the page shows now; open, rename and delete what is saved."""
     with st.popover("Views", icon=":material/bookmarks:", help="Save what the page shows now, under a name."):
         problem = st.session_state.pop(_PROBLEM, None)
@@ -76,7 +76,7 @@ def manage(folder: Path, views: Sequence[View], suggested: str) -> None:
         st.caption(f"Kept in {as_code(short(folder / VIEWS))}: names and addresses, no runs.")
 
 
-def _open(view: View) -> None:
+def _open(view: SavedView) -> None:
     """A button's callback."""
     choose.forget_picks()
     open_here(view.parameters)
