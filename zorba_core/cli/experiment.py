@@ -11,7 +11,7 @@ import typer
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.study.experiments import EXPERIMENTS, PROFILES, run_experiments, store
-from zorba_core.study.experiments.runner import check, run_again
+from zorba_core.study.experiments.runner import RepeatedRun, check, run_again
 from zorba_core.study.experiments.specs import Experiment
 
 _NAMES = ", ".join(EXPERIMENTS)
@@ -58,14 +58,18 @@ def _make_again(name: str | None, profile: str, count: int, root: Path, as_json:
     if name is None:
         raise InvalidInputError("--again works on one experiment: name it")
     checks = run_again(name, profile, count, root)
-    strays = [f"{check.arm}, seed {check.seed}" for check in checks if not check.matches]
-    lines = [
-        f"{check.arm}, seed {check.seed}: {'the same weights' if check.matches else 'other weights'}"
-        for check in checks
-    ]
-    emit({"checks": [{**asdict(check), "matches": check.matches} for check in checks]}, as_json, lines)
+    strays = [f"{check.arm}, seed {check.seed}" for check in checks if not check.agrees]
+    found = [{**asdict(check), "matches": check.matches, "agrees": check.agrees} for check in checks]
+    emit({"checks": found}, as_json, [f"{check.arm}, seed {check.seed}: {_same(check)}" for check in checks])
     if strays:
         raise RunError(f"{len(strays)} of {count} runs gave other weights than stored: {strays[0]}")
+
+
+def _same(check: RepeatedRun) -> str:
+    if check.matches:
+        return "the same weights"
+    losses = f"loss {check.again_loss:.6f}, stored {check.stored_loss:.6f}"
+    return f"the same but for rounding ({losses})" if check.agrees else f"other weights ({losses})"
 
 
 def _state(experiment: Experiment, profile: str, root: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from zorba_core.allocation import coupled_noise
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.study.experiments import EXPERIMENTS, read_results, run_experiments, store
-from zorba_core.study.experiments.runner import run_again
+from zorba_core.study.experiments.runner import RepeatedRun, run_again
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.worker import run_folder
 
@@ -47,7 +48,15 @@ def test_the_tables_alone_are_enough_to_skip(copy):
 
 def test_a_run_made_again_from_its_stored_request_has_the_same_weights(root):
     checks = run_again("ablations", "ci", 1, root)
-    assert [check.matches for check in checks] == [True]
+    assert [(check.matches, check.agrees) for check in checks] == [(True, True)]
+
+
+@pytest.mark.parametrize(
+    ("loss", "exact", "agrees"),
+    [(0.5001, True, True), (0.5001, False, False), (0.51, True, False), (math.nan, True, False)],
+)
+def test_other_weights_agree_only_with_exact_scalars_and_the_same_loss_but_for_rounding(loss, exact, agrees):
+    assert RepeatedRun("arm", 0, "one", "other", 0.5, loss, exact).agrees is agrees
 
 
 def test_more_workers_give_the_same_weights(root, tmp_path):

@@ -7,6 +7,7 @@ early, finished runs are kept, and runs in progress are resumed.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from typing import TextIO
 
 import pandas as pd
 
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.study.experiments import store
 from zorba_core.study.experiments.pools import RunOutcome, cluster, processes
@@ -27,6 +29,7 @@ from zorba_core.study.experiments.specs import Experiment, RunSpec
 from zorba_core.study.experiments.worker import NotDone, Refused, RunRows, run_spec
 
 MAX_WORKERS = 256
+_ROUNDING = 1e-3  # of the loss: a dozen rounds make no more of the last bits of exact scalars
 # Relative costs of a round on a dataset, by the length of its prompts.
 _DATASET_COST = {"sst2": 1.0, "ag-news": 2.0, "snli": 1.4, "toy-reviews": 0.7}
 
@@ -135,10 +138,18 @@ class RepeatedRun:
     seed: int
     stored: str  # weights_sha256
     again: str
+    stored_loss: float  # at the end
+    again_loss: float
+    exact: bool  # its scalars are derivatives, whose last bits follow the order in which the code adds
 
     @property
     def matches(self) -> bool:
         return self.stored == self.again
+
+    @property
+    def agrees(self) -> bool:
+        """The same weights; with exact scalars also the same loss but for rounding."""
+        return self.matches or (self.exact and abs(self.again_loss - self.stored_loss) <= _ROUNDING * self.stored_loss)
 
 
 def run_again(
@@ -160,7 +171,12 @@ def run_again(
             outcome = run_spec(spec, Path(work))
         if isinstance(outcome, NotDone | Refused):
             raise RunError(f"{row.arm}, seed {row.seed}: {outcome.value}")
-        checks.append(RepeatedRun(row.arm, row.seed, row.weights_sha256, outcome[0].get("weights_sha256", "")))
+        again = outcome[0]
+        losses = (float(row.final_loss), float(again.get("final_loss", math.nan)))
+        exact = ESTIMATORS[spec.settings.get("estimator", "cohort")].exact
+        checks.append(
+            RepeatedRun(row.arm, row.seed, row.weights_sha256, again.get("weights_sha256", ""), *losses, exact)
+        )
     return checks
 
 
