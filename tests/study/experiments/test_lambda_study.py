@@ -186,7 +186,7 @@ def test_a_planted_effect_of_position_is_found_only_in_its_own_order(main):
     for spec in lambda_study.EXPERIMENT.specs("standard", lambda_study.empty_runs()):
         if spec.settings["lr"] == 2e-2 and spec.alpha == 1.0 and spec.recipe.num_clients == 20:
             front.loc[spec.arm, spec.settings["seed"]] = (1 / spec.recipe.build().popularity_M[:4]).mean()
-    leak = lambda_study.position_leak(lambda_study.Compared(main.table, front))
+    leak = lambda_study.position_leak(lambda_study.TrainedAlike(main.table, front))
     assert leak.correlation == pytest.approx(1)
     assert max(leak.reassigned) < 0.9
 

@@ -19,7 +19,7 @@ from zorba_core.study.experiments.lambda_study import (
     FEWEST_ARMS,
     SOLVED,
     WRITTEN_BEFORE,
-    Compared,
+    TrainedAlike,
     compared,
     conditions,
     do_arms_differ,
@@ -190,7 +190,7 @@ def _interval(ranked: pd.Series) -> str:
     return f"{ranked['value']:+.2f} ({ranked['low']:+.2f} to {ranked['high']:+.2f})"
 
 
-def _law_in_words(comparison: Compared) -> list[str]:
+def _law_in_words(comparison: TrainedAlike) -> list[str]:
     """What stands of loss = a + b V + c E, and on how few allocations it rests."""
     if len(comparison.table) < _FEWEST_IN_LAW:
         return []

@@ -14,7 +14,7 @@ import numpy as np
 
 from zorba_core.study.experiments.crossing import Crossing, crossing_text
 from zorba_core.study.experiments.method_comparison import (
-    Ratio,
+    CostRatio,
     compare_methods,
     cost_ratio,
     grid_edge,
@@ -171,14 +171,14 @@ def _versus(tables: Results, other: str, claim_id: str, claim: str, ahead: bool 
     )
 
 
-def _ours(ratio: Ratio) -> str:
+def _ours(ratio: CostRatio) -> str:
     return (
         f"{ratio_text(ratio.log)} on {', '.join(_TITLES[name] for name in ratio.datasets)}; of {ratio.log.count} pairs "
         f"of runs ZorBA surely needs less in {ratio.ahead} and more in {ratio.behind}"
     )
 
 
-def _verdict(ratio: Ratio, ahead: bool | None, edges: dict[str, str], other: str) -> tuple[str, str, str]:
+def _verdict(ratio: CostRatio, ahead: bool | None, edges: dict[str, str], other: str) -> tuple[str, str, str]:
     """(verdict, counter-example, the reason where a lead is no verdict)."""
     if ahead is None:
         return ("beyond the paper" if ratio.log is not None else UNTESTED), "", ""
@@ -191,7 +191,7 @@ def _verdict(ratio: Ratio, ahead: bool | None, edges: dict[str, str], other: str
     return verdict, counter, ""
 
 
-def _edges(tables: Results, other: str, ratio: Ratio) -> dict[str, str]:
+def _edges(tables: Results, other: str, ratio: CostRatio) -> dict[str, str]:
     """By arm: on which data sets, of those that tell something, its best rate lies on the edge of its grid."""
     edges: dict[str, str] = {}
     for arm in ("zorba", other):
@@ -219,7 +219,7 @@ def _equal_rates(tables: Results, other: str) -> str:
     return f"In the trials (one seed), rounds by rate: {'; '.join(by_rate)}. " if by_rate else ""
 
 
-def _pairs_text(ratio: Ratio) -> str:
+def _pairs_text(ratio: CostRatio) -> str:
     count = 0 if ratio.log is None else ratio.log.count
     silent = ratio.pairs - count
     return f"{count} pairs of runs of one data set and seed" + (
