@@ -148,6 +148,6 @@ def client_dies(world: World, random_: random.Random, folder: Path) -> int:
     there = {client.settings.seat for client in transport.clients.values()}
     reported = {client["seat"] for client in run.summary["replicas"]}
     assert there - {transport.victim} <= reported <= there  # who comes back behind the last look is not asked
-    left = [path.name for seat in there for path in (folder / f"seat-{seat}").rglob(".*")]
+    left = [path.name for seat in reported for path in (folder / f"seat-{seat}").rglob(".*")]
     assert not left, f"left behind: {left}"
     return transport.deaths
