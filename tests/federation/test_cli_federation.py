@@ -47,6 +47,7 @@ def test_the_app_names_our_apps_and_holds_the_request(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["--name", "--no-such-option"], "run name '--no-such-option'"),
         (["--clients", "3", "--blocks", "1,2"], "--blocks names 2 clients"),
         (["--clients", "1", "--blocks", "many"], "--blocks is 'many'"),
         (["--clients", "1", "--blocks", "0"], "above 0"),

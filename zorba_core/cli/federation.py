@@ -116,9 +116,12 @@ def up(
     from zorba_core.federation.local_files import share_out
     from zorba_core.federation.request import check_config, configs_of, request_config
     from zorba_core.runs import read_request
+    from zorba_core.runs.folder import check_name
 
     for written in (output["runs_folder"], *([] if folder is None else [folder])):
         check_folder(written)
+    if output["name"] is not None:
+        check_name(output["name"])  # before anything is started
     if app_only and folder is None:
         raise InvalidInputError("--app-only needs --folder: where the server's request and its app are written")
     task = None
