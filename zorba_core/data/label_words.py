@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zorba_core.data.pieces import piece_ids
+from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -18,8 +19,15 @@ _INNER_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def listed(text: str) -> list[str]:
-    """Words with commas between; one that holds a comma stands in double quotes."""
-    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
+    """Words with commas between; one that holds a comma stands in double quotes.
+
+    Raises:
+        InvalidInputError: more than one line.
+    """
+    try:
+        return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
+    except csv.Error as error:
+        raise InvalidInputError(f"the words {text[:60]!r} cannot be read as one line of a table ({error})") from None
 
 
 def as_list(words: Sequence[str]) -> str:

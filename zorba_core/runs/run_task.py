@@ -26,6 +26,8 @@ def task_of(run: Mapping[str, Any] | Request | Run) -> Task:
         InvalidInputError: no such task here, or a damaged description.
     """
     config = run if isinstance(run, Mapping) else run.config
+    if "task" not in config and "dataset" not in config:
+        raise InvalidInputError("the run's config.json names neither dataset nor task: it is damaged")
     task = task_from(config["task"]) if "task" in config else get_task(config["dataset"])
     words = tuple(config.get("label_words") or task.label_words)
     return task if words == task.label_words else replace(task, label_words=words)
