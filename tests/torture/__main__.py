@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -134,7 +135,8 @@ def torture(
             counted["processor_seconds"] += attempt.processor_seconds
             if attempt.error:
                 counted["failures"] += 1
-                what = attempt.error.replace(f"{ROOT}{os.sep}", "").replace(f"{world.folder}{os.sep}", "")
+                what = re.sub(r'"[^"\n]*/site-packages/', '"', attempt.error)  # wherever the libraries lie
+                what = what.replace(f"{ROOT}{os.sep}", "").replace(f"{world.folder}{os.sep}", "")
                 failures.append({"attack": name, "number": attempt.number, "what": what[-3000:]})
                 say(f"BROKEN: --seed {seed} --only '{name}' --attempt {attempt.number}: {first_line(what)}\n{what}")
         if time.monotonic() - saved > _SAVE_SECONDS:
