@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.screens.train.jobs import list_jobs, state_of
+from app.screens.train.jobs import list_jobs, log_lines, state_of
 from app.screens.train.processes import stop
 from zorba_core.runs import read_run
 
@@ -74,7 +74,7 @@ def test_a_run_started_in_the_browser_survives_reload_and_restart_and_goes_on_wh
             page.get_by_role("button", name="Stop", exact=True).click()
             page.get_by_role("button", name="Resume", exact=True).wait_for(timeout=PATIENCE_MS)
             stopped = read_run(state_of(runs, going).run).summary
-            assert stopped["stopped_by"] == "interrupt"
+            assert stopped.get("stopped_by") == "interrupt", "\n".join(log_lines(runs, going, 40))
 
             page.get_by_role("button", name="Resume", exact=True).click()
             wait_for_rounds(page, stopped["rounds_done"] + 2)

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -113,8 +113,7 @@ class Progress(Callback):
             if record.round == self._num_rounds:
                 self._bar.close()
         elif record.eval_accuracy is not None:
-            elapsed = time.monotonic() - self._started
-            done = record.round - self._first
+            elapsed, done = time.monotonic() - self._started, record.round - self._first
             left = elapsed / done * (self._num_rounds - record.round) if done else None
             ending = "" if left is None else f", {tqdm.format_interval(left)} left"
             print(
@@ -158,4 +157,5 @@ class Interrupt(Callback):
         if self._asked or self.folder is None:
             raise KeyboardInterrupt
         self._asked = True
-        print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)
+        with suppress(RuntimeError):  # the signal came while the stream was being written to
+            print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)

@@ -126,7 +126,7 @@ def state_of(runs_folder: Path, job: Job) -> State:
     summary = summary_of(run)
     if summary is not None and summary.get("stopped_by") != "interrupt":
         return State("finished", run)
-    if summary is not None or job.stop_asked or not reason or "zorba resume" in reason:
+    if summary is not None or not reason or "zorba resume" in reason:
         return State("interrupted", run)
     return State("failed", run, reason)
 

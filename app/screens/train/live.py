@@ -81,7 +81,7 @@ def _buttons(runs_folder: Path, job: Job, state: State) -> None:
         again = state.name == "stopping"
         if st.button(
             "Stop at once" if again else "Stop",
-            key=f"stop_{job.id}",
+            key=f"stop_{'now_' if again else ''}{job.id}",  # two buttons: one click must never be taken for both
             icon=":material/stop_circle:",
             help="Loses the round at hand, keeps all before it."
             if again
