@@ -21,9 +21,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ WRONG_PATH = (
     errno.EINVAL,
 )
 SUMS = "SHA256SUMS"
+Understood = TypeVar("Understood")
 _CHECKSUM, _PREFIX = "checksum", "sha256:"
 _TAIL = 120  # characters: the checksum is the last field
 _DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or changed; restore it from a copy, or"
@@ -228,6 +229,37 @@ def read_sealed(path: str | os.PathLike[str]) -> Any:
         return unsealed(json.loads(text), text)
     except ChecksumError as error:
         raise ChecksumError(f"{os.fspath(path)}: {error}") from None
+
+
+def read_words(
+    path: str | os.PathLike[str], most_bytes: int, understand: Callable[[Any], Understood], wrong: str
+) -> Understood | None:
+    """A small JSON file of words that people may have changed; None where there is none.
+
+    Args:
+        most_bytes: a larger file is none of ours.
+        understand: what the parsed content means; it may raise what a content of another form leads to.
+        wrong: what to say of such a file, "these are no notes of a run; remove the file".
+
+    Raises:
+        InvalidInputError: it cannot be read, is damaged, or holds something else.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(most_bytes + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InvalidInputError(f"{os.fspath(path)}: {error.strerror}") from None
+    try:
+        if len(content) > most_bytes:
+            raise ValueError
+        text = content.decode("utf-8")
+        return understand(unsealed(json.loads(text), text))
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{os.fspath(path)}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InvalidInputError(f"{os.fspath(path)}: {wrong}") from None
 
 
 def with_sum_line(text: str) -> str:

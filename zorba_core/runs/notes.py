@@ -6,7 +6,6 @@ All of it is words from outside: it is cut to length, and control characters are
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import sealed, unsealed, write_json
+from zorba_core.files import read_words, write_sealed
 
 NOTES = "notes.json"
 LONGEST_LABEL, LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 80, 2_000, 40, 20
@@ -54,28 +53,16 @@ def read_notes(run: str | os.PathLike[str]) -> Notes:
         InvalidInputError: the file is damaged.
     """
     path = os.path.join(run, NOTES)
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return NO_NOTES
-    except OSError as error:
-        raise InvalidInputError(f"{path}: {error.strerror}") from None
-    try:
-        if len(content) > _MOST_BYTES:
-            raise ValueError
-        text = content.decode("utf-8")
-        fields = unsealed(json.loads(text), text)
-        label, note, tags = (fields.get(key, default) for key, default in (("label", ""), ("note", ""), ("tags", [])))
-        if not (isinstance(label, str) and isinstance(note, str) and isinstance(tags, list)):
-            raise ValueError
-        if not all(isinstance(tag, str) for tag in tags):
-            raise ValueError
-        return Notes.of(label, note, tags)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from None
-    except (ValueError, AttributeError, RecursionError):
-        raise InvalidInputError(f"{path}: these are no notes of a run; remove the file") from None
+    return read_words(path, _MOST_BYTES, _notes, "these are no notes of a run; remove the file") or NO_NOTES
+
+
+def _notes(fields: Any) -> Notes:
+    label, note, tags = (fields.get(key, default) for key, default in (("label", ""), ("note", ""), ("tags", [])))
+    if not (isinstance(label, str) and isinstance(note, str) and isinstance(tags, list)):
+        raise ValueError
+    if not all(isinstance(tag, str) for tag in tags):
+        raise ValueError
+    return Notes.of(label, note, tags)
 
 
 def notes_or_none(run: str | os.PathLike[str]) -> tuple[Notes, str | None]:
@@ -96,7 +83,7 @@ def write_notes(run: str | os.PathLike[str], notes: Notes) -> None:
     if not path.parent.is_dir():
         raise InvalidInputError(f"run {str(run)!r} does not exist any more; its notes cannot be kept")
     if notes:
-        write_json(path, sealed(notes.describe()))
+        write_sealed(path, notes.describe())
         return
     with contextlib.suppress(FileNotFoundError):
         path.unlink()

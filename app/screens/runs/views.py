@@ -6,14 +6,14 @@ dashboard. Names and addresses of the file are words from outside.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import sealed, unsealed, write_json
+from zorba_core.files import read_words, write_sealed
 
 VIEWS = "views.json"
 LONGEST_NAME, MOST_VIEWS = 80, 100
@@ -92,28 +92,15 @@ def read_views(folder: Path) -> Views:
     Raises:
         InvalidInputError: the file is damaged.
     """
-    path = folder / VIEWS
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        return Views()
-    except OSError as error:
-        raise InvalidInputError(f"{path}: {error.strerror}") from None
-    try:
-        if len(content) > _MOST_BYTES:
-            raise ValueError
-        text = content.decode("utf-8")
-        fields = unsealed(json.loads(text), text)
-        saved = [SavedView(_clean(item["name"]), item["address"]) for item in fields["views"][:MOST_VIEWS]]
-        if not all(view.name and isinstance(view.address, str) for view in saved):
-            raise ValueError
-        saved = [view for view in saved if len(view.address) <= _LONGEST_ADDRESS and view.parameters is not None]
-        return Views(tuple(saved), tuple(_clean(name) for name in fields.get("without", [])[:MOST_VIEWS]))
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InvalidInputError(f"{path}: these are no saved views; remove the file") from None
+    return read_words(folder / VIEWS, _MOST_BYTES, _views, "these are no saved views; remove the file") or Views()
+
+
+def _views(fields: Any) -> Views:
+    saved = [SavedView(_clean(item["name"]), item["address"]) for item in fields["views"][:MOST_VIEWS]]
+    if not all(view.name and isinstance(view.address, str) for view in saved):
+        raise ValueError
+    saved = [view for view in saved if len(view.address) <= _LONGEST_ADDRESS and view.parameters is not None]
+    return Views(tuple(saved), tuple(_clean(name) for name in fields.get("without", [])[:MOST_VIEWS]))
 
 
 def write_views(folder: Path, views: Views) -> None:
@@ -125,7 +112,7 @@ def write_views(folder: Path, views: Views) -> None:
         "views": [{"name": view.name, "address": view.address} for view in views.saved],
         "without": list(views.without),
     }
-    write_json(folder / VIEWS, sealed(content))
+    write_sealed(folder / VIEWS, content)
 
 
 def same_view(view: SavedView, parameters: Mapping[str, Sequence[str]]) -> bool:
