@@ -134,6 +134,13 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process had not yet renamed: of :func:`atomic_path`, and of safetensors, whose files are
+    written to ``.tmp`` and six characters first."""
+    for leftover in (*folder.glob(".*-*"), *folder.glob(".tmp??????")):
+        leftover.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """As :func:`atomic_path`, for a model's folder that does not exist yet."""

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.steps import point_with_work, sentence
 from app.shared.scenario import Scenario, study
-from tests.app.shown import TRADE_OFF, shown_key
+from tests.app.shown import shown_key
 from zorba_core.allocation import gamma_certificate
 from zorba_core.study.greedy_steps import replay_greedy
 
 SMALL = {"clients": "12", "vectors": "40"}
 SCENARIO = Scenario(num_clients=12, num_epsilons=40)
-
-
-@pytest.fixture
-def app(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
 
 
 def visit(app, **query):

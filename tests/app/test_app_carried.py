@@ -17,13 +17,6 @@ GOING_ON = ("allocation", "theory", "train")
 EDITED = ("theory", "train")
 
 
-@pytest.fixture
-def app(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
-
-
 def at_page(app, name: str):
     """Go there by the menu, which takes nothing along in the address."""
     app.query_params.clear()

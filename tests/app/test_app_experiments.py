@@ -7,11 +7,9 @@ import shlex
 
 import plotly.graph_objects as go
 import pytest
-from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app.screens.registry import PAGES
-from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import but_for_the_legend, picked, specs
 from zorba_core.cli import build_app
 from zorba_core.errors import ZorbaError
@@ -28,11 +26,9 @@ from zorba_core.study.experiments.store import (
 
 
 @pytest.fixture
-def app(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
+def app(app, tmp_path, monkeypatch):
     monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "experiments"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
+    return app
 
 
 def see(app):

@@ -9,10 +9,8 @@ import random
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.screens.train.take_along import TrainRequest, as_python
-from tests.app.shown import TRADE_OFF
 from zorba_core.data.label_words import listed
 from zorba_core.plots import labels_figure, labels_per_client
 from zorba_core.runs.session import fine_tune
@@ -33,11 +31,7 @@ def tickets(tmp_path):
 
 
 @pytest.fixture
-def app(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=120).switch_page(TRADE_OFF)
+def app(app):
     app.query_params["clients"] = "8"
     return app
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.shared import components
 from app.shared.reproduce import as_command, as_python
 from app.shared.scenario import Scenario, study
-from tests.app.shown import TRADE_OFF
 from tests.plugin_example.zorba_example import DICE, ENTROPY
 from zorba_core.allocation import MEASURES, SOLVERS
 
@@ -32,10 +30,7 @@ def drawn(monkeypatch):
 
 
 @pytest.fixture
-def app(root, tmp_path, monkeypatch, dice):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
+def app(app, dice):
     for key, value in SMALL.items():
         app.query_params[key] = value
     return app.run()

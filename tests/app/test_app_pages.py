@@ -22,13 +22,6 @@ from zorba_core.runs.writer import RunWriter
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-def app(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
-
-
 def texts(app) -> str:
     parts = [*app.title, *app.markdown, *app.caption, *app.warning, *app.info, *app.success, *app.subheader]
     return "\n".join(part.value for part in parts)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.screens.paper.claims import as_table, evidence_file, has, in_words, kind_of
 from app.screens.paper.verdicts import LOOKS, verdict_bar
-from tests.app.shown import TRADE_OFF
 from zorba_core.plots import DARK, LIGHT
 from zorba_core.study.ledger import VERDICTS, Claim, Ledger, write_ledger
-
-TIMEOUT_S = 60
 
 
 def claim(name, verdict="reproduced", where="Table II", printed=2.5, ours=2.0, **more):
@@ -35,17 +31,10 @@ CLAIMS = (
 )
 
 
-@pytest.fixture
-def ledger(tmp_path, monkeypatch, root):
-    monkeypatch.chdir(root)
+@pytest.fixture(autouse=True)
+def ledger(tmp_path, monkeypatch):
     monkeypatch.setenv("ZORBA_LEDGER", str(tmp_path / "ledger.json"))
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
     return tmp_path / "ledger.json"
-
-
-@pytest.fixture
-def app(ledger, root):
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def see(app):

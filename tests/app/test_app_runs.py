@@ -21,20 +21,8 @@ from zorba_core.runs import read_run
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.study.comparison import folder_records
 
+pytestmark = pytest.mark.usefixtures("no_experiments")
 TIMEOUT_S = 60
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return tmp_path / "runs"
-
-
-@pytest.fixture
-def app(root, runs, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
-    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def test_picked_runs_stand_in_the_link_and_a_link_restores_them(app, runs, root):

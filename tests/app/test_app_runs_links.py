@@ -11,20 +11,8 @@ from app.screens.runs.picks import Picks, as_link, from_link
 from tests.app.shown import TRADE_OFF, shown_key
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 
+pytestmark = pytest.mark.usefixtures("no_experiments")
 TIMEOUT_S = 60
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return tmp_path / "runs"
-
-
-@pytest.fixture
-def app(root, runs, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
-    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
 
 
 def opened(app):

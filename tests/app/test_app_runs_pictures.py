@@ -11,31 +11,16 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from app.screens.runs.compare import summary_of_groups
 from app.screens.runs.export import cloud_csv, curves_csv, runs_json
-from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import but_for_the_legend, pick, picked, see, specs, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.plots import COSTS
 from zorba_core.study.comparison import cloud_of, folder_records, groups, labels, panel_of
 
-TIMEOUT_S = 60
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return tmp_path / "runs"
-
-
-@pytest.fixture
-def app(root, runs, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
-    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
+pytestmark = pytest.mark.usefixtures("no_experiments")
 
 
 def test_seeds_become_one_group_with_mean_and_deviation(runs):

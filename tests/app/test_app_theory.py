@@ -7,22 +7,14 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.screens.theory.controls import Setting
 from app.shared.scenario import Scenario, study
-from tests.app.shown import TRADE_OFF, shown_key
+from tests.app.shown import shown_key
 from zorba_core.study.theory import Constants, largest_lr_theorem_1, theorem_1
 
 SCENARIO = Scenario(num_clients=12, num_epsilons=40)
 DEFAULTS = {"num_clients": 12, "num_parameters": 1000, "smoothness": 1.0, "mu": 1e-5, "sigma": 1.0, "sigma_global": 0.5}
-
-
-@pytest.fixture
-def app(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(tmp_path / "runs"))
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
 
 
 def visit(app, **query):

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-from streamlit.testing.v1 import AppTest
-
-from tests.app.shown import TRADE_OFF, shown_key
+from tests.app.shown import shown_key
 from zorba_core.study.toy.observations import exact_v, facts, lettered_classes
 
 FACTS = facts()
-
-
-@pytest.fixture
-def app(root, monkeypatch):
-    monkeypatch.chdir(root)
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
 
 
 def visit(app, **query):

@@ -12,13 +12,12 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from app.screens.train.take_along import TrainRequest, as_python
-from tests.app.shown import TRADE_OFF, shown_key
+from tests.app.shown import shown_key
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -35,17 +34,9 @@ TIMEOUT_S = 60
 
 
 @pytest.fixture
-def runs(tmp_path):
-    return tmp_path / "runs"
-
-
-@pytest.fixture
-def app(root, runs, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
+def app(app, monkeypatch):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
+    return app
 
 
 def train(app):
@@ -224,8 +215,8 @@ def test_stop_is_asked_once_gently_and_then_at_once(app, runs, monkeypatch):
     job = write_job(runs, run=run, **alive())
     train(app)
     app.button(key=f"stop_{job.id}").click().run()
-    assert app.button(key=f"stop_{job.id}").label == "Stop at once"
-    app.button(key=f"stop_{job.id}").click().run()
+    assert app.button(key=f"stop_now_{job.id}").label == "Stop at once"
+    app.button(key=f"stop_now_{job.id}").click().run()
     assert signals == ["SIGINT", "SIGTERM"]
 
 

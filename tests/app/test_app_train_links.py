@@ -15,17 +15,9 @@ OLDER, NEWER = "20260101-000000-abcdef", "20260102-000000-abcdef"
 
 
 @pytest.fixture
-def runs(tmp_path):
-    return tmp_path / "runs"
-
-
-@pytest.fixture
-def app(root, runs, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
+def app(app, monkeypatch):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
+    return app
 
 
 def opened(app):

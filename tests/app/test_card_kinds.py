@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.kinds import MOST_KINDS, kinds_of, switched
-from tests.app.shown import TRADE_OFF
 from zorba_core.plots.kinds import kinds_figure
 
 
@@ -43,9 +41,7 @@ def test_the_picture_names_kinds_as_they_are():
 
 
 @pytest.fixture
-def app(root, monkeypatch):
-    monkeypatch.chdir(root)
-    app = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60).switch_page(TRADE_OFF)
+def app(app):
     for key, value in {
         "clients": "170",
         "vectors": "12",

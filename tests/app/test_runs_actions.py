@@ -14,6 +14,7 @@ from tests.app.written_runs import pick, picked, see, texts, write_run
 from zorba_core.runs.notes import NOTES, Notes, read_notes, write_notes
 from zorba_core.runs.trash import TRASH, discarded
 
+pytestmark = pytest.mark.usefixtures("no_experiments")
 TIMEOUT_S = 60
 
 
@@ -25,11 +26,8 @@ def runs(tmp_path):
 
 
 @pytest.fixture
-def app(root, runs, tmp_path, monkeypatch):
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("ZORBA_RUNS", str(runs))
-    monkeypatch.setenv("ZORBA_EXPERIMENTS", str(tmp_path / "none"))
-    return see(AppTest.from_file(str(root / "app" / "main.py"), default_timeout=TIMEOUT_S).switch_page(TRADE_OFF))
+def app(app, runs):
+    return see(app)
 
 
 def named(app, part: str):

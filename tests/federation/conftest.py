@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
-from zorba_core.data.tasks import get_task
+from zorba_core.data.tasks import TASKS, get_task
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.replica_store import ReplicaStore
+from zorba_core.planning.methods import METHODS
 
 BUDGETS = (2, 1, 3, 1)
 
@@ -60,3 +63,11 @@ def server_settings() -> ServerSettings:
 @pytest.fixture
 def transport(make_clients: Callable[..., dict[int, Client]]) -> InProcess:
     return InProcess(make_clients())
+
+
+@pytest.fixture
+def example_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method, estimator and task of tests/plugin_example are registered in this process while the test runs."""
+    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
+        monkeypatch.setattr(registry, "_parts", dict(registry))
+        registry.register(part)

@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
-from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.data.tasks import TASKS
-from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
 from zorba_core.federation.privacy import PrivacySettings
-from zorba_core.federation.request import request_config
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.federation.session import resume, serve
 from zorba_core.planning.methods import METHODS
@@ -27,16 +23,8 @@ from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 
-@pytest.fixture(autouse=True)
-def registry_as_before(monkeypatch):
-    for registry in (METHODS, ESTIMATORS, TASKS):
-        monkeypatch.setattr(registry, "_parts", dict(registry))
-
-
 @pytest.fixture
-def momentum(make_config, train_settings):
-    for registry, part in ((METHODS, MOMENTUM), (ESTIMATORS, CENTRAL), (TASKS, TICKETS)):
-        registry.register(part)
+def momentum(make_config, train_settings, example_parts):
     return replace(make_config(replace(train_settings, method="momentum", estimator="central")), dataset="tickets")
 
 
@@ -136,32 +124,10 @@ def test_a_private_run_shows_its_method_no_clients_scalars(
 ):
     pytest.importorskip("opacus")
     monkeypatch.setattr(Peeks, "seen", [], raising=False)
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
     METHODS.register(Peeks("peeks", "Peeks", "looks around", 3, "scalars", allocates=True))
     settings = replace(server_settings, privacy=PrivacySettings(noise, clip=1.0))
     config = make_config(replace(train_settings, method="peeks"))
     serve(config, settings, transport, runs_folder=tmp_path, force=True)
     assert Peeks.seen == [seen] * 4
     assert np.isfinite(read_trajectory(next(tmp_path.iterdir()) / TRAJECTORY).rounds[-1].rho_bar_MQ).all()
-
-
-@pytest.mark.slow
-def test_the_parts_of_an_installed_package_run_over_flower(
-    momentum, make_clients, server_settings, tmp_path, monkeypatch, example_path
-):
-    """Server and clients are processes of their own: they know method, estimator and task by entry points alone."""
-    pytest.importorskip("flwr")
-    from zorba_core.federation.flower.loopback import federate_on_loopback
-
-    monkeypatch.setenv("PYTHONPATH", example_path)
-    config = replace(momentum, num_clients=2, settings=replace(momentum.settings, rounds=2))
-    settings = replace(server_settings, min_clients=2)
-    alone = serve(config, settings, InProcess(make_clients((2, 3))), runs_folder=tmp_path / "alone", force=True)
-    nodes = [{"blocks": blocks, "model": config.model} for blocks in (2, 3)]
-    settings = replace(settings, start_timeout=300.0, deadline=60.0)
-    run = federate_on_loopback(
-        tmp_path / "deployment", request_config(config, settings), nodes, runs_folder=tmp_path / "runs", force=True
-    )
-    assert run.summary["method"] == "momentum"
-    assert run.summary["weights_sha256"] == alone.summary["weights_sha256"]
-    assert [client["equal"] for client in run.summary["replicas"]] == [True, True]
-    assert float(read_trajectory(run.path / TRAJECTORY).rounds[-1].method_state["rounds"]) == 2

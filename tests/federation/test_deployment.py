@@ -36,14 +36,17 @@ class PowerCut:
 
 
 @pytest.mark.slow
-def test_two_supernodes_with_their_own_files_train_through_a_power_cut_and_end_with_equal_weights(
-    make_config, train_settings, tmp_path
+def test_two_supernodes_with_their_own_files_and_an_installed_method_end_with_equal_weights_after_a_power_cut(
+    make_config, train_settings, tmp_path, example_parts, example_path, monkeypatch
 ):
+    """Server and clients are processes of their own: they know method and estimator by entry points alone."""
+    monkeypatch.setenv("PYTHONPATH", example_path)
     reviews().iloc[:40].to_csv(tmp_path / "first.csv")
     reviews().iloc[40:].to_json(tmp_path / "second.jsonl", orient="records", lines=True)
     rows = FileRows(str(tmp_path / "first.csv"), label="verdict")
     task = Task(name="reviews", prompt="{remark} It was", rows=rows)
-    config = make_config(replace(train_settings, rounds=3), num_clients=2)
+    ours = replace(train_settings, rounds=3, method="momentum", estimator="central")
+    config = make_config(ours, num_clients=2)
     config = replace(config, dataset="reviews", task=shared_task(task))
     own_test = str(tmp_path / "second.jsonl")
     settings = ServerSettings(min_clients=2, start_timeout=300.0, deadline=13.0, patience=4, evaluate_on=own_test)
@@ -58,10 +61,11 @@ def test_two_supernodes_with_their_own_files_train_through_a_power_cut_and_end_w
         tell=lines.append, watch=power_cut,
     )  # fmt: skip
     assert power_cut.done
-    assert run.summary["rounds_done"] == 3
+    assert (run.summary["rounds_done"], run.summary["method"]) == (3, "momentum")
     replicas = run.summary["replicas"]
     assert [(client["seat"], client["equal"]) for client in replicas] in ([(0, True)], [(0, True), (1, True)])
-    notes = read_trajectory(run.path / TRAJECTORY).notes
-    assert [note.content["seat"] for note in notes if note.what == "joined"][:2] in ([0, 1], [1, 0])
+    trajectory = read_trajectory(run.path / TRAJECTORY)
+    assert float(trajectory.rounds[-1].method_state["rounds"]) == 3
+    assert [note.content["seat"] for note in trajectory.notes if note.what == "joined"][:2] in ([0, 1], [1, 0])
     assert any(line.startswith("round 3/3") for line in lines)
     assert processes_under(str(tmp_path / "deployment" / "flwr-home")) == []

@@ -93,7 +93,7 @@ def test_a_client_that_dies_and_comes_back_goes_on_from_its_folder(config, setti
 def test_what_a_killed_client_had_half_written_is_removed(config, settings, make_clients, tmp_path):
     place = tmp_path / "stores" / "seat-1"
     (place / "blocks").mkdir(parents=True)
-    for name in (".weights-1-x1y2.safetensors", "blocks/block-0.writing"):
+    for name in (".weights-1-x1y2.safetensors", ".tmpa8Zk0Q", "blocks/block-0.writing"):
         (place / name).write_bytes(b"half")
     clients = make_clients(stores=tmp_path / "stores")
     assert all_equal(serve(config, settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True))

@@ -89,6 +89,7 @@ def test_a_run_killed_before_its_log_was_begun_starts_from_the_base(whole, tmp_p
     (folder / TRAJECTORY).unlink()
     (folder / "metrics.parquet").unlink()
     (folder / ".metrics-half.parquet").write_bytes(b"PAR1")
+    (folder / ".tmpa8Zk0Q").write_bytes(b"as safetensors names what it has not finished")
     assert_ends_alike(resume(folder), whole)
     assert not list(folder.glob(".*"))
 

@@ -31,7 +31,7 @@ from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
 from zorba_core.federation import messages
 from zorba_core.federation.messages import CatchUp, MessageError, Payload
 from zorba_core.federation.replica import Replica
-from zorba_core.files import atomic_path, to_json, write_json
+from zorba_core.files import atomic_path, remove_leftovers, to_json, write_json
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
@@ -47,7 +47,8 @@ class ReplicaStore:
     def _clean(self) -> None:
         """Remove what a process before this one was killed over writing: it may be as large as the model."""
         if not self._is_clean:
-            for left in (*self.folder.glob(".*-*"), *(self.folder / BLOCKS).glob("*.writing")):
+            remove_leftovers(self.folder)
+            for left in (self.folder / BLOCKS).glob("*.writing"):
                 left.unlink(missing_ok=True)
             self._is_clean = True
 

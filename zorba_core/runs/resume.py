@@ -29,7 +29,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_folder, check_model_folder, write_sums
+from zorba_core.files import atomic_folder, check_model_folder, remove_leftovers, write_sums
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
@@ -306,8 +306,7 @@ def reopen(
     if trajectory.header is not None and runs.changed_environment(request, trajectory.header):
         notice(f"{runs.ENVIRONMENT} was changed since the run began; what it says of the machine may not hold")
     notice(f"resuming after round {trajectory.rounds_done}")
-    for leftover in request.path.glob(".*-*"):  # what atomic writes had not yet renamed
-        leftover.unlink(missing_ok=True)
+    remove_leftovers(request.path)
     (request.path / runs.SUMMARY).unlink(missing_ok=True)
     if trajectory.header is None:
         log.write_header(runs.header_of(request.config, request.environment, request.allocation))
