@@ -25,6 +25,7 @@ TITLES = {
     "Paper": "Is the paper right?",
 }
 LABELS = {"clients": "Clients N", "batch": "Batch B", "seq": "Length L", "seed": "Seed"}
+OWN_THEORY = "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"
 METRICS, BLOCKS = "[data-testid=stMetricValue]", 4  # activated blocks are the fifth of the Trade-off
 
 
@@ -72,8 +73,9 @@ def address_is(page, **wanted: str) -> None:
     )
 
 
-@pytest.mark.parametrize("wait_ms", [0, 200, 500, 1000])
-@pytest.mark.parametrize("link", ["/tradeoff", "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"])
+@pytest.mark.parametrize(
+    ("link", "wait_ms"), [("/tradeoff", 0), ("/tradeoff", 200), ("/tradeoff", 1000), (OWN_THEORY, 0), (OWN_THEORY, 500)]
+)
 def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, link, wait_ms):
     page.goto(address + link, wait_until="commit", timeout=PATIENCE_MS)
     page.locator("[data-testid=stSidebarNavLink]").first.wait_for(timeout=PATIENCE_MS)

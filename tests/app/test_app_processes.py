@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +13,7 @@ import pytest
 
 from app.screens.train import processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of
-from app.screens.train.process_identity import is_alive, resident_bytes, start_stamp
+from app.screens.train.process_identity import is_alive, start_stamp
 from app.screens.train.run_log import LiveLog
 from zorba_core.allocation import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
@@ -49,47 +47,6 @@ def state(folder, job):
 
 def start(folder, rounds, **changes):
     return processes.start_training(folder, ALLOCATION, {**OPTIONS, "rounds": rounds, **changes}, title="tiny")
-
-
-def rounds_done(folder, job):
-    run = state(folder, job).run
-    return LiveLog(run / TRAJECTORY).update().rounds_done if run else 0
-
-
-def in_another_app(folder):
-    """(state, run) of the newest job, as a dashboard that was started afresh finds it."""
-    code = (
-        "import sys, json; from pathlib import Path; from app.screens.train.jobs import *; folder = Path(sys.argv[1]);"
-        "job = list_jobs(folder).jobs[0]; s = state_of(folder, job); print(json.dumps([s.name, str(s.run)]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-@pytest.mark.slow
-def test_a_run_is_stopped_after_its_round_found_by_another_app_and_resumed_to_its_end(tmp_path, root, monkeypatch):
-    monkeypatch.chdir(root)
-    job = start(tmp_path, rounds=2000)
-    assert state(tmp_path, job).name == "starting"
-    wait_until(lambda: rounds_done(tmp_path, job) > 2, "rounds")
-    assert state(tmp_path, job).name == "running"
-    assert resident_bytes(job.pid) > 50e6
-    assert processes.being_written(state(tmp_path, job).run)
-    processes.stop(tmp_path, job)
-    assert state(tmp_path, job).name in ("stopping", "interrupted")
-    wait_until(lambda: not state(tmp_path, job).alive, "the end of the round")
-    name, run = in_another_app(tmp_path)
-    assert name == "interrupted"
-    done = read_run(run).summary["rounds_done"]
-    assert 2 < done < 2000
-    assert not processes.being_written(state(tmp_path, job).run)
-
-    resumed = processes.start_resume(tmp_path, state(tmp_path, job).run, rounds=2000, title="tiny")
-    wait_until(lambda: rounds_done(tmp_path, resumed) > done, "rounds after the resume")
-    os.kill(resumed.pid, signal.SIGKILL)  # the machine's power goes
-    wait_until(lambda: not state(tmp_path, resumed).alive, "the kill")
-    assert in_another_app(tmp_path) == ["interrupted", run]
-    assert state(tmp_path, resumed).resumable
 
 
 @pytest.mark.slow

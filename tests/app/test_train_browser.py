@@ -1,15 +1,19 @@
-"""One journey in a real browser: start a run, reload, stop it, close everything, come back, resume it to its end."""
+"""One journey in a real browser: start a run, reload, close everything, come back, stop it, resume it, lose power."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from app.screens.train.jobs import list_jobs, log_lines, state_of
-from app.screens.train.processes import stop
-from zorba_core.runs import read_run
+from app.screens.train.process_identity import resident_bytes
+from app.screens.train.processes import being_written, stop
+from zorba_core.runs import TRAJECTORY, read_run
+from zorba_core.runs.trajectory import read_trajectory
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
@@ -79,8 +83,15 @@ def test_a_run_started_in_the_browser_survives_reload_and_restart_and_goes_on_wh
             page.get_by_role("button", name="Resume", exact=True).click()
             wait_for_rounds(page, stopped["rounds_done"] + 2)
             assert "Traceback" not in page.locator("body").inner_text()
-            page.get_by_role("button", name="Stop", exact=True).click()
+            resumed = list_jobs(runs).jobs[0]
+            assert resident_bytes(resumed.pid) > 50e6
+            assert being_written(state_of(runs, resumed).run)
+            os.kill(resumed.pid, signal.SIGKILL)  # the machine's power goes
             page.get_by_role("button", name="Resume", exact=True).wait_for(timeout=PATIENCE_MS)
+            page.get_by_text("The process ended without a message").wait_for(timeout=PATIENCE_MS)
     (run,) = (path for path in runs.iterdir() if not path.name.startswith("."))
-    assert read_run(run).summary["resumed_after_rounds"] == [stopped["rounds_done"]]
+    trajectory = read_trajectory(run / TRAJECTORY)
+    assert trajectory.rounds_done >= stopped["rounds_done"] + 2
+    assert trajectory.resumed_after == (stopped["rounds_done"],)
+    assert not being_written(run)
     assert len(list_jobs(runs).jobs) == 2

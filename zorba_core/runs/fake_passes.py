@@ -95,14 +95,17 @@ class FakePasses:
         precision: str = "highest",
         answers: AnswerShape = LABEL_WORDS,
     ) -> PeakEstimate:
-        largest = max(self.block_bytes)
-        judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
+        """``evaluation_rows``: 0 where nobody evaluates; None for as many as an evaluation takes."""
+        largest, evaluation = max(self.block_bytes), 0
+        if evaluation_rows != 0:
+            judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
+            evaluation = self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest", answers)
         return PeakEstimate(
             parameters=self.parameter_bytes,
             perturbation=largest,
             activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision, answers),
             update=2 * largest,
-            evaluation=self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest", answers),
+            evaluation=evaluation,
         )
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which passes_of bounds

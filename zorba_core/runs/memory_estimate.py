@@ -55,10 +55,9 @@ def client_peak(
     activated block as for all. Evaluating is the server's, and an update can go piece by piece."""
     return replace(
         passes_of(config.to_json_string(), type(config), dtype, lora).peak(
-            rows=batch_size * answers.rows, seq_len=seq_len, answers=answers
+            rows=batch_size * answers.rows, seq_len=seq_len, evaluation_rows=0, answers=answers
         ),
         update=0,
-        evaluation=0,
     )
 
 

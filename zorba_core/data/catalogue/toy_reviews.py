@@ -7,6 +7,7 @@ the clause after "but", or outside "although", decides the label. About half of 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import numpy as np
@@ -120,13 +121,14 @@ def toy_reviews(split: str) -> pd.DataFrame:
     return pd.DataFrame([chosen[index] for index in order], columns=["text", "label"])
 
 
-def _sentences(label: int) -> list[str]:
+@functools.cache
+def _sentences(label: int) -> tuple[str, ...]:
     """Distinct sentences of one class in the order of their hashes, so that a split depends on the text alone."""
     rng = np.random.default_rng([_SEED, label])
     texts: set[str] = set()
     while len(texts) < VALIDATION_PER_CLASS + TRAIN_PER_CLASS:
         texts.add(_sentence(rng, bool(label)))
-    return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
+    return tuple(sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest()))
 
 
 def _sentence(rng: np.random.Generator, positive: bool) -> str:
