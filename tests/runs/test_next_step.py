@@ -14,10 +14,12 @@ from zorba_core.runs.next_step import next_step
 from zorba_core.runs.session import fine_tune
 
 
-def ended(losses, *, reached=None, blocks=24):
+def ended(losses, *, reached=None, blocks=24, **config):
     evaluations = pd.DataFrame({"round": range(0, 10 * len(losses), 10), "eval_loss": losses})
     summary = {"rounds_to_target": reached, "rounds_done": 10 * (len(losses) - 1), "total_blocks": blocks}
-    return SimpleNamespace(summary=summary, evaluations=evaluations, config={"num_clients": 4, "num_blocks": 12})
+    return SimpleNamespace(
+        summary=summary, evaluations=evaluations, config={"num_clients": 4, "num_blocks": 12} | config
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,17 @@ def ended(losses, *, reached=None, blocks=24):
 )
 def test_the_losses_decide_what_is_suggested(losses, says):
     assert says in next_step(ended(losses))
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ([2.0, 1.1, 1.02, 1.01, 1.0, 1.0, 1.0], "took the rate to zero: more rounds (--rounds 120)"),
+        ([2.0, 1.2, 1.0, 1.1, 1.5], "zorba tune for a smaller rate"),
+    ],
+)
+def test_what_a_schedule_does_to_every_loss_is_not_taken_for_an_end(losses, says):
+    assert next_step(ended(losses, schedule="cosine")).endswith((says, f"{says}, or zorba tune for a larger rate"))
 
 
 def test_few_blocks_are_named_beside_it():

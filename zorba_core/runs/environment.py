@@ -15,6 +15,7 @@ import zorba_core
 from zorba_core.engine.engine_version import ENGINE_VERSION
 from zorba_core.engine.settings import TrainSettings
 
+_CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
 
 
@@ -44,12 +45,15 @@ def _versions() -> dict[str, str]:
 
 
 def git_state() -> tuple[str | None, bool | None]:
-    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none."""
+    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none.
+
+    Tables of experiments do not count as changes: a sweep writes them while it runs.
+    """
     root = Path(zorba_core.__file__).resolve().parent.parent
     top = _git(root, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
         return None, None
-    commit, changes = _git(root, "rev-parse", "HEAD"), _git(root, "status", "--porcelain")
+    commit, changes = _git(root, "rev-parse", "HEAD"), _git(root, *_CHANGES)
     return commit, None if changes is None else bool(changes)
 
 

@@ -24,10 +24,12 @@ def next_step(run: Run) -> str | None:
     if summary["rounds_to_target"] is not None or len(losses) < _FEWEST or not np.isfinite(losses).all():
         return None
     fell, least = losses[0] - losses.min(), _PART * (losses[0] - losses.min())
+    constant = run.config.get("schedule", "constant") == "constant"
     if losses[-1] >= losses[0]:
         return "the loss did not fall: zorba tune finds a rate"
     if losses[-1] - losses.min() > 2 * least:
-        return f"the loss rose again after round {_round_of_lowest(run)}: --schedule cosine, or zorba tune for a rate"
+        remedy = "--schedule cosine, or zorba tune for a rate" if constant else "zorba tune for a smaller rate"
+        return f"the loss rose again after round {_round_of_lowest(run)}: {remedy}"
     advice = []
     if losses[-max(2, len(losses) // 3) - 1] - losses[-1] > 2 * least and fell > 0:
         advice.append(f"the loss was still falling: more rounds (--rounds {2 * summary['rounds_done']})")
@@ -36,7 +38,14 @@ def next_step(run: Run) -> str | None:
         advice.append(
             f"{summary['total_blocks']} of {of_all} blocks are activated: where memory allows, more (--budgets)"
         )
-    return "; ".join(advice) or "the loss has settled: zorba tune for another rate, or other words to answer with"
+    if advice:
+        return "; ".join(advice)
+    if not constant:  # at the end of such a run every loss settles
+        return (
+            f"the loss settled as the {run.config['schedule']} schedule took the rate to zero: more rounds (--rounds "
+            f"{2 * summary['rounds_done']}), or zorba tune for a larger rate"
+        )
+    return "the loss has settled: zorba tune for another rate, or other words to answer with"
 
 
 def _round_of_lowest(run: Run) -> int:
