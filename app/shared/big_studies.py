@@ -13,7 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from app.shared.scenario import Scenario, Study, study
+from app.shared.scenario import Scenario
+from app.shared.study import Study, study
 from zorba_core.errors import ZorbaError
 
 VARIABLE = "ZORBA_PATIENCE"
@@ -117,7 +118,7 @@ def within_patience(scenario: Scenario, on_solution: Callable[[int, int], None])
 
     Raises:
         TooLong: it will not be.
-        ZorbaError: as :func:`app.shared.scenario.study`.
+        ZorbaError: as :func:`app.shared.study.study`.
     """
     began, most = time.monotonic(), patience()
 

@@ -10,7 +10,7 @@ import io
 import numpy as np
 import pandas as pd
 
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.allocation import Solution
 from zorba_core.files import to_json
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 
-from app.shared.scenario import PROOF_SECONDS, Scenario
+from app.shared.scenario import Scenario
 from app.shared.scenario_json import scenario_to_json
+from app.shared.study import PROOF_SECONDS
 from zorba_core.cli.options import option_words
 from zorba_core.data.gpu_catalogue import MIXES
 

@@ -17,7 +17,8 @@ import streamlit as st
 
 from app.shared import state
 from app.shared.links import choice, choose, keep, named, number, several
-from app.shared.scenario import Scenario, Study
+from app.shared.scenario import Scenario
+from app.shared.study import Study
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View
 from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
 from zorba_core.allocation import SOLVERS, Allocation

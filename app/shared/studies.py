@@ -10,7 +10,8 @@ from collections import OrderedDict
 import streamlit as st
 
 from app.shared.big_studies import BigStudies, Solving, TooLong, within_patience
-from app.shared.scenario import Scenario, Study
+from app.shared.scenario import Scenario
+from app.shared.study import Study
 from zorba_core.allocation import Solution
 from zorba_core.errors import ZorbaError
 

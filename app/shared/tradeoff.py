@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from app.shared.scenario import Scenario, Study
+from app.shared.scenario import Scenario
+from app.shared.study import Study
 from zorba_core.allocation import MEASURES as REGISTERED
 from zorba_core.allocation import PAPER_SCENARIOS, Allocation, Measure, Solution, non_dominated
 from zorba_core.allocation import knee as knee_of

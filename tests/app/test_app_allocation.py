@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.screens.allocation.steps import point_with_work, sentence
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from tests.app.shown import shown_key
 from zorba_core.allocation import gamma_certificate
 from zorba_core.study.greedy_steps import replay_greedy

@@ -9,7 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.edits import MAX_LINKED, Edits
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from tests.app.shown import TRADE_OFF
 
 TIMEOUT_S = 60

@@ -12,10 +12,11 @@ import pytest
 
 from app.shared.own_fleet import edited_rows, scenario_from_upload
 from app.shared.reproduce import as_command, as_json, as_python
-from app.shared.scenario import FLEET_KINDS, Scenario, study
+from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_fields import KEYS, LIMITS, MAX_ROWS, checked
 from app.shared.scenario_json import scenario_from_json
 from app.shared.scenario_link import scenario_from_link, scenario_to_link
+from app.shared.study import study
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import declared
 

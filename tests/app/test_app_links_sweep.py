@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.allocation.steps import point_with_work
 from app.shared import run_seconds
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import write_run
 

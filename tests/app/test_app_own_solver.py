@@ -6,7 +6,8 @@ import pytest
 
 from app.shared import components
 from app.shared.reproduce import as_command, as_python
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from tests.plugin_example.zorba_example import DICE, ENTROPY
 from zorba_core.allocation import MEASURES, SOLVERS
 

@@ -10,8 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.registry import PAGES
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
 from app.shared.scenario_link import scenario_to_link
+from app.shared.study import study
 from app.shared.tradeoff import AXES
 from tests.app.shown import TRADE_OFF, shown_key
 from zorba_core.allocation import Allocation, find_measure

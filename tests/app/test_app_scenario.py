@@ -12,7 +12,8 @@ import pytest
 from app.shared.figure_files import figure_bytes
 from app.shared.files import allocation_json, allocation_npz, points_csv
 from app.shared.remedies import remedies
-from app.shared.scenario import FLEET_KINDS, Scenario, study
+from app.shared.scenario import FLEET_KINDS, Scenario
+from app.shared.study import study
 from zorba_core.allocation import SOLVERS, solve
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InfeasibleError, InvalidInputError

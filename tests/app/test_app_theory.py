@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from app.screens.theory.controls import Setting
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from tests.app.shown import shown_key
 from zorba_core.study.theory import Constants, largest_lr_theorem_1, theorem_1
 

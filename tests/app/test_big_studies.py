@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from app.shared import big_studies
 from app.shared.big_studies import BigStudies, TooLong, within_patience
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from tests.app.shown import TRADE_OFF
 
 SLOW = Scenario(num_clients=12, num_epsilons=60, solver="lexicographic")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.shared import engine_costs
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from app.shared.tradeoff import COSTS, View, baselines, bound, paper_scenarios
 from zorba_core.runs.fleet_plan import bottleneck
 

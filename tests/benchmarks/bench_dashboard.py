@@ -22,8 +22,9 @@ import numpy as np
 from playwright.sync_api import Browser, Page
 from streamlit.testing.v1 import AppTest
 
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
 from app.shared.scenario_link import scenario_to_link
+from app.shared.study import study
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
 from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.shared.scenario import Scenario, study
+from app.shared.scenario import Scenario
+from app.shared.study import study
 from app.shared.tradeoff import AXES, COSTS, MEASURES, View, baselines, bound, paper_scenarios, value_of
 from zorba_core.plots import (
     DARK,

@@ -14,7 +14,7 @@ from app.shared.glossary import glossary
 from app.shared.guard import fragment
 from app.shared.infeasible import explain
 from app.shared.links import linked
-from app.shared.scenario import Study
+from app.shared.study import Study
 
 VIEWS = {
     "edit": ":material/grid_on: Change it by hand",

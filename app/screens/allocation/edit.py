@@ -19,7 +19,8 @@ from app.screens.train.words import NEW
 from app.shared import components, selection, state
 from app.shared.components import Download, Number, Picture
 from app.shared.links import choice, keep, linked, linked_number
-from app.shared.scenario import Study, block_gib
+from app.shared.scenario import block_gib
+from app.shared.study import Study
 from app.shared.tradeoff import AXES
 from zorba_core.allocation import Allocation, Solution
 from zorba_core.plots import allocation_figure, client_order

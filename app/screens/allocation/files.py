@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.allocation import MEASURES, Allocation, Solution
 from zorba_core.files import to_json
 from zorba_core.plots import Palette, allocation_figure, client_order

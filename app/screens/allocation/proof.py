@@ -9,7 +9,8 @@ import streamlit as st
 
 from app.shared import components, state
 from app.shared.components import Number
-from app.shared.scenario import Scenario, Study
+from app.shared.scenario import Scenario
+from app.shared.study import Study
 from zorba_core.allocation import GammaCertificate, gamma_certificate
 from zorba_core.plots.flow import client_groups, cut_figure
 

@@ -15,7 +15,8 @@ from app.screens.allocation.files import numbers
 from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
 from app.shared.links import choose, linked, linked_switch
-from app.shared.scenario import Scenario, Study
+from app.shared.scenario import Scenario
+from app.shared.study import Study
 from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Solution
 from zorba_core.plots import client_order
 from zorba_core.plots.difference import difference_figure, matched_blocks

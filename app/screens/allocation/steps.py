@@ -14,7 +14,8 @@ from app.shared import components, selection, state
 from app.shared.components import Number
 from app.shared.guard import guarded
 from app.shared.links import choose, keep, linked_number, number
-from app.shared.scenario import Scenario, Study
+from app.shared.scenario import Scenario
+from app.shared.study import Study
 from zorba_core.plots import client_order
 from zorba_core.plots.greedy import candidate_sets_figure, greedy_figure
 from zorba_core.study.greedy_steps import GreedyReplay, replay_greedy

@@ -7,7 +7,7 @@ import streamlit as st
 from app.screens.allocation.edits import Edits
 from app.screens.allocation.judgement import Judgement
 from app.shared import components
-from app.shared.scenario import Study
+from app.shared.study import Study
 
 
 def verdict(study: Study, judgement: Judgement, edits: Edits) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from app.shared.links import choose, linked, linked_number
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.study.theory import Bound, Constants, largest_lr_theorem_1, largest_lr_theorem_2, theorem_1, theorem_2
 
 THEOREMS = {

@@ -13,7 +13,7 @@ from app.screens.allocation.files import numbers
 from app.screens.allocation.solvers import rival
 from app.shared import components, selection
 from app.shared.components import Picture
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Measure
 from zorba_core.plots.theory import hidden_figure
 

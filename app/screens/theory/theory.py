@@ -18,7 +18,7 @@ from app.shared.glossary import glossary
 from app.shared.guard import fragment
 from app.shared.infeasible import explain
 from app.shared.links import linked
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.allocation import Allocation
 from zorba_core.plots.theory import bound_by_lambda_figure, bound_by_rounds_figure, rounds_where_bias_takes_over
 from zorba_core.study.theory import Bound

@@ -8,7 +8,7 @@ import streamlit as st
 from app.screens.tradeoff.differences import Side, compare
 from app.shared import components, pins, selection, state
 from app.shared.pins import LETTERS, Pin
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.errors import ZorbaError
 
 

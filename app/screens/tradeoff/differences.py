@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from app.shared.scenario import FLEET_KINDS, Scenario, Study
+from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_fields import TAU_LABELS, used_fields
+from app.shared.study import Study
 from app.shared.tradeoff import MEASURES, value_of
 from zorba_core.allocation import Solution
 from zorba_core.fields import declared

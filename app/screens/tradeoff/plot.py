@@ -17,7 +17,7 @@ from app.shared import components, pins, selection, solving, state
 from app.shared.big_studies import Solving
 from app.shared.engine_costs import whose_rates
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
-from app.shared.scenario import Study
+from app.shared.study import Study
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View, baselines, bound, paper_scenarios
 from zorba_core.allocation import SOLVERS
 from zorba_core.errors import ZorbaError

@@ -13,7 +13,7 @@ import streamlit as st
 from app.shared import components, files, selection
 from app.shared.components import Download, Picture
 from app.shared.links import linked_switch
-from app.shared.scenario import Study
+from app.shared.study import Study
 from app.shared.tradeoff import AXES, MEASURES, View
 from zorba_core.allocation import Solution, find_measure
 from zorba_core.plots import client_order, matrix_picture, parallel_figure

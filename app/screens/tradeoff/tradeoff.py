@@ -12,7 +12,7 @@ from app.shared.components import Number, measured
 from app.shared.folders import experiments_folder
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain
-from app.shared.scenario import Study
+from app.shared.study import Study
 from zorba_core.allocation import AllocationMetrics, Solution
 from zorba_core.errors import MissingDataError, ZorbaError
 from zorba_core.study.expected_loss import rehearsed

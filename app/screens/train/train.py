@@ -16,7 +16,7 @@ from app.shared import components, selection, state
 from app.shared.carried import carry_preference
 from app.shared.folders import as_code, runs_folder
 from app.shared.links import keep
-from app.shared.scenario import Study
+from app.shared.study import Study
 
 SHOWN = 8
 
