@@ -31,8 +31,13 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
     "standard": {"rounds": ROUNDS, "eval_every": 3, "eval_rows": 200, "estimator": "exact"},
     "paper": {"estimator": "exact"},
 }
-# Three rates an arm; its trials decide. The normalised step's is a length; the cosine's mean is half.
-RATES = {"plain": (1e-2, 2e-2, 4e-2), "cosine": (2e-2, 4e-2, 8e-2), "normalised": (1.5e-2, 3e-2, 6e-2)}
+# Five rates an arm; its trials decide. The normalised step's is a length; the cosine's mean is half. The two largest
+# of each came with the second amendment of the plan.
+RATES = {
+    "plain": (1e-2, 2e-2, 4e-2, 6e-2, 8e-2),
+    "cosine": (2e-2, 4e-2, 8e-2, 1.2e-1, 1.6e-1),
+    "normalised": (1.5e-2, 3e-2, 6e-2, 9e-2, 1.2e-1),
+}
 
 
 def cells_of(profile: str) -> tuple[Cell, ...]:
