@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import statistics
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -83,8 +84,8 @@ def test_likelihood_of_intervals_agrees_where_they_are_narrow():
     assert math.exp(likely_speed(paper, half).value) == pytest.approx(2.0, rel=0.03)
 
 
-def made_results(curves_by_run):
-    """Results of runs given as (arm, seed, role) -> losses at rounds 0, 6, 12, ..."""
+def made_results(curves_by_run, blocks=MappingProxyType({})):
+    """Results of runs given as (arm, seed, role) -> losses at rounds 0, 6, 12, ...; activated blocks by arm, or 40."""
     runs, curves = [], []
     for (arm, seed, role), losses in curves_by_run.items():
         sha = f"{arm}/{seed}/{role}"
@@ -93,6 +94,7 @@ def made_results(curves_by_run):
             {
                 "sha256": sha, "arm": arm, "seed": seed, "role": role, "status": "finished", "model": "m",
                 "dataset": "d", "rounds": rounds, "initial_loss": losses[0], "late_loss": losses[-1],
+                "T": blocks.get(arm, 40),
             }
         )  # fmt: skip
         curves += [{"sha256": sha, "round": 6 * place, "loss": loss} for place, loss in enumerate(losses)]

@@ -81,6 +81,20 @@ def test_the_goal_takes_a_factor_of_two_and_names_the_cells_that_are_missing():
     assert by_id(runs_where("candidate", 1.3))["ours/goal"].verdict == "contradicted"
 
 
+@pytest.mark.parametrize(
+    ("blocks", "factor", "verdict"),
+    [(20, 1.5, "reproduced in shape"), (30, 1.5, "undecided"), (20, 0.7, "contradicted"), (20, 1.0, "undecided")],
+)
+def test_a_quarter_of_the_blocks_is_counted_and_compared_with_all_of_them(blocks, factor, verdict):
+    curves = {("paper", 1000, "tune"): [1.0, 0.8, 0.6]}
+    for seed in range(4):
+        for arm, of_arm in (("full", 1.0), ("gain", factor)):
+            curves[arm, seed, "measure"] = [1.0 - 0.4 / 12 * of_arm * t for t in range(0, 25, 6)]
+    claim = by_id(made_results(curves, {"full": 100, "gain": blocks}))["ours/quarter"]
+    assert claim.verdict == verdict
+    assert f"with {blocks}% of the blocks" in claim.ours
+
+
 def between(values, seeds=4):
     table = pd.DataFrame(
         [{"value": value, "low": low, "high": high} for value, low, high in values], index=list(FEATURES)

@@ -16,7 +16,7 @@ from zorba_core.runs.folder import Run
 from zorba_core.runs.use.quality import wilson
 from zorba_core.runs.use.tuned_model import TunedModel
 
-_EXAMPLE = "The text to judge"
+_EXAMPLE, _QUESTION = "The text to judge", "The text to answer"
 _NEW_TOKENS = 32
 _LABELS_IN_A_LINE = 20
 
@@ -47,8 +47,9 @@ def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) ->
     return "\n\n".join(sections) + "\n"
 
 
-def example_prompt(task: Task, text: str = _EXAMPLE) -> str:
+def example_prompt(task: Task, text: str | None = None) -> str:
     """The task's prompt around a text that is no row of any data."""
+    text = text or (_QUESTION if task.kind == "text" else _EXAMPLE)
     return FIELD.sub(lambda match: text, task.prompt)
 
 
