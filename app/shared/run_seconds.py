@@ -26,6 +26,7 @@ from zorba_core.runs import CONFIG, SUMMARY
 from zorba_core.runs.model_source import resolve_model
 from zorba_core.runs.run_estimate import RunEstimate, estimate_run, pace_of
 
+_COUNTED = (None, "cohort", "exact")  # estimators whose rounds are counted
 TEST_ROWS = 400  # of a task whose size is not known before it is read
 _NEWEST = 12  # run folders that are looked at
 _MOST_BYTES = 4_000_000
@@ -62,6 +63,7 @@ def _estimate(
         eval_rows=int(options.get("eval_rows") or rows),
         eval_len=min(usual, most),
         first_order=facts.first_order,
+        estimator=str(options.get("estimator") or TrainSettings.estimator),
         pace=pace,
     )
 
@@ -125,7 +127,7 @@ def _ratio(folder: Path, modified: int) -> float | None:
     try:
         config = _json(folder / CONFIG)
         summary = _json(folder / SUMMARY)
-        if config.get("federation") or config.get("memory_limit") or config.get("estimator", "cohort") != "cohort":
+        if config.get("federation") or config.get("memory_limit") or config.get("estimator") not in _COUNTED:
             return None
         done, seconds = int(summary["rounds_done"]), float(summary["seconds"])
         from zorba_core.runs import read_request

@@ -67,6 +67,7 @@ def test_an_uploaded_file_becomes_a_run_whose_model_answers(runs, tickets):
         page.get_by_role("link", name="Open in Runs").wait_for()
         (job,) = list_jobs(runs).jobs
         run = read_run(state_of(runs, job).run)
+        assert run.path.name.startswith("my-tickets-opt-mini-")
         assert run.config["task"]["prompt"] == "{message} This is about"
         assert run.config["task"]["label_names"] == sorted(WORDS)
 
@@ -79,6 +80,6 @@ def test_an_uploaded_file_becomes_a_run_whose_model_answers(runs, tickets):
         answer = run.predict("the password fails", base=True)
         assert answer["prediction"][0] in body
         page.close()
-    (kept,) = (runs / ".uploads").glob("*.csv")
+    (kept,) = (runs / ".uploads").glob("*/my-tickets.csv")
     assert kept.read_bytes() == tickets.read_bytes()
     assert (runs / ".uploads" / ".gitignore").read_text() == "*\n"  # rows never enter the repository

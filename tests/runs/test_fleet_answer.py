@@ -68,21 +68,28 @@ def test_a_rehearsal_of_many_cards_draws_from_all_kinds_and_leaves_no_block_out(
 
 
 def test_an_estimate_adds_up_and_runs_that_ended_here_correct_it(rates):
-    def of(rounds, pace=1.0):
+    def of(rounds, pace=1.0, **changes):
         return estimate_run(
             model_shape("opt-125m"),
             Workload(8, 32),
             rates,
-            A_MN=np.ones((12, 4), bool),
-            num_perturbations=10,
             rounds=rounds,
             eval_every=10,
             eval_rows=200,
             pace=pace,
+            **{"A_MN": np.ones((12, 4), bool), "num_perturbations": 10, **changes},
         )
 
     short, long = of(10), of(20)
     assert long.total - short.total == pytest.approx(10 * short.round + short.evaluation)
     assert of(10, pace=2.0).total == pytest.approx(2 * short.total)
+    exact = of(10, estimator="exact").round
+    first_order = of(10, first_order=True).round
+    assert first_order < exact < short.round / 2  # a backward pass and the directions, and eleven forward passes
+    more = of(10, estimator="exact", num_perturbations=20).round
+    assert more - exact == pytest.approx(exact - first_order)  # twice the directions
+    late = np.zeros((12, 4), bool)
+    late[-1] = True
+    assert of(10, estimator="exact", A_MN=late).round < exact / 2
     assert pace_of([3.0, 1.5, 9.0], cores=2) == 1.5
     assert pace_of([], load=3.0, cores=2) == 2.0

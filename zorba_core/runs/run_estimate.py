@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.planning.engine_memory import EVALUATION_ROWS, Load
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.shapes import ModelShape
 from zorba_core.runs.fleet_plan import simulated
@@ -67,6 +69,7 @@ def estimate_run(
     eval_len: float | None = None,
     direction: str = "gaussian",
     first_order: bool = False,
+    estimator: str = "cohort",
     pace: float = 1.0,
 ) -> RunEstimate:
     """A run of ``zorba train`` with these settings, at the calibration's rates.
@@ -76,6 +79,7 @@ def estimate_run(
         eval_rows: rows that an evaluation reads.
         eval_len: their mean length; rows of like length are read together. Default: as long as the longest.
         first_order: one backward pass a round instead of directions.
+        estimator: one that goes backward (exact) takes one such pass too, and draws every share's directions.
         pace: of :func:`pace_of`.
     """
     load = Load(workload.batch_size, workload.seq_len, max(1, num_perturbations), workload.dtype)
@@ -86,8 +90,13 @@ def estimate_run(
     def a_pass(length: float) -> float:  # of a row and block
         return length * (shape.block_parameters + length * shape.query) / speed
 
+    a_block = workload.batch_size * a_pass(workload.seq_len)  # of a client's rows
     if first_order:
-        one_round = _BACKWARD * A_MN.shape[1] * workload.batch_size * shape.num_blocks * a_pass(workload.seq_len)
+        one_round = _BACKWARD * A_MN.shape[1] * shape.num_blocks * a_block
+    elif ESTIMATORS[estimator].backward:
+        one_round = a_block * _passes_with_gradients(A_MN) + _drawn(shape, load, A_MN) / calibration.noise_rate(
+            direction
+        )
     pieces = -(-eval_rows // EVALUATION_ROWS)
     parts = replace(load, batch_size=EVALUATION_ROWS)
     evaluation = eval_rows * shape.num_blocks * a_pass(eval_len or workload.seq_len)
@@ -100,6 +109,26 @@ def estimate_run(
         1 + -(-rounds // max(1, eval_every)),
         pace,
     )
+
+
+def _passes_with_gradients(A_MN: NDArray[np.bool_]) -> int:
+    """Passes of a client's rows through a block: forward through all, back to the first that it activates, and once
+    more for the gradient of each of these."""
+    back_N = np.where(A_MN.any(axis=0), len(A_MN) - A_MN.argmax(axis=0), 0)
+    return int(A_MN.size + back_N.sum() + A_MN.sum())
+
+
+def _drawn(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> int:
+    """Numbers of directions: each share of the clients has them drawn anew."""
+    sizes_M = [shape.block_parameters] * shape.num_blocks
+    plan = GradientPlan.of(
+        sizes_M,
+        Widths(shape.hidden, shape.saved_width, shape.backward_width),
+        load.number_bytes,
+        np.full((A_MN.shape[1], 2), (load.batch_size, load.seq_len)),
+        A_MN,
+    )
+    return len(plan.shares) * load.num_perturbations * shape.block_parameters * int(A_MN.any(axis=1).sum())
 
 
 def pace_of(ratios: Iterable[float], load: float = 0.0, cores: int = 1) -> float:

@@ -105,16 +105,19 @@ def _file(runs_folder: Path) -> str:
     )
     if file is not None:
         content = file.getvalue()
-        name = f"{hashlib.sha256(content).hexdigest()[:12]}-{re.sub(r'[^A-Za-z0-9._-]+', '-', file.name)[-60:]}"
-        target = runs_folder / UPLOADS / name
+        given = Path(file.name)
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", given.stem)[:60].strip(".-_") or "rows"  # the run is called by it
+        target = runs_folder / UPLOADS / hashlib.sha256(content).hexdigest()[:12] / f"{name}{given.suffix}"
         if not target.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            write_text(target.parent / ".gitignore", "*\n")
+            write_text(runs_folder / UPLOADS / ".gitignore", "*\n")
             write_bytes(target, content)
         st.session_state[_UPLOADED] = str(target)
     kept = st.session_state.get(_UPLOADED, "")
     if kept:
-        st.caption(f":material/link_off: A link cannot hold an uploaded file. It is kept as `{Path(kept).name}`.")
+        st.caption(
+            f":material/link_off: A link cannot hold an uploaded file. It is kept as `{'/'.join(Path(kept).parts[-3:])}`."
+        )
     return kept
 
 
