@@ -115,9 +115,8 @@ def _file(runs_folder: Path) -> str:
         st.session_state[_UPLOADED] = str(target)
     kept = st.session_state.get(_UPLOADED, "")
     if kept:
-        st.caption(
-            f":material/link_off: A link cannot hold an uploaded file. It is kept as `{'/'.join(Path(kept).parts[-3:])}`."
-        )
+        place = "/".join(Path(kept).parts[-3:])
+        st.caption(f":material/link_off: A link cannot hold an uploaded file. It is kept as `{place}`.")
     return kept
 
 
