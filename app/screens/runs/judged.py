@@ -89,6 +89,9 @@ def _of_text(report: EvaluationReport) -> list[Number]:
     def beside(value: Callable[[Any], float], form: str) -> str | None:
         return None if report.before is None else f"{value(report.before):{form}} before"
 
+    def perplexity(quality: Any) -> float:
+        return float(f"{quality.perplexity:.3g}")  # three digits, and no power of ten
+
     after = report.after
     helps = {
         "token_f1": "Harmonic mean of precision and recall of the answers' words, in any order.",
@@ -106,9 +109,9 @@ def _of_text(report: EvaluationReport) -> list[Number]:
         ),
         Number(
             "Perplexity",
-            f"{after.perplexity:.3g}",
+            f"{perplexity(after):,g}",
             "exp of the mean cross-entropy of the wanted answers' tokens: how many tokens it hesitates between.",
-            beside(lambda quality: quality.perplexity, ".3g"),
+            beside(perplexity, ",g"),
         ),
     ]
 

@@ -130,7 +130,8 @@ def _headline(record: Record) -> list[Number]:
             Number(
                 "VRAM by the paper's model",
                 f"{outcome['vram']:.2f} GiB",
-                "By the paper's VRAM model, for this run's batch and length.",
+                "By the paper's VRAM model, for this run's batch and length. Below it what was measured: the memory of "
+                "the process, which plays all clients, above the model's.",
                 _measured(record),
             )
         )
@@ -151,7 +152,7 @@ def _measured(record: Record) -> str | None:
     memory = record.summary.get("memory")
     measured = memory.get("measured") if isinstance(memory, dict) else None
     measured_bytes = measured.get("bytes") if isinstance(measured, dict) else None
-    return f"process measured {size(measured_bytes)}" if isinstance(measured_bytes, int | float) else None
+    return f"took {size(measured_bytes)}" if isinstance(measured_bytes, int | float) else None
 
 
 @st.dialog("Provenance", width="medium", position="right")
