@@ -49,14 +49,17 @@ def clients_of(profile: str) -> int:
     return {"ci": 4, "standard": NUM_CLIENTS, "paper": 50}[profile]
 
 
-def solver_recipe(solver: str, profile: str, seed: int, cell: Cell, **changes: Any) -> Recipe | None:
+def solver_recipe(
+    solver: str, profile: str, seed: int, cell: Cell, *, facts: bool = True, **changes: Any
+) -> Recipe | None:
     """``solver`` on the fleet of this seed, clients holding back half. Gain's facts are those of the public proxy, and
-    None where they have not been measured for the cell; without a proxy (ci, paper) all blocks count alike."""
-    if solver == "gain" and profile == "standard":
-        facts = stored_facts(*cell)
-        if facts is None:
+    None where they have not been measured for the cell; without a proxy (ci, paper), or where they are not to be used,
+    all blocks count alike."""
+    if solver == "gain" and profile == "standard" and facts:
+        stored = stored_facts(*cell)
+        if stored is None:
             return None
-        changes |= {"energies": facts[0], "noises": facts[1]}
+        changes |= {"energies": stored[0], "noises": stored[1]}
     return Recipe("solver", clients_of(profile), solver=solver, draw=seed, hold_back=HOLD_BACK, **changes)
 
 

@@ -37,6 +37,7 @@ class AllocationArm:
     solver: str | None
     core: bool
     changes: Mapping[str, Any] = field(default_factory=dict)
+    facts: bool = True  # what gain is given of the blocks; without, it takes them as alike
 
     @property
     def rates(self) -> str:
@@ -49,6 +50,7 @@ ARMS: Mapping[str, AllocationArm] = {
     CANDIDATE: AllocationArm("gain", core=True, changes={**BEST_STEP, **_IDLE}),
     "balanced": AllocationArm("balanced", core=True),
     "adaptive": AllocationArm("balanced", core=False, changes={"replan": 6, "explore": 4}),  # balanced at first
+    "gain, blocks alike": AllocationArm("gain", core=False, facts=False),
     "gain, idle blocks": AllocationArm("gain", core=False, changes=_IDLE),
     "lambda-exact": AllocationArm("exact", core=False),
     FULL: AllocationArm(None, core=False),
@@ -75,7 +77,7 @@ def recipe_of_arm(arm: str, profile: str, cell: Cell, seed: int) -> Recipe | Non
     if chosen.solver is None:
         return Recipe("uniform", clients_of(profile), blocks=12)
     idle = {"idle": True} if chosen.solver == "gain" and "idle_blocks" in chosen.changes else {}
-    return solver_recipe(chosen.solver, profile, seed, cell, **idle)
+    return solver_recipe(chosen.solver, profile, seed, cell, facts=chosen.facts, **idle)
 
 
 def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:

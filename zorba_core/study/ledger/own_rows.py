@@ -44,6 +44,12 @@ class SpeedClaim(NamedTuple):
 
 COMPARED = (
     SpeedClaim("speed/gain", what_to_run.NAME, "gain", f"the gain allocation is at least as fast, {_CONDITION}"),
+    SpeedClaim(
+        "speed/alike",
+        what_to_run.NAME,
+        "gain, blocks alike",
+        f"the gain allocation that knows nothing of the blocks is at least as fast, {_CONDITION}",
+    ),
     SpeedClaim("speed/balanced", what_to_run.NAME, "balanced", f"balanced is at least as fast, {_CONDITION}"),
     SpeedClaim(
         "speed/lambda-exact", what_to_run.NAME, "lambda-exact", f"the lowest Lambda is at least as fast, {_CONDITION}"
