@@ -41,6 +41,9 @@ def test_what_was_given_stays_and_the_rest_is_the_presets():
     of_best = filled("best", values, {"schedule"})
     assert (of_best["schedule"], of_best["lr"]) == ("linear", 0.5)
     assert of_best["solver"] == best["solver"]
+    known = {**values, "importance": "runs/a-run"}
+    assert filled("best", known, {"importance"})["solver"] == "gain"
+    assert filled("paper", known, {"importance"})["solver"] == "lexicographic"
     assert filled("best", {**values, "allocation": "plan.npz"}, {"allocation"})["solver"] is None
     assert filled("paper", {**values, "method": "fedit"}, {"method"})["solver"] is None
     assert filled("paper", {**values, "solver": "exact"}, {"solver"})["solver"] == "exact"

@@ -34,10 +34,15 @@ _OF_ALLOCATION = ("solver",)
 PAPER = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant", "vary": "fixed"}
 PAPER_EVIDENCE = ("Section IV: Theorem 4, Dinic's flow and Algorithm 1; a constant learning rate, Q = 10.",)
 
-BEST = {"solver": "balanced", "method": "zorba", "step": "plain", "schedule": "constant"}
+# Where a run says what the blocks are worth (--importance), by the gain solver; it knows nothing better without.
+BEST = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant"}
+_WITH_IMPORTANCE = {"solver": "gain"}
 EVIDENCE = (
-    "The gain solver was faster than the paper's allocation in one cell, one task and one base; the plan asks for "
-    "two of each before it is recommended: artifacts/experiments/what-to-run/PLAN.md.",
+    "Given what the blocks are worth, the gain solver was faster than the paper's allocation in four of four cells of "
+    "two tasks and two bases, and no slower than training all blocks, with a twelfth of them; without, it was slower: "
+    "artifacts/experiments/what-to-run.",
+    "Neither the balanced allocation nor a normalised step or a schedule was faster than the paper's recipe over all "
+    "cells: artifacts/experiments/what-to-run, artifacts/experiments/parts.",
     "The learning rate decides more than all of this, and zorba tune finds it: artifacts/benchmarks/tune.json.",
     "Pilots of one seed saw no gain of grouped or guided directions: artifacts/benchmarks/pilots.json.",
 )
@@ -66,6 +71,8 @@ def filled(name: str, values: Mapping[str, Any], given: set[str]) -> dict[str, A
     if name not in PRESETS:
         raise InvalidInputError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
     options = dict(PRESETS[name].options)
+    if name == "best" and values.get("importance") is not None:
+        options |= _WITH_IMPORTANCE
     if "allocation" in given or ("method" in given and values.get("method") != options["method"]):
         options.pop("solver")
     chosen = {option: value for option, value in options.items() if option in values and option not in given}
