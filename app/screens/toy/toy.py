@@ -27,6 +27,10 @@ _SEEN, _DRAWN = "toy_seen", "toy_claim_drawn"
 _SCROLL = """<style>
 .st-key-toy_scroll { overflow-x: auto; }
 .st-key-toy_scroll > div { min-width: 620px; }
+@media (max-width: 1000px) {  /* the picture has the width, and the class stands below it */
+  .st-key-toy_split > [data-testid="stLayoutWrapper"] > [data-testid="stHorizontalBlock"] { flex-direction: column; }
+  .st-key-toy_split > [data-testid="stLayoutWrapper"] > [data-testid="stHorizontalBlock"] > div { width: 100%; }
+}
 </style>"""
 ICONS = {"holds": ":material/check_circle:", "contradicted": ":material/cancel:"}
 
@@ -86,7 +90,8 @@ def _verdict(fact: Fact) -> None:
 
 def _pictures(fact: Fact | None) -> None:
     """Draw first what was clicked: another class's numbers, or another claim's classes."""
-    plot, words = st.columns([0.66, 0.34], gap="medium")
+    with st.container(key="toy_split"):
+        plot, words = st.columns([0.66, 0.34], gap="medium")
     claim = None if fact is None else fact.key
     answers = [(words, _one_class), (plot, lambda: _map(fact))]
     if st.session_state.get(_DRAWN) != claim:
