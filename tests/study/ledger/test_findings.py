@@ -35,13 +35,13 @@ def test_nothing_that_the_paper_does_not_claim_is_contradicted(ledger):
 
 def test_the_page_says_both_counts(ledger):
     page = render(ledger, [])
-    counts, findings = ledger.count(), ledger.count_findings()
+    counts, findings = ledger.papers.count(), ledger.papers.count_findings()
     assert f"{counts['contradicted']} contradicted rows are {findings['contradicted']} findings" in page
 
 
 def test_readme_says_both_counts(ledger, root):
     text = (root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8")
-    counts, findings = ledger.count(), ledger.count_findings()
+    counts, findings = ledger.papers.count(), ledger.papers.count_findings()
     assert f"{counts['contradicted']} rows are contradicted" in text
     assert f"{findings['contradicted']} distinct findings" in text
 
