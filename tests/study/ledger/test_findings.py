@@ -96,3 +96,21 @@ def test_the_front_of_one_fleet_is_the_methods_own_best():
     for ratio in (0.5, 0.7, 0.9):
         expected = whole.bias_lambda_E[whole.vram_ratio_E <= ratio].min()
         assert front_rows.best_of_method(short, ratio)[0] == pytest.approx(expected, rel=0.02)
+
+
+def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
+    ours = {claim.id.removeprefix("ours/"): claim for claim in ledger.ours}
+    for name in ("gain", "idle", "alike", "full", "balanced", "lambda-exact"):
+        value, interval = ours[f"speed/{name}"].ours.removesuffix(" pairs)").rsplit(", ", 1)[0].split(" (")
+        assert f"{value} ({interval})" in text, name
+    for name in ("goal", "part/cosine", "part/normalised"):
+        assert ours[name].ours.rsplit(", ", 1)[0] + ")" in text, name
+    assert ours["quarter"].ours == "1.34 (1.26 to 1.43, 22 pairs) with 8% of the blocks"
+    assert "with 8 % of them is 1.34 times as fast as all (1.26 to 1.43, 22 pairs)" in text
+    assert ours["predicts/lambda"].ours == "log_lambda -0.07 (-0.47 to +0.52)"
+    assert "-0.07 (-0.47 to +0.52" in text
+    assert ours["predicts/gain"].ours in "+0.31 (+0.16 to +0.47, 168 runs)"
+    assert "+0.31 with the gain (+0.16 to +0.47, 168 runs)" in text
+    assert "-0.0007 nats of area (-0.0012 to -0.0002" in text
+    assert ours["differences"].ours.startswith("-0.0007 (-0.0012 to -0.0002")
