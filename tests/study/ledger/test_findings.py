@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.report.page import render
+from zorba_core.study.experiments import what_to_run
+from zorba_core.study.experiments.proxy import stored_facts
 from zorba_core.study.ledger import DEFAULT_LEDGER, bound_rows, communication_rows, front_rows, read_ledger
 
 
@@ -114,3 +117,19 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
     assert "+0.31 with the gain (+0.16 to +0.47, 168 runs)" in text
     assert "-0.0007 nats of area (-0.0012 to -0.0002" in text
     assert ours["differences"].ours.startswith("-0.0007 (-0.0012 to -0.0002")
+
+
+def test_readme_has_what_the_gain_says_of_the_arms(root):
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
+    ratios = {}
+    for cell in what_to_run.cells_of("standard"):
+        facts = BlockFacts.of(12, *stored_facts(*cell))
+        means = {}
+        for arm in ("paper", "gain", "balanced", "lambda-exact", "gain, blocks alike", "full"):
+            plans = [what_to_run.recipe_of_arm(arm, "standard", cell, seed).build() for seed in range(4)]
+            means[arm] = np.mean([gain(plan.A_MN, facts) for plan in plans])
+        for arm, mean in means.items():
+            ratios.setdefault(arm, []).append(mean / means["paper"])
+    said = {arm: f"{min(each):.2f} to {max(each):.2f}" for arm, each in ratios.items()}
+    assert f"`gain` {said['gain']} times, `balanced` {said['balanced']} and the lowest Λ {said['lambda-exact']}" in text
+    assert f"with blocks alike {said['gain, blocks alike']} and all blocks {said['full']}" in text
