@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -215,7 +216,8 @@ def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
     try:
-        with without_bar() if local else contextlib.nullcontext():
+        with without_bar() if local else contextlib.nullcontext(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Initializing zero-element")  # of a damaged file, which is then refused
             loaded = load(source, trust_remote_code=False, local_files_only=local)
         if local:
             check_sums(source, without=None if what == "weights" else ".safetensors")
