@@ -7,7 +7,7 @@ A preset gives values to options that a command was not given. ``best`` changes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zorba_core.errors import InvalidInputError
@@ -15,13 +15,15 @@ from zorba_core.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Preset:
-    """``options``: values by the names of fields of TrainSettings and of the command's choice of an allocation."""
+    """``options``: values by the names of fields of TrainSettings and of the command's choice of an allocation.
+    ``informed``: those that change where a run says what the blocks are worth (--importance)."""
 
     name: str
     title: str
     help: str  # one line
     options: Mapping[str, Any]
     evidence: tuple[str, ...]  # a sentence each, with where its numbers stand
+    informed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -34,12 +36,13 @@ _OF_ALLOCATION = ("solver",)
 PAPER = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant", "vary": "fixed"}
 PAPER_EVIDENCE = ("Section IV: Theorem 4, Dinic's flow and Algorithm 1; a constant learning rate, Q = 10.",)
 
-# Where a run says what the blocks are worth (--importance), by the gain solver; it knows nothing better without.
 BEST = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant"}
-_WITH_IMPORTANCE = {"solver": "gain"}
+BEST_INFORMED = {"solver": "gain"}
 EVIDENCE = (
     "Given what the blocks are worth, the gain solver was faster than the paper's allocation in four of four cells of "
     "two tasks and two bases, and no slower than training all blocks, with a twelfth of them; without, it was slower: "
+    "artifacts/experiments/what-to-run.",
+    "That worth was measured on public rows; planned from four rounds of a run's own scalars, gain was not faster: "
     "artifacts/experiments/what-to-run.",
     "Neither the balanced allocation nor a normalised step or a schedule was faster than the paper's recipe over all "
     "cells: artifacts/experiments/what-to-run, artifacts/experiments/parts.",
@@ -51,7 +54,7 @@ PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
         Preset("paper", "As in the paper", "the paper's allocation and step", PAPER, PAPER_EVIDENCE),
-        Preset("best", "Recommended", "what the evidence here supports", BEST, EVIDENCE),
+        Preset("best", "Recommended", "what the evidence here supports", BEST, EVIDENCE, BEST_INFORMED),
     )
 }
 
@@ -71,8 +74,8 @@ def filled(name: str, values: Mapping[str, Any], given: set[str]) -> dict[str, A
     if name not in PRESETS:
         raise InvalidInputError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
     options = dict(PRESETS[name].options)
-    if name == "best" and values.get("importance") is not None:
-        options |= _WITH_IMPORTANCE
+    if values.get("importance") is not None:
+        options |= PRESETS[name].informed
     if "allocation" in given or ("method" in given and values.get("method") != options["method"]):
         options.pop("solver")
     chosen = {option: value for option, value in options.items() if option in values and option not in given}

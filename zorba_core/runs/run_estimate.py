@@ -94,9 +94,8 @@ def estimate_run(
     if first_order:
         one_round = _BACKWARD * A_MN.shape[1] * shape.num_blocks * a_block
     elif ESTIMATORS[estimator].backward:
-        one_round = a_block * _passes_with_gradients(A_MN) + _drawn(shape, load, A_MN) / calibration.noise_rate(
-            direction
-        )
+        one_round = a_block * _passes_with_gradients(A_MN)
+        one_round += _drawn(shape, load, A_MN) / calibration.noise_rate(direction)
     pieces = -(-eval_rows // EVALUATION_ROWS)
     parts = replace(load, batch_size=EVALUATION_ROWS)
     evaluation = eval_rows * shape.num_blocks * a_pass(eval_len or workload.seq_len)

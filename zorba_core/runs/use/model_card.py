@@ -47,9 +47,9 @@ def model_card(tuned: TunedModel, folder_name: str, *, adapter: bool = False) ->
     return "\n\n".join(sections) + "\n"
 
 
-def example_prompt(task: Task, text: str | None = None) -> str:
+def example_prompt(task: Task) -> str:
     """The task's prompt around a text that is no row of any data."""
-    text = text or (_QUESTION if task.kind == "text" else _EXAMPLE)
+    text = _QUESTION if task.kind == "text" else _EXAMPLE
     return FIELD.sub(lambda match: text, task.prompt)
 
 
