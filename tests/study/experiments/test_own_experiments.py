@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments import design, parts, predictors, proxy, what_to_run
+from zorba_core.study.experiments import design, elsewhere, parts, predictors, proxy, what_to_run
 from zorba_core.study.experiments.definitions import OWN
 from zorba_core.study.experiments.own_protocol import CELLS, HOLD_BACK, RATES
 from zorba_core.study.experiments.protocol import TUNING_SEED
@@ -68,6 +68,24 @@ def test_runs_go_seed_by_seed_so_that_any_number_of_them_is_balanced():
             seen = Counter(spec.arm for spec in core[:count])
             assert max(seen.values()) - min(seen[arm] for arm in what_to_run.CORE if arm in seen) <= 1
             assert len(seen) == min(count, len({spec.arm for spec in core}))
+
+
+def test_elsewhere_changes_one_thing_in_each_cell_and_its_arms_share_seeds_and_fleets():
+    here = [spec for spec in OWN["what-to-run"].specs("standard", with_trials(OWN["what-to-run"]))]
+    specs = OWN["elsewhere"].specs("standard", with_trials(OWN["elsewhere"]))
+    measured = [spec for spec in specs if spec.role == "measure"]
+    assert set(Counter((spec.dataset, spec.arm) for spec in measured).values()) == {12}
+    assert {spec.recipe.num_clients for spec in measured if spec.dataset == "sst2"} == {50}
+    assert {spec.settings["inactive"] for spec in measured if spec.dataset == "toy-reviews"} == {"dropped"}
+    asked = {spec.arm: spec for spec in here if spec.seed == 0 and (spec.model, spec.dataset) == ("opt-mini", "sst2")}
+    for spec in measured:
+        if spec.seed == 0:
+            there = asked[spec.arm]
+            differing = {name for name, value in spec.settings.items() if there.settings.get(name) != value} - {"lr"}
+            differing |= {"dataset"} if spec.dataset in ("ag-news", "snli") else set()
+            differing |= {"clients"} if spec.recipe.num_clients != there.recipe.num_clients else set()
+            assert len(differing) == 1, spec.arm
+    assert not {spec.sha256 for spec in specs} & {spec.sha256 for spec in here}
 
 
 def test_parts_share_the_runs_of_what_to_run():

@@ -50,7 +50,7 @@ def clients_of(profile: str) -> int:
 
 
 def solver_recipe(
-    solver: str, profile: str, seed: int, cell: Cell, *, facts: bool = True, **changes: Any
+    solver: str, profile: str, seed: int, cell: Cell, num_clients: int, *, facts: bool = True, **changes: Any
 ) -> Recipe | None:
     """``solver`` on the fleet of this seed, clients holding back half. Gain's facts are those of the public proxy, and
     None where they have not been measured for the cell; without a proxy (ci, paper), or where they are not to be used,
@@ -60,7 +60,7 @@ def solver_recipe(
         if stored is None:
             return None
         changes |= {"energies": stored[0], "noises": stored[1]}
-    return Recipe("solver", clients_of(profile), solver=solver, draw=seed, hold_back=HOLD_BACK, **changes)
+    return Recipe("solver", num_clients, solver=solver, draw=seed, hold_back=HOLD_BACK, **changes)
 
 
 def rates_of(profile: str, kind: str) -> tuple[float, ...]:

@@ -68,8 +68,8 @@ def area(rounds: ArrayLike, losses: ArrayLike, horizon: float, *, diverged: bool
     return float(np.trapezoid(losses, rounds) / horizon)
 
 
-def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", share: float = SHARE) -> float:
-    """The loss after ``share`` of what the arm's best trial lost.
+def best_trial(results: Results, model: str, dataset: str, arm: str = "paper") -> pd.Series:
+    """The arm's trial with the lowest late loss.
 
     Raises:
         MissingDataError: no finished trial.
@@ -79,7 +79,16 @@ def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", 
     trials = trials[(trials["model"] == model) & (trials["dataset"] == dataset)].dropna(subset="late_loss")
     if trials.empty:
         raise MissingDataError(f"{results.experiment} has no trial of {arm} for {model} on {dataset} yet")
-    best = trials.loc[trials["late_loss"].idxmin()]
+    return trials.loc[trials["late_loss"].idxmin()]
+
+
+def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", share: float = SHARE) -> float:
+    """The loss after ``share`` of what the arm's best trial lost.
+
+    Raises:
+        MissingDataError: no finished trial.
+    """
+    best = best_trial(results, model, dataset, arm)
     return float(best["initial_loss"] - share * (best["initial_loss"] - best["late_loss"]))
 
 
@@ -185,9 +194,12 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def speed_table(results: Results, arms: Sequence[str], paper: str = "paper") -> pd.DataFrame:
+def speed_table(
+    results: Results, arms: Sequence[str], paper: str = "paper", *, least_lost: float | None = None
+) -> pd.DataFrame:
     """One row for each cell and arm, and the pooled rows (model and dataset "all"): the ratio of speeds with its
-    interval, and the difference of the areas, arm - paper, with its t interval."""
+    interval, and the difference of the areas, arm - paper, with its t interval. A cell whose best trial of the paper's
+    lost less than ``least_lost`` nats has its own row and is not pooled."""
     rows, by_arm = [], {arm: {} for arm in arms}
     for model, dataset in cells(results.runs):
         for arm in arms:
@@ -199,7 +211,9 @@ def speed_table(results: Results, arms: Sequence[str], paper: str = "paper") -> 
             except MissingDataError:
                 continue
             rounds, areas = tables["rounds_to"], tables["area"]
-            by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
+            trial = best_trial(results, model, dataset)
+            if least_lost is None or trial["initial_loss"] - trial["late_loss"] >= least_lost:
+                by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
             rows.append(
                 {"model": model, "dataset": dataset, "arm": arm}
                 | speed(rounds[paper], rounds[arm], horizon)._asdict()
