@@ -35,6 +35,7 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
 # of each came with the second amendment of the plan.
 RATES = {
     "plain": (1e-2, 2e-2, 4e-2, 6e-2, 8e-2),
+    "lengths": (5e-3, 1e-2, 2e-2, 4e-2, 6e-2),
     "cosine": (2e-2, 4e-2, 8e-2, 1.2e-1, 1.6e-1),
     "normalised": (1.5e-2, 3e-2, 6e-2, 9e-2, 1.2e-1),
 }

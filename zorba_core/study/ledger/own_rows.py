@@ -84,9 +84,7 @@ COMPARED = (
         "gain",
         f"also on other tasks, with 50 clients and with dropped blocks gain is at least as fast, {_CONDITION}",
     ),
-    SpeedClaim(
-        "elsewhere/balanced", elsewhere.NAME, "balanced", f"there balanced is at least as fast, {_CONDITION}"
-    ),
+    SpeedClaim("elsewhere/balanced", elsewhere.NAME, "balanced", f"there balanced is at least as fast, {_CONDITION}"),
     SpeedClaim("elsewhere/full", elsewhere.NAME, FULL, "there training all blocks is at least as fast"),
 )
 _CELLS = {
