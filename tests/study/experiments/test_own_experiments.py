@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments import design, elsewhere, lengths, parts, predictors, proxy, what_to_run
+from zorba_core.study.experiments import design, lengths, parts, predictors, proxy, what_to_run
 from zorba_core.study.experiments.definitions import OWN
 from zorba_core.study.experiments.own_protocol import CELLS, HOLD_BACK, RATES
 from zorba_core.study.experiments.protocol import TUNING_SEED

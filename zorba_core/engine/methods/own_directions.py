@@ -6,8 +6,8 @@ an average for each of Q, and draws N Q directions. A round moves block m by
 
     w_m <- w_m - lr sum_n (a_mn / c_m) (1/Q) sum_q rho[n, q] v_nq,m    over the clients that reported.
 
-* FedZO: in a deployment nobody else learns a client's directions; that is why it must send a whole estimate. Here client
-  n's direction for the round's seed s is that of a seed derived from both, the first 64 bits of the stream
+* FedZO: in a deployment nobody else learns a client's directions; that is why it must send a whole estimate. Here
+  client n's direction for the round's seed s is that of a seed derived from both, the first 64 bits of the stream
   ("client-direction", s, n) of :mod:`zorba_core.engine.randomness`, so that a run is repeatable and its scalars alone
   can rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients, rounds or methods meet in one
   direction only by a chance of about one in 2**32 or less.
@@ -63,11 +63,10 @@ class OwnDirections(ScalarMethod):
     def client_seeds(
         self, settings: TrainSettings, round_index: int, seeds_Q: np.ndarray, num_clients: int
     ) -> np.ndarray:
-        """The seeds of every client in a round: (N, Q)."""
-        candidates_P = shared_seeds(settings.seed, settings.num_seeds)
-        count = num_clients * len(seeds_Q)
-        drawn = stream("own-seeds", settings.seed, round_index)
-        return drawn.choice(candidates_P, count, replace=count > len(candidates_P)).reshape(num_clients, -1)
+        """The seeds of every client in a round, (N, Q): the same for client n however many clients follow."""
+        order_P = stream("own-seeds", settings.seed, round_index).permutation(settings.num_seeds)
+        places = np.arange(num_clients * len(seeds_Q)) % settings.num_seeds
+        return shared_seeds(settings.seed, settings.num_seeds)[order_P[places]].reshape(num_clients, -1)
 
     def update_seeds(
         self, settings: TrainSettings, round_index: int, seeds_Q: np.ndarray, num_clients: int

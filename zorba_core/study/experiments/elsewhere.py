@@ -1,5 +1,5 @@
-"""Does the answer of ``what-to-run`` hold elsewhere? Each cell changes one thing: the task, the number of clients, or what
-becomes of inactive blocks."""
+"""Does the answer of ``what-to-run`` hold elsewhere? Each cell changes one thing: the task, the number of clients, or
+what becomes of inactive blocks."""
 
 from __future__ import annotations
 
