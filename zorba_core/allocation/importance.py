@@ -32,7 +32,7 @@ Shapes: M blocks, N clients, Q directions of a round, T rounds, U units that are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,11 @@ class Importance:
             raise InvalidInputError("these scalars show no energy in any block; use more rounds or more directions")
         energy_M = np.maximum(self.energy_M, self.energy_M.max() / 100)
         return BlockFacts.of(len(energy_M), energy_M, self.noise_M, sizes)
+
+    def along_unit_directions(self, scale_M: Sequence[float]) -> Importance:
+        """The same of a run whose directions were ``scale_M`` times as long in the blocks."""
+        names = ("energy_M", "noise_M", "energy_low_M", "energy_high_M", "noise_low_M", "noise_high_M")
+        return replace(self, **{name: getattr(self, name) / np.square(scale_M) for name in names})
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON. ``energies`` and ``noise`` are what the gain solver takes."""
