@@ -92,14 +92,16 @@ def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", 
     return float(best["initial_loss"] - share * (best["initial_loss"] - best["late_loss"]))
 
 
-def outcomes(results: Results, model: str, dataset: str, arms: Sequence[str]) -> dict[str, pd.DataFrame]:
+def outcomes(
+    results: Results, model: str, dataset: str, arms: Sequence[str], share: float = SHARE
+) -> dict[str, pd.DataFrame]:
     """For each of ``MEASURES`` a table of seeds and ``arms``, of the seeds that are complete; ``rounds_to`` is infinite
-    where the target was not reached.
+    where the target, ``share`` of what the paper's best trial lost, was not reached.
 
     Raises:
         MissingDataError: no trial to take the target from, or no complete seed.
     """
-    target = target_loss(results, model, dataset)
+    target = target_loss(results, model, dataset, share=share)
     runs = results.runs
     runs = runs[(runs["model"] == model) & (runs["dataset"] == dataset) & (runs["role"] == "measure")]
     runs = runs[runs["arm"].isin(arms)]
@@ -195,7 +197,12 @@ def _log(value: float) -> float:
 
 
 def speed_table(
-    results: Results, arms: Sequence[str], paper: str = "paper", *, least_lost: float | None = None
+    results: Results,
+    arms: Sequence[str],
+    paper: str = "paper",
+    *,
+    least_lost: float | None = None,
+    share: float = SHARE,
 ) -> pd.DataFrame:
     """One row for each cell and arm, and the pooled rows (model and dataset "all"): the ratio of speeds with its
     interval, and the difference of the areas, arm - paper, with its t interval. A cell whose best trial of the paper's
@@ -206,7 +213,7 @@ def speed_table(
             if arm == paper:
                 continue
             try:
-                tables = outcomes(results, model, dataset, (paper, arm))
+                tables = outcomes(results, model, dataset, (paper, arm), share)
                 horizon = horizon_of(results, model, dataset)
             except MissingDataError:
                 continue
