@@ -19,7 +19,6 @@ from zorba_core.allocation import (
     allocation_from_file,
     solve,
 )
-from zorba_core.allocation.gain import BlockFacts, block_lengths
 from zorba_core.cli.fleet_options import parse_budgets, read_fleet
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.fields import check, declared, setting
@@ -28,6 +27,8 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs import importance, presets, read_run
 
 if TYPE_CHECKING:
+    from zorba_core.allocation.gain import BlockFacts
+    from zorba_core.allocation.importance import Importance
     from zorba_core.engine.settings import TrainSettings
     from zorba_core.planning.models import ModelSpec
 
@@ -74,20 +75,15 @@ class AllocationChoice:
             )
 
     @functools.cached_property
-    def facts(self) -> BlockFacts | None:
-        """What the run of ``importance`` says of the blocks, as it is along directions of these lengths."""
-        if self.importance is None:
-            return None
-        facts = importance(read_run(self.importance)).facts()
-        if not self.lengths:
-            return facts
-        square_M = self._lengths(facts) ** 2
-        return replace(facts, energy_M=facts.energy_M * square_M, noise_M=facts.noise_M * square_M)
+    def _worth(self) -> Importance | None:
+        return None if self.importance is None else importance(read_run(self.importance))
 
-    @staticmethod
-    def _lengths(facts: BlockFacts) -> np.ndarray:
-        """By mean squared gradients, G + s^2: scalars show them far more precisely than G alone."""
-        return block_lengths(facts.energy_M + facts.noise_M)
+    @property
+    def facts(self) -> BlockFacts | None:
+        """What the run of ``importance`` says of the blocks, as it is along directions of the lengths asked for."""
+        if self._worth is None or not self.lengths:
+            return None if self._worth is None else self._worth.facts()
+        return self._worth.along_unit_directions(1 / self._worth.lengths()).facts()
 
     def with_lengths(self, settings: TrainSettings) -> TrainSettings:
         """The settings with the lengths that the run of ``importance`` gives, where they are asked for.
@@ -99,8 +95,7 @@ class AllocationChoice:
             return settings
         if settings.block_scales:
             raise InvalidInputError("give --lengths or --block-scales, not both")
-        length_M = self._lengths(importance(read_run(self.importance)).facts())
-        return replace(settings, block_scales=",".join(f"{length:.4g}" for length in length_M))
+        return replace(settings, block_scales=",".join(f"{length:.4g}" for length in self._worth.lengths()))
 
     def with_clients(self, clients: int | None) -> AllocationChoice:
         """The same choice for as many clients as the data has, where no option says how many there are."""
