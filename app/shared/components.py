@@ -14,6 +14,7 @@ from app.shared import reproduce as programs
 from app.shared.figure_dialog import Picture, figure_button
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
+from app.shared.sent_figure import SentFigure
 from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
 
@@ -43,6 +44,8 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
   border-radius: .5rem; background: #005a8d; color: #fff; font: 600 15px sans-serif;
 }
 #zorba-skip:focus { top: .5rem; }
+/* Streamlit tells a figure its width with three digits, then with all: the same only for whole pixels. */
+[data-testid="stFullScreenFrame"]:has(> .stPlotlyChart) { width: round(down, 100%, 1px); }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [class*="st-key-flip_"] { flex-direction: column-reverse; }
@@ -177,7 +180,7 @@ def figure(
         "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
     }
     st.plotly_chart(
-        figure,
+        SentFigure(figure, clickable=bool(select)),
         width="stretch",
         theme=None,
         key=key,
