@@ -41,7 +41,7 @@ def main() -> None:
         st.switch_page(PAGES["tradeoff"].path, query_params=links.parameters())
     links.arrive(page.title)
     try:
-        _draw(page, begins)
+        _draw(page)
     except ZorbaError as error:
         components.problem("This cannot be shown", str(error))
     except Exception:
@@ -54,13 +54,13 @@ def main() -> None:
     housekeeping.settle(page.title)
 
 
-def _draw(page: StreamlitPage, begins: bool) -> None:
-    """A changed control is answered first where its answer is what people look at: the sidebar is there from before."""
+def _draw(page: StreamlitPage) -> None:
+    """The page goes first: its picture is what people look at, and the sidebar is there from before."""
     if page.title == FIRST.title:  # has its own cards and model, and its own address
         page.run()
         return
     used = page.title not in WITHOUT_SCENARIO
-    if begins or page.title in SIDEBAR_FIRST:
+    if page.title in SIDEBAR_FIRST:
         state.sidebar(used)
         page.run()
         return

@@ -14,11 +14,14 @@ from app.shared import reproduce as programs
 from app.shared.figure_dialog import Picture, figure_button
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
+from app.shared.sent_figure import SentFigure
 from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
 
 _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
 HEAD_START_SECONDS = 0.08
+FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
+_DRAWN = "drawn_before"
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
 _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
 _ON_PRIMARY = {"light": "#ffffff", "dark": "#10151c"}  # words on a filled button
@@ -43,6 +46,8 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
   border-radius: .5rem; background: #005a8d; color: #fff; font: 600 15px sans-serif;
 }
 #zorba-skip:focus { top: .5rem; }
+/* Streamlit tells a figure its width with three digits, then with all: the same only for whole pixels. */
+[data-testid="stFullScreenFrame"]:has(> .stPlotlyChart) { width: round(down, 100%, 1px); }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [class*="st-key-flip_"] { flex-direction: column-reverse; }
@@ -177,7 +182,7 @@ def figure(
         "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
     }
     st.plotly_chart(
-        figure,
+        SentFigure(figure, clickable=bool(select)),
         width="stretch",
         theme=None,
         key=key,
@@ -193,10 +198,10 @@ def figure(
 def let_it_be_drawn(name: str, picture: object) -> None:
     """Give the browser the time to draw a new picture before the rest of the page arrives, which it would otherwise
     draw in one go (`tests/benchmarks/bench_dashboard.py`). ``picture`` is what it was drawn from."""
-    key = f"drawn_{name}"
+    key, first = f"drawn_{name}", not st.session_state.get(_DRAWN, False)
     if st.session_state.get(key) != picture:
-        st.session_state[key] = picture
-        time.sleep(HEAD_START_SECONDS)
+        st.session_state[key], st.session_state[_DRAWN] = picture, True
+        time.sleep(FIRST_HEAD_START_SECONDS if first else HEAD_START_SECONDS)
 
 
 def in_seconds(seconds: float) -> str:

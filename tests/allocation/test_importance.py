@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import nnls
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
-from zorba_core.allocation.importance import ScalarRound, importance_of
+from zorba_core.allocation.gain import BlockFacts, block_lengths
+from zorba_core.allocation.importance import ScalarRound, _mean_above_zero, importance_of
 from zorba_core.allocation.varied import VARIATIONS, thinned, varied
 from zorba_core.errors import InvalidInputError
 
@@ -129,3 +130,47 @@ def test_rounds_that_say_nothing_are_refused():
         importance_of([nobody])
     with pytest.raises(InvalidInputError, match="show no energy in any block"):
         importance_of([ScalarRound(np.ones((3, 6), bool), np.zeros((6, 2)), EVERYONE)]).facts()
+
+
+def test_mean_squares_stay_above_zero_where_the_equations_cross_it():
+    mean_M, deviation_M = np.array([3.0, 0.0, -1.0, -30.0, 2.0]), np.array([1.0, 2.0, 1.0, 1.0, 0.0])
+    found_M = _mean_above_zero(mean_M, deviation_M)
+    draws = np.random.default_rng(0).normal(mean_M[:3], deviation_M[:3], (400_000, 3))
+    np.testing.assert_allclose(found_M[:3], [column[column > 0].mean() for column in draws.T], rtol=0.01)
+    assert 0 < found_M[3] < 0.05
+    assert found_M[4] == pytest.approx(2.0)
+
+
+def test_lengths_follow_the_mean_squared_gradients_and_not_the_directions_of_the_run():
+    """Scalars along directions twice as long in a block: the same lengths once that is said."""
+    rng, facts = np.random.default_rng(3), BlockFacts.of(3, [4.0, 1.0, 0.25], [4.0, 1.0, 0.25])
+    truth = (8.0 / np.array([8.0, 2.0, 0.5])) ** 0.25
+    rounds = drawn_rounds(rng, facts, np.ones(3))
+    np.testing.assert_allclose(importance_of(rounds).lengths(), truth, rtol=0.15)
+    scale_M = np.array([1.0, 2.0, 3.0])
+    scaled = drawn_rounds(rng, facts, scale_M)
+    np.testing.assert_allclose(importance_of(scaled).along_unit_directions(scale_M).lengths(), truth, rtol=0.15)
+
+
+def drawn_rounds(rng, facts, scale_M, rounds=60, clients=20, directions=10):
+    """Scalars of clients that each activate some of three blocks, whose directions are that long."""
+    made, sizes = [], 50
+    mean = [rng.standard_normal(sizes) for _ in range(3)]
+    mean = [g * np.sqrt(energy / (g @ g)) for g, energy in zip(mean, facts.energy_M, strict=True)]
+    for _ in range(rounds):
+        A_MN = rng.random((3, clients)) < 0.5
+        A_MN[rng.integers(3, size=clients), np.arange(clients)] = True
+        v_Q = [scale * rng.choice([-1.0, 1.0], (directions, sizes)) for scale in scale_M]
+        rho_NQ = np.zeros((clients, directions))
+        for m in range(3):
+            g_N = mean[m] + rng.standard_normal((clients, sizes)) * np.sqrt(facts.noise_M[m] / sizes)
+            rho_NQ += A_MN[m][:, None] * (g_N @ v_Q[m].T)
+        made.append(ScalarRound(A_MN, rho_NQ, np.ones(clients, bool)))
+    return made
+
+
+def test_lengths_are_the_fourth_roots_and_bounded():
+    np.testing.assert_allclose(block_lengths([16.0, 1.0, 16.0]), [1, 2, 1])
+    assert block_lengths([1.0, 0.0, 1e-9]).tolist() == [1, 10, 10]
+    with pytest.raises(InvalidInputError, match="all 0"):
+        block_lengths([0.0, 0.0])

@@ -7,9 +7,11 @@ import shlex
 
 import plotly.graph_objects as go
 import pytest
+from plotly.io import to_json
 from typer.testing import CliRunner
 
 from app.screens.registry import PAGES
+from app.shared.sent_figure import SentFigure
 from tests.app.written_runs import but_for_the_legend, picked, specs
 from zorba_core.cli import build_app
 from zorba_core.errors import ZorbaError
@@ -99,7 +101,7 @@ def test_program_and_command_of_an_experiments_runs_work(app, tmp_path, monkeypa
     see(app)
     codes = [code.value for code in app.code]
     figures = []
-    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(figure.to_json())))
+    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(to_json(SentFigure(figure)))))
     program = next(code for code in codes if code.startswith("from zorba_core.study.comparison"))
     exec(compile(program, "copied", "exec"), {})
     assert list(map(but_for_the_legend, figures)) == [but_for_the_legend(spec) for spec in specs(app)]

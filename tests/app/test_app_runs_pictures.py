@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from plotly.io import to_json
 from typer.testing import CliRunner
 
 from app.screens.runs.compare import summary_of_groups
 from app.screens.runs.export import cloud_csv, curves_csv, runs_json
+from app.shared.sent_figure import SentFigure
 from tests.app.written_runs import but_for_the_legend, pick, picked, see, specs, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.plots import COSTS
@@ -76,7 +78,7 @@ def test_exports_say_what_the_screen_says(runs):
 def shown(monkeypatch):
     """Figures that programs show."""
     figures = []
-    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(figure.to_json())))
+    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(to_json(SentFigure(figure)))))
     return figures
 
 

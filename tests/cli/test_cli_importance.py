@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from zorba_core.allocation.importance import importance_of
 from zorba_core.cli import main
+from zorba_core.runs import TRAJECTORY
+from zorba_core.runs.block_importance import importance, scalar_rounds
+from zorba_core.runs.folder import read_request
+from zorba_core.runs.trajectory import read_trajectory
 
 
 @pytest.fixture
@@ -54,6 +61,31 @@ def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny
     assert (code, "Lambda" in out) == (0, True), error
     assert len(planned["blocks_per_client"]) == 4
     assert zorba("train", *tiny, *budgets, "--importance", first)[0] == 2
+    square_M = importance(first).square_M
+    assert min(square_M) > 0
+    code, out, error = zorba("train", *tiny, *budgets, "--importance", first, "--lengths", "--json")
+    assert code == 0, error
+    config = json.loads((Path(json.loads(out)["run"]) / "config.json").read_text())
+    length_M = np.array(config["block_scales"].split(","), float)
+    np.testing.assert_allclose(length_M, np.minimum((square_M.max() / square_M) ** 0.25, 10), rtol=1e-3)
+    again = json.loads(zorba("importance", json.loads(out)["run"], "--json")[1])
+    from_log = importance_of(scalar_rounds(*log_of(json.loads(out)["run"])), resamples=0)
+    np.testing.assert_allclose(again["noise"], from_log.noise_M / length_M**2)
+    for wrong in (("--lengths",), ("--importance", first, "--lengths", "--block-scales", "1,2,2")):
+        code, _, error = zorba("train", *tiny, *budgets, *wrong)
+        assert (code, error.count("\n"), "--lengths" in error) == (2, 1, True)
+
+
+def log_of(run):
+    request = read_request(run)
+    return read_trajectory(request.path / TRAJECTORY), request.allocation
+
+
+@pytest.mark.parametrize("scales", ["1,2", "1,x,2", "0,1,1", "1,nan,1", "1,1e9,1", ",,"])
+def test_lengths_that_make_no_sense_are_refused_in_one_line(zorba, tiny_opt_folder, scales):
+    code, _, error = zorba("train", "--model", str(tiny_opt_folder), "--budgets", "2,1,1", "--block-scales", scales)
+    assert (code, error.count("\n")) == (2, 1)
+    assert "block scales" in error or "block_scales" in error
 
 
 def test_a_plan_with_an_idle_block_is_trained_where_that_is_said(zorba, tiny_opt_folder, tmp_path):

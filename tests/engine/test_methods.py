@@ -64,7 +64,7 @@ def test_one_table_names_the_methods_everywhere():
 
 
 def test_the_number_of_directions_is_the_papers_unless_given():
-    assert [of(method).num_perturbations for method in METHODS] == [10, 1, 1, 0, 10, 10, 10]
+    assert [of(method).num_perturbations for method in METHODS] == [10, 1, 1, 0, 10, 10, 10, 10]
     assert of("decomfl", num_perturbations=10).num_perturbations == 10
     assert dataclasses.replace(of("fedzo", num_perturbations=3), lr=1.0).num_perturbations == 3
 
@@ -222,10 +222,12 @@ def test_a_backward_pass_counts_as_two_forward_passes_of_work(new_network, rows)
         "fedkseed": (4 * 4 * 10 * 2, 0),  # two passes at each of its ten steps
         "hiso": (4 * 4 * 11, 0),
         "meerkat": (4 * 4 * 11, 0),
+        "zorba-own": (4 * 4 * 11, 0),
     }
     blocks = sum(new_network().sizes_M)
     numbers = {method: (record.scalars_up, record.scalars_down) for method, record in last.items()}
     assert numbers["decomfl"] == (4 * 4, 4 * 4 * 2)  # an average and a seed
+    assert numbers["zorba-own"] == (16 * 10, 16 * (4 + 1) * 10)  # every client's scalars, and the round's seeds
     assert numbers["fedzo"] == numbers["fedit"] == (16 * blocks, 16 * blocks)
 
 

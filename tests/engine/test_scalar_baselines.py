@@ -1,4 +1,4 @@
-"""FedKSeed, HiSo and MEERKAT: a round of each written out beside it, and their logs resumed and replayed."""
+"""FedKSeed, HiSo, MEERKAT and ZorBA with own directions: a round of each written out, resumed, replayed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import torch
 
 from tests.engine.test_methods import FULL, rows, rows_of_two_kinds, weights  # noqa: F401
 from tests.runs.resumable import After4
+from zorba_core.allocation import Allocation
 from zorba_core.engine.aggregation import average_per_block
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import batch_loss
 from zorba_core.engine.loop import init, repeat_round, step
 from zorba_core.engine.methods.fedkseed import local_seeds
 from zorba_core.engine.methods.meerkat import most_sensitive, own_text, squared_gradient
+from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.rounds import client_batch
+from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.communication import numbers_a_round, run_communication
@@ -26,7 +28,7 @@ from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
 
 SETTINGS = TrainSettings(rounds=4, num_seeds=16, batch_size=4, seq_len=8, eval_every=2, lr=1e-2, dtype="float64")
-NEW = ("fedkseed", "hiso", "meerkat")
+NEW = ("fedkseed", "hiso", "meerkat", "zorba-own")
 
 
 def of(method: str, **changes) -> TrainSettings:
@@ -100,6 +102,63 @@ def test_meerkat_moves_the_most_sensitive_weights_and_no_others(new_network, row
     assert all(torch.allclose(weights(network)[m], expected_M[m], rtol=0, atol=1e-12) for m in range(3))
 
 
+def test_a_round_of_own_directions_averages_each_block_over_its_clients(new_network, rows):  # noqa: F811
+    """w_m <- w_m - lr sum_n (a_mn / c_m) (1/Q) sum_q rho[n, q] s_m v_nq,m; each rho from two losses."""
+    allocation = Allocation([[1, 0, 1, 0], [1, 1, 0, 0], [0, 1, 1, 1]])
+    network, scale_M = new_network(), (1.0, 2.0, 0.5)
+    settings = of("zorba-own", mu=1e-6, block_scales=",".join(map(str, scale_M)))
+    before_M = weights(network)
+    seeds_P = init(network, settings).seeds_P
+    _, result = step(init(network, settings), network, allocation, rows, settings)
+    after_M = weights(network)
+    seeds_U = method_of(settings).update_seeds(settings, 1, result.seeds_Q, 4)
+    assert len(set(seeds_U.tolist())) == 4 * 3
+    assert set(seeds_U.tolist()) <= set(seeds_P.tolist())
+    directions = Directions("gaussian", network.shapes_M, dtype=torch.float64)
+    step_M = [torch.zeros_like(before) for before in before_M]
+    for n in range(4):
+        batch, active_M = client_batch(rows, settings, 1, n), allocation.A_MN[:, n]
+        for q, seed in enumerate(seeds_U.reshape(4, 3)[n]):
+            v_M = [length * directions.block(int(seed), m) for m, length in enumerate(scale_M)]
+            put(network, before_M)
+            at = batch_loss(network, batch, active_M)
+            put(network, [w + settings.mu * v * bool(a) for w, v, a in zip(before_M, v_M, active_M, strict=True)])
+            rho = (batch_loss(network, batch, active_M) - at) / settings.mu
+            assert result.rho_NQ[n, q] == pytest.approx(rho, abs=1e-5)
+            for m in np.flatnonzero(active_M):
+                step_M[m] += rho * v_M[m] / (allocation.A_MN[m].sum() * 3)
+    for after, before, moved_by in zip(after_M, before_M, step_M, strict=True):
+        assert torch.allclose(after, before - settings.lr * moved_by, rtol=0, atol=1e-6)
+    assert result.forward_passes == 4 * (3 + 1)
+
+
+def test_own_directions_repeat_only_where_there_are_too_few_seeds():
+    settings = of("zorba-own", num_seeds=16)
+    drawn = [method_of(settings).client_seeds(settings, t, np.zeros(3, np.uint32), 4) for t in (1, 2, 1)]
+    assert len(np.unique(drawn[0])) == 12
+    assert (drawn[0] == drawn[2]).all()
+    assert (drawn[0] != drawn[1]).any()
+    more = method_of(settings).client_seeds(settings, 1, np.zeros(3, np.uint32), 9)
+    assert (more[:4] == drawn[0]).all()
+    assert np.unique(more[:5]).size == 15
+    assert (more.ravel()[16:] == more.ravel()[:11]).all()
+
+
+def test_own_directions_leave_less_noise_where_clients_agree(new_network, rows):  # noqa: F811
+    """Clients with the same rows know one gradient: shared directions show it along three lines, own ones twelve."""
+    same = FederatedRows(rows.train, {n: np.arange(4) for n in range(4)}, rows.evaluation)
+    spread = {}
+    for method in ("zorba", "zorba-own"):
+        steps = []
+        for seed in range(20):
+            network, settings = new_network(), of(method, seed=seed, num_seeds=4096, estimator="exact", lr=1.0)
+            before = torch.cat(weights(network))
+            step(init(network, settings), network, FULL, same, settings)
+            steps.append(before - torch.cat(weights(network)))
+        spread[method] = float(torch.stack(steps).var(dim=0).sum())
+    assert spread["zorba-own"] == pytest.approx(spread["zorba"] / 4, rel=0.5)
+
+
 def test_the_text_that_the_base_writes_is_likely_to_it(new_network):
     network = new_network()
     text_RL = own_text(network)
@@ -164,9 +223,10 @@ def test_their_runs_are_resumed_and_replayed_to_the_same_bits(tiny_opt_folder, t
     settings = TrainSettings(
         rounds=7, num_seeds=32, batch_size=2, seq_len=24, eval_every=3, eval_rows=8, participation=0.7
     ).for_method(method, 2)
+    who = {"allocation": Allocation(FULL.A_MN[:, :3])} if method == "zorba-own" else {"num_clients": 3}
     whole, half = (
         fine_tune(
-            num_clients=3,
+            **who,
             model=tiny_opt_folder,
             settings=settings,
             runs_folder=tmp_path / name,
@@ -208,7 +268,7 @@ def test_the_ledger_counts_what_each_protocol_sends():
         ({"curvature_rate": 0.5}, "curvature_rate is 0.5 and the method is zorba; leave it out, or use hiso"),
         ({"method": "hiso", "direction": "low-rank"}, "direction low-rank moves along products"),
         ({"method": "meerkat", "memory_limit": "1GiB"}, "memory_limit holds one block at a time and meerkat needs all"),
-        ({"method": "fedkseed", "step": "normalised"}, "step is normalised and fedkseed's clients step by themselves"),
+        ({"method": "fedkseed", "step": "normalised"}, "step is normalised and fedkseed's scalars share no directions"),
     ],
 )
 def test_what_does_not_go_together_is_named(fields, says):

@@ -37,9 +37,9 @@ def both_networks(tmp_path):
     return make
 
 
-def rounds(network, estimator, A_MN, rows, count=2, inactive="frozen", kind="gaussian"):
+def rounds(network, estimator, A_MN, rows, count=2, inactive="frozen", kind="gaussian", scale_M=()):
     """Scalars of each round, and the weights' fingerprint after the last."""
-    directions, scalars = Directions(kind, network.shapes_M, dtype=network.dtype), []
+    directions, scalars = Directions(kind, network.shapes_M, dtype=network.dtype, scale_M=scale_M), []
     for t in range(count):
         seeds = [seed - t for seed in SEEDS] + [7 + t]
         done = estimator(network, rows, A_MN, seeds, directions, mu=MU, inactive=inactive)
@@ -82,6 +82,14 @@ def test_every_kind_of_direction_and_dtype(make_tiny_model, both_networks, dtype
     A_MN, rows = random_allocation(1, 3, 5, 0.6), batches(5, rows=(1, 3, 8), lengths=(3, 9))
     expected = rounds(whole, estimate_cohort, A_MN, rows, kind=kind)
     assert_same_bits(rounds(streamed, estimate_block_major, A_MN, rows, kind=kind), expected)
+
+
+@pytest.mark.parametrize("kind", ["rademacher", "gaussian"])
+def test_blocks_with_lengths_of_their_own(make_tiny_model, both_networks, kind):
+    whole, streamed = both_networks(make_tiny_model("opt"))
+    A_MN, how = random_allocation(1, 3, 5, 0.6), {"kind": kind, "scale_M": (1.0, 2.5, 0.3)}
+    expected = rounds(whole, estimate_cohort, A_MN, batches(5), **how)
+    assert_same_bits(rounds(streamed, estimate_block_major, A_MN, batches(5), **how), expected)
 
 
 @pytest.mark.parametrize("least_width", [0, 10**6])

@@ -31,15 +31,17 @@ Shapes: M blocks, N clients, Q directions of a round, T rounds, U units that are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+from scipy.special import log_ndtr
 
-from zorba_core.allocation.gain import BlockFacts
+from zorba_core.allocation.gain import BlockFacts, block_lengths
 from zorba_core.errors import InvalidInputError
 
 RESAMPLES = 200
@@ -71,6 +73,7 @@ class Importance:
     noise_low_M: NDArray[np.float64]
     noise_high_M: NDArray[np.float64]
     identifiable_M: NDArray[np.bool_]
+    square_M: NDArray[np.float64]  # G_m + s_m^2, above 0: the mean of what the scalars leave possible
     rounds: int
     scalars: int  # numbers that were used
 
@@ -87,6 +90,16 @@ class Importance:
             raise InvalidInputError("these scalars show no energy in any block; use more rounds or more directions")
         energy_M = np.maximum(self.energy_M, self.energy_M.max() / 100)
         return BlockFacts.of(len(energy_M), energy_M, self.noise_M, sizes)
+
+    def lengths(self) -> NDArray[np.float64]:
+        """How much longer directions may be in each block (:func:`zorba_core.allocation.gain.block_lengths`), by mean
+        squared gradients: scalars show them far more precisely than the squares of mean gradients."""
+        return block_lengths(self.square_M)
+
+    def along_unit_directions(self, scale_M: Sequence[float]) -> Importance:
+        """The same of a run whose directions were ``scale_M`` times as long in the blocks."""
+        names = ("energy_M", "noise_M", "energy_low_M", "energy_high_M", "noise_low_M", "noise_high_M", "square_M")
+        return replace(self, **{name: getattr(self, name) / np.square(scale_M) for name in names})
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON. ``energies`` and ``noise`` are what the gain solver takes."""
@@ -126,8 +139,10 @@ def importance_of(rounds: Sequence[ScalarRound], *, resamples: int = RESAMPLES) 
         drawn[index] = sums.solved(weight_U.astype(float), signed=True)
     if resamples:
         low_2M, high_2M = np.maximum(np.percentile(drawn, _INSIDE, axis=0), 0.0)
+        square_M = _mean_above_zero(drawn.sum(axis=1).mean(axis=0), drawn.sum(axis=1).std(axis=0))
     else:
         low_2M = high_2M = np.stack([energy_M, noise_M])
+        square_M = energy_M + noise_M
     return Importance(
         energy_M,
         noise_M,
@@ -136,9 +151,17 @@ def importance_of(rounds: Sequence[ScalarRound], *, resamples: int = RESAMPLES) 
         np.minimum(low_2M[1], noise_M),
         np.maximum(high_2M[1], noise_M),
         sums.identifiable(),
+        square_M,
         len(rounds),
         sums.scalars,
     )
+
+
+def _mean_above_zero(mean_M: NDArray[np.float64], deviation_M: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of normal variables, given that they are above 0."""
+    deviation_M = np.maximum(deviation_M, np.finfo(float).tiny)
+    z_M = mean_M / deviation_M
+    return mean_M + deviation_M * np.exp(-np.square(z_M) / 2 - log_ndtr(z_M)) / math.sqrt(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@ a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs import importance, presets, read_run
 
 if TYPE_CHECKING:
+    from zorba_core.allocation.gain import BlockFacts
+    from zorba_core.allocation.importance import Importance
     from zorba_core.engine.settings import TrainSettings
     from zorba_core.planning.models import ModelSpec
 
@@ -60,9 +63,39 @@ class AllocationChoice:
         None, "For options that are not given. {choices}.", choices=presets.meanings, said="preset is {value}"
     )
     importance: Path | None = setting(None, "Run whose scalars say what each block is worth, for --solver gain.")
+    lengths: bool = setting(
+        False, "With --importance: longer directions and steps in blocks of small gradients (as --block-scales)."
+    )
 
     def __post_init__(self) -> None:
         check(self)
+        if self.lengths and self.importance is None:
+            raise InvalidInputError(
+                "--lengths is of what --importance RUN says of the blocks; name a run, or leave it out"
+            )
+
+    @functools.cached_property
+    def _worth(self) -> Importance | None:
+        return None if self.importance is None else importance(read_run(self.importance))
+
+    @property
+    def facts(self) -> BlockFacts | None:
+        """What the run of ``importance`` says of the blocks, as it is along directions of the lengths asked for."""
+        if self._worth is None or not self.lengths:
+            return None if self._worth is None else self._worth.facts()
+        return self._worth.along_unit_directions(1 / self._worth.lengths()).facts()
+
+    def with_lengths(self, settings: TrainSettings) -> TrainSettings:
+        """The settings with the lengths that the run of ``importance`` gives, where they are asked for.
+
+        Raises:
+            InvalidInputError: the settings name lengths of their own.
+        """
+        if not self.lengths:
+            return settings
+        if settings.block_scales:
+            raise InvalidInputError("give --lengths or --block-scales, not both")
+        return replace(settings, block_scales=",".join(f"{length:.4g}" for length in self._worth.lengths()))
 
     def with_clients(self, clients: int | None) -> AllocationChoice:
         """The same choice for as many clients as the data has, where no option says how many there are."""
@@ -93,9 +126,9 @@ class AllocationChoice:
         # With --replan idle blocks are for the plans to come; this solver may not know them.
         idle = "forbid" if settings.replan is not None and not SOLVERS[solver].may_idle else settings.idle_blocks
         problem = AllocationProblem(budget_N, spec.num_blocks, self.total, idle_blocks=idle)
-        facts = None if self.importance is None else importance(read_run(self.importance)).facts()
-        if facts is not None and solver != "gain":
-            raise InvalidInputError(f"--importance is for --solver gain, and the solver is {solver}; leave it out")
+        facts = self.facts if solver == "gain" else None
+        if self.importance is not None and solver != "gain" and not self.lengths:
+            raise InvalidInputError(f"--importance is for --solver gain or --lengths, and the solver is {solver}")
         order = self.block_order or "as-solved"
         solution = solve(problem, solver=solver, seed=settings.seed, block_order=order, facts=facts)
         ordered = {} if self.block_order is None else {"block_order": order}
@@ -105,7 +138,7 @@ class AllocationChoice:
 
     def _given(self, *names: str) -> list[str]:
         """The options among these that were given."""
-        return [declared(AllocationChoice)[name].flag for name in names if getattr(self, name) is not None]
+        return [declared(AllocationChoice)[name].flag for name in names if getattr(self, name) not in (None, False)]
 
     def _client_budgets(self, spec: ModelSpec, settings: TrainSettings) -> tuple[np.ndarray, dict[str, Any]]:
         """Blocks that each client may activate, and where they come from, for the run's config.

@@ -47,6 +47,7 @@ _TRAINED_WITH = (
     "lora_rank",
     "lora_alpha",
     "lora_targets",
+    "block_scales",
     "curvature_rate",
     "density",
     "estimator",

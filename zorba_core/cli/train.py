@@ -145,6 +145,7 @@ def train(
     chosen, origin = choice.with_clients(num_clients_of(chosen_task, task.division)).allocation_for(
         read_spec(task.model), settings
     )
+    settings = choice.with_lengths(settings)
     with joined() as ranks:
         run = supervised(
             settings.rounds,

@@ -86,6 +86,6 @@ def shared_step(
     """sum_q rho_bar[q] v_q,m for the block of these weights, (D_m,). Summed before it meets the weights: one rounding
     against w_m a round instead of Q."""
     step = torch.zeros_like(weights, dtype=directions.dtype)
-    for q, seed in enumerate(seeds_Q):
-        directions.sum_into(step, int(seed), block, float(rho_bar_Q[q]))
+    for q in np.flatnonzero(rho_bar_Q):
+        directions.sum_into(step, int(seeds_Q[q]), block, float(rho_bar_Q[q]))
     return step

@@ -32,7 +32,7 @@ TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside t
 SCHEDULES = ("constant", "cosine", "linear")
 STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
-MAX_RANK = 2**10
+MAX_RANK, MAX_BLOCK_SCALE = 2**10, 1e3
 _LORA_RANK = 8
 _EXPLORE, _CURVATURE_RATE, _DENSITY = 5, 1e-2, 1e-3
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
@@ -80,6 +80,9 @@ class TrainSettings:
     direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
+    )
+    block_scales: str = setting(
+        "", "How much longer directions and steps are in each block, such as 1,2.5,2.5; default: 1 in all."
     )
     curvature_rate: float = setting(_CURVATURE_RATE, "Of hiso: weight of a round in the curvature.", above=0, at_most=1)
     density: float = setting(_DENSITY, "Of meerkat: share of the weights that is trained.", above=0, at_most=1)
@@ -212,6 +215,8 @@ class TrainSettings:
                 raise InvalidInputError(
                     f"{name} is {getattr(self, name)} and the method is {self.method}; leave it out, or use {method}"
                 )
+        if self.block_scale_M and DIRECTIONS[self.direction].low_rank:
+            raise InvalidInputError(f"direction {self.direction} takes no block_scales; leave one of them out")
         if directions in ("picked", "scaled") and self.memory_limit is not None:
             raise InvalidInputError(f"memory_limit holds one block at a time and {self.method} needs all; leave it out")
         if directions == "scaled" and DIRECTIONS[self.direction].low_rank:
@@ -219,8 +224,13 @@ class TrainSettings:
                 f"direction {self.direction} moves along products of vectors and {self.method} scales every weight; "
                 "use another direction"
             )
-        if directions == "picked" and self.step != "plain":
-            raise InvalidInputError(f"step is {self.step} and {self.method}'s clients step by themselves; use plain")
+        if directions in ("picked", "own") and self.step != "plain":
+            raise InvalidInputError(f"step is {self.step} and {self.method}'s scalars share no directions; use plain")
+        if directions != "shared" and self.replan is not None:
+            raise InvalidInputError(
+                f"replan reads of scalars along plain directions that all share, and the method is {self.method}; use "
+                "zorba, or leave it out"
+            )
 
     def _check_plans(self, allocates: bool) -> None:
         given = [name for name, plain in (("vary", "fixed"), ("replan", None)) if getattr(self, name) != plain]
@@ -273,6 +283,24 @@ class TrainSettings:
             return None
         targets = tuple(target.strip() for target in self.lora_targets.split(",") if target.strip())
         return Lora(self.lora_rank, self.lora_alpha or 2.0 * self.lora_rank, targets)
+
+    @property
+    def block_scale_M(self) -> tuple[float, ...]:
+        """``block_scales`` as numbers; none where directions are as drawn.
+
+        Raises:
+            InvalidInputError: not such a list.
+        """
+        try:
+            scale_M = tuple(float(part) for part in self.block_scales.split(",")) if self.block_scales else ()
+        except ValueError:
+            scale_M = (0.0,)
+        if not all(1 / MAX_BLOCK_SCALE <= scale <= MAX_BLOCK_SCALE for scale in scale_M):
+            raise InvalidInputError(
+                f"block_scales is {self.block_scales!r}; give a number for each block, with commas between, from "
+                f"{1 / MAX_BLOCK_SCALE:g} to {MAX_BLOCK_SCALE:g}"
+            )
+        return scale_M
 
     def without_adapters(self) -> TrainSettings:
         """The same settings for a model whose adapters are merged."""

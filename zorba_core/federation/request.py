@@ -38,7 +38,7 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
             "clients take forward passes alone; use cohort, reference or jvp"
         )
-    if method_facts(config.settings.method).along == "picked" and (
+    if method_facts(config.settings.method).along in ("own", "picked") and (
         settings.privacy.on or settings.aggregation.rule != "mean"
     ):
         raise InvalidInputError(

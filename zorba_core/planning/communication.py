@@ -102,6 +102,10 @@ def numbers_a_round(
     """Numbers sent in a round without compression, for the columns ``scalars_up`` and ``scalars_down``."""
     if method_facts(method).along == "picked":  # each client gets every pair of a seed and a scalar
         return RoundNumbers(2 * num_directions, 2 * num_clients**2 * num_directions)
+    if (
+        method_facts(method).along == "own" and method_facts(method).federates
+    ):  # and here every scalar, beside the seeds
+        return RoundNumbers(num_directions, num_clients * (num_clients + 1) * num_directions)
     if method_facts(method).exchanges == "scalars":
         averages = num_blocks if method_facts(method).allocates else 1  # all blocks have the same clients
         return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)
@@ -172,7 +176,7 @@ def run_communication(
     kinds, kind_M = kinds_of_block(A_MN)
     as_averages = num_clients * num_blocks + aggregates * kinds * Q
     as_scalars = num_clients * A_MN.size + num_clients * usable * Q
-    form: Form = "averages" if as_averages <= as_scalars else "scalars"
+    form: Form = "averages" if as_averages <= as_scalars and facts.along != "own" else "scalars"
     zero_Q = np.zeros(Q)
     if form == "averages":
         key, numbers = np.maximum(kind_M, 0), aggregates * kinds * Q

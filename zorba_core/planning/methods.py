@@ -88,7 +88,7 @@ def _register_own() -> None:
             1,
             "estimates",
             usual_lr=2e-2,
-            code=f"{code}.own_directions:OwnDirections",
+            code=f"{code}.own_directions:FedZO",
             along="own",
         ),
         MethodFacts(
@@ -129,6 +129,16 @@ def _register_own() -> None:
             code=f"{code}.meerkat:Meerkat",
             along="scaled",
             sends_mask=True,
+        ),
+        MethodFacts(
+            "zorba-own",
+            "ZorBA, own directions",
+            f"{own}, allocated blocks, exchanges every client's scalars",
+            10,
+            "scalars",
+            allocates=True,
+            code=f"{code}.own_directions:OwnDirections",
+            along="own",
         ),
     ):
         METHODS.register(facts)

@@ -46,7 +46,9 @@ def importance(
         raise InvalidInputError(
             f"{request.path}: rounds {first_round} to {last} are not in its log, which has {trajectory.rounds_done}"
         )
-    return importance_of(scalar_rounds(trajectory, request.allocation)[first_round - 1 : last], resamples=resamples)
+    found = importance_of(scalar_rounds(trajectory, request.allocation)[first_round - 1 : last], resamples=resamples)
+    scales = request.config.get("block_scales")
+    return found if not scales else found.along_unit_directions([float(scale) for scale in scales.split(",")])
 
 
 def scalar_rounds(trajectory: Trajectory, own: Allocation) -> list[ScalarRound]:

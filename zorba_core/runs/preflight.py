@@ -43,7 +43,7 @@ from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
-from zorba_core.engine.methods.own_directions import own_step
+from zorba_core.engine.methods.own_directions import client_seeds, own_coefficients
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
@@ -173,8 +173,11 @@ def preflight(
     if facts.along in ("own", "picked"):
         taking_part = max(1, round(settings.participation * allocation.num_clients))
 
+        own_U = np.concatenate([client_seeds(seeds_Q, n) for n in clients]).astype(np.uint64)
+        own_MU = own_coefficients(exact_NQ, A_MN, np.ones(len(clients), bool))
+
         def step_of(m: int) -> torch.Tensor:
-            return own_step(network.block_weights(m), m, exact_NQ, clients, seeds_Q, directions)
+            return shared_step(network.block_weights(m), m, own_MU[m], own_U, directions)
     else:
         taking_part, rho_bar_MQ = len(clients), average_per_block(exact_NQ, A_MN)
 

@@ -18,7 +18,7 @@ from app.screens.allocation.verdict import verdict
 from app.screens.train.words import NEW
 from app.shared import components, selection, state
 from app.shared.components import Download, Number, Picture
-from app.shared.links import choice, keep, linked, linked_number
+from app.shared.links import choice, keep, linked, linked_number, number
 from app.shared.scenario import block_gib
 from app.shared.study import Study
 from app.shared.tradeoff import AXES
@@ -28,7 +28,7 @@ from zorba_core.plots import allocation_figure, client_order
 KEY = "matrix_editor"
 ORDERS = {"vram": "VRAM", "budget": "budget", "blocks": "blocks held", "least": "least popularity", "given": "as given"}
 SHOWN = 60  # clients whose single cells can be drawn and hit
-_EDITS = "allocation_edits"
+_EDITS, _FIRST = "allocation_edits", "first_client"
 _HINT = "Click a cell, or walk with the arrow keys and press space. Ctrl+Z takes a change back."
 
 
@@ -201,9 +201,10 @@ def _matrix(study: Study, start: Solution, edits: Edits) -> None:
     capacity_N, most_N = study.fleet.capacity_N_gib, study.everything.problem.budget_N
     base_MN, A_MN = edits.base_MN, edits.A_MN
     order_N = client_order(base_MN, capacity_N, choice("order", list(ORDERS)), budget_N=start.problem.budget_N)
-    if len(order_N) > SHOWN:
-        kinds.section(capacity_N, most_N, edits, change)
-        order_N = _close_up(study, Allocation(base_MN), order_N)
+    everyone, all_N = st.container(), order_N
+    if len(all_N) > SHOWN:
+        first = number(_FIRST, 1, len(all_N) - SHOWN + 1, 1)
+        order_N = all_N[first - 1 : first - 1 + SHOWN]
     parameters_gib, one_block_gib = block_gib(study.scenario)
     columns = [
         Column(int(n), study.fleet.names[n], float(capacity_N[n]), int(start.problem.budget_N[n]), int(most_N[n]))
@@ -223,28 +224,31 @@ def _matrix(study: Study, start: Solution, edits: Edits) -> None:
         key=KEY,
         on_change=_from_the_editor,
     )
+    if len(all_N) > SHOWN:
+        components.let_it_be_drawn("matrix", (A_MN[:, order_N].tobytes(), A_MN.shape))
+        with everyone:
+            kinds.section(capacity_N, most_N, edits, change)
+            _close_up(study, Allocation(base_MN), all_N)
 
 
-def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> np.ndarray:
+def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> None:
     """All clients as one picture in groups, as they start (one cell would not show, and a picture that stays need not
-    be drawn again), and the few whose single cells are shown."""
+    be drawn again), and the slider that says whose single cells are shown."""
     components.figure(
         allocation_figure(start.A_MN, names=study.fleet.names, order_N=order_N, palette=components.palette()),
         key="overview_plot",
         name="zorba-allocation",
         alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
     )
-    last = len(order_N) - SHOWN
-    first = linked_number(
+    linked_number(
         st.slider,
         f"Clients to change, {SHOWN} at a time",
         1,
-        last + 1,
+        len(order_N) - SHOWN + 1,
         1,
-        key="first_client",
+        key=_FIRST,
         help="Position in the order chosen above. The picture shows all of them at the start, a column for a group.",
     )
-    return order_N[first - 1 : first - 1 + SHOWN]
 
 
 def _files(study: Study, start: Solution, allocation: Allocation, point: int) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.shared.links import choose, linked, linked_number
+from app.shared.links import choice, choose, linked, linked_number, number
 from app.shared.study import Study
 from zorba_core.study.theory import Bound, Constants, largest_lr_theorem_1, largest_lr_theorem_2, theorem_1, theorem_2
 
@@ -115,9 +116,89 @@ class Setting:
         )
 
 
-def show(study: Study, num_clients: int) -> Setting:
-    """Draw the controls."""
-    theorem = linked(
+@dataclass(frozen=True)
+class _Size:
+    """One of many sizes on a logarithmic scale."""
+
+    key: str  # in the address
+    label: str
+    options: Sequence[str]
+    default: str
+    help: str
+
+    def chosen(self) -> float:
+        return float(choice(self.key, self.options, self.default))
+
+    def draw(self, help_text: str = "") -> None:
+        linked(
+            st.select_slider,
+            self.label,
+            self.options,
+            self.default,
+            key=self.key,
+            help=help_text or self.help,
+            format_func=_size,
+        )
+
+
+_DIMENSION = _Size(
+    "d",
+    "Parameters d",
+    DIMENSIONS,
+    "1e3",
+    "Numbers that are trained. The bounds of Theorem 1 and the finite-difference term grow with it.",
+)
+_STEP = _Size("mu", "Step μ", STEPS, "1e-5", "Length of a finite difference. 0: exact directional derivatives.")
+_SMOOTHNESS = _Size("smooth", "Smoothness L", SMOOTHNESS, "1e0", "Lipschitz constant of the gradient, Assumption 1.")
+_NOISE = _Size(  # "sigma" is the fleet's, in the same address
+    "noise",
+    "Noise σ of mini-batches",
+    DEVIATIONS,
+    "1e0",
+    "Standard deviation of a client's gradient, Assumption 2.",
+)
+_DISTANCE = _Size(
+    "sigma_g",
+    "Distance σ_G of clients' data",
+    DEVIATIONS,
+    "5e-1",
+    "Largest distance between a client's gradient and the global one.",
+)
+_RATE = _Size("rate", "Learning rate η, as a multiple of the largest allowed", RATES, "1", "")
+_ROUNDS = _Size("rounds", "Rounds T", ROUNDS, "1e8", "Where the numbers are read off.")
+_KAPPA, _DIRECTIONS, _GAP = ("kappa", 1, 200, 20), ("q", 1, 100, 1), ("gap", 0.1, 10.0, 1.0)  # key, from, to, at first
+
+
+def chosen(num_clients: int) -> Setting:
+    """What the controls will say, before they are drawn."""
+    theorem, num_parameters, smoothness = (
+        choice("theorem", list(THEOREMS)),
+        int(_DIMENSION.chosen()),
+        _SMOOTHNESS.chosen(),
+    )
+    kappa, num_perturbations = (float(number(*_KAPPA)), 1) if theorem == "2" else (1.0, number(*_DIRECTIONS))
+    if theorem == "2":
+        largest = largest_lr_theorem_2(num_clients, num_parameters, smoothness, kappa)
+    else:
+        version = "proof" if theorem == "1-proof" else "statement"
+        largest = largest_lr_theorem_1(num_clients, num_parameters, smoothness, version)
+    constants = Constants(
+        lr=_RATE.chosen() * largest,
+        num_clients=num_clients,
+        num_parameters=num_parameters,
+        smoothness=smoothness,
+        mu=_STEP.chosen(),
+        sigma=_NOISE.chosen(),
+        sigma_global=_DISTANCE.chosen(),
+        num_perturbations=num_perturbations,
+        effective_rank=kappa,
+    )
+    return Setting(theorem, constants, float(number(*_GAP)), _ROUNDS.chosen(), largest)
+
+
+def show(study: Study, setting: Setting) -> None:
+    """Draw the controls, which say ``setting``."""
+    linked(
         st.selectbox,
         "Bound",
         list(THEOREMS),
@@ -126,15 +207,7 @@ def show(study: Study, num_clients: int) -> Setting:
         help="Statement and proof of Theorem 1 differ in the variance factor and in the learning rate they allow. "
         "Theorem 2 replaces the dimension d by the effective rank κ of the Hessian.",
     )
-    num_parameters = int(
-        _choice(
-            "Parameters d",
-            DIMENSIONS,
-            "1e3",
-            "d",
-            "Numbers that are trained. The bounds of Theorem 1 and the finite-difference term grow with it.",
-        )
-    )
+    _DIMENSION.draw()
     model = study.scenario.model_spec
     st.button(
         f"Set d to {study.scenario.model.upper()}'s, about {_nearest(model.num_parameters)}",
@@ -143,79 +216,26 @@ def show(study: Study, num_clients: int) -> Setting:
         type="tertiary",
         key="model_d",
     )
-    mu = _choice("Step μ", STEPS, "1e-5", "mu", "Length of a finite difference. 0: exact directional derivatives.")
-    smoothness = _choice(
-        "Smoothness L", SMOOTHNESS, "1e0", "smooth", "Lipschitz constant of the gradient, Assumption 1."
-    )
-    sigma = _choice(
-        "Noise σ of mini-batches",
-        DEVIATIONS,
-        "1e0",
-        "noise",  # "sigma" is the fleet's, in the same address
-        "Standard deviation of a client's gradient, Assumption 2.",
-    )
-    sigma_global = _choice(
-        "Distance σ_G of clients' data",
-        DEVIATIONS,
-        "5e-1",
-        "sigma_g",
-        "Largest distance between a client's gradient and the global one.",
-    )
-    if theorem == "2":
-        kappa, num_perturbations = float(linked_number(st.slider, "Effective rank κ", 1, 200, 20, key="kappa")), 1
+    for size in (_STEP, _SMOOTHNESS, _NOISE, _DISTANCE):
+        size.draw()
+    if setting.is_theorem_2:
+        _number("Effective rank κ", _KAPPA)
     else:
-        kappa = 1.0
-        num_perturbations = linked_number(
-            st.slider,
+        _number(
             "Directions Q",
-            1,
-            100,
-            1,
-            key="q",
-            disabled=theorem == "1-proof",
+            _DIRECTIONS,
+            disabled=setting.theorem == "1-proof",
             help="Perturbations a round. The statement divides the variance by Q; the proof does not know Q.",
         )
-    if theorem == "2":
-        largest = largest_lr_theorem_2(num_clients, num_parameters, smoothness, kappa)
-    else:
-        version = "proof" if theorem == "1-proof" else "statement"
-        largest = largest_lr_theorem_1(num_clients, num_parameters, smoothness, version)
-    rate = _choice(
-        "Learning rate η, as a multiple of the largest allowed",
-        RATES,
-        "1",
-        "rate",
-        f"The theorem allows η up to {largest:.3g}.",
-    )
-    st.caption(f"η = {rate * largest:.3g}")
-    gap = linked_number(
-        st.slider,
-        "Start: f(w₁) − f(w*)",
-        0.1,
-        10.0,
-        1.0,
-        step=0.1,
-        key="gap",
-        help="What is left to lose.",
-    )
-    num_rounds = _choice("Rounds T", ROUNDS, "1e8", "rounds", "Where the numbers are read off.")
-    constants = Constants(
-        lr=rate * largest,
-        num_clients=num_clients,
-        num_parameters=num_parameters,
-        smoothness=smoothness,
-        mu=mu,
-        sigma=sigma,
-        sigma_global=sigma_global,
-        num_perturbations=num_perturbations,
-        effective_rank=kappa,
-    )
-    return Setting(theorem, constants, float(gap), num_rounds, largest)
+    _RATE.draw(f"The theorem allows η up to {setting.largest_lr:.3g}.")
+    st.caption(f"η = {setting.constants.lr:.3g}")
+    _number("Start: f(w₁) − f(w*)", _GAP, step=0.1, help="What is left to lose.")
+    _ROUNDS.draw()
 
 
-def _choice(label: str, options: Sequence[str], default: str, key: str, help_text: str) -> float:
-    """One of many sizes on a logarithmic scale, started from the link."""
-    return float(linked(st.select_slider, label, options, default, key=key, help=help_text, format_func=_size))
+def _number(label: str, of: tuple[str, float, float, float], **arguments: Any) -> None:
+    key, low, high, default = of
+    linked_number(st.slider, label, low, high, default, key=key, **arguments)
 
 
 def _size(option: str) -> str:

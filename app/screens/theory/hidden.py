@@ -22,16 +22,7 @@ SHOWN = ("lambda", "mean_inverse_popularity", "effective_clients", "coupled_nois
 
 def show(study: Study, allocation: Allocation) -> None:
     rows = _allocations(study, allocation)
-    st.markdown(
-        "Λ is one number, and it looks at one block of each client. Two allocations with the same Λ can differ widely "
-        "in how noisy and how one-sided the averaged update is. The expected square of a block's estimate in one round "
-        "says what is missing:"
-    )
-    st.latex(
-        r"\mathbb{E}\,\|\hat{g}_m\|^2 \;\approx\; \frac{d_m}{Q} \sum_{m'} \Bigl[ "
-        r"\underbrace{\bigl(\tfrac{c_{m,m'}}{c_m}\bigr)^2}_{\text{summed: } D} \|g_{m'}\|^2 \;+\; "
-        r"\underbrace{\tfrac{c_{m,m'}}{c_m^2}}_{\text{summed: } E} s^2 \Bigr]"
-    )
+    formula = st.container()  # filled after the picture, which is what a change is looked at for
     numbers_by_name = {name: numbers(each) for name, each in rows.items()}
     full = numbers_by_name["full activation"]
     ratios = {
@@ -47,6 +38,17 @@ def show(study: Study, allocation: Allocation) -> None:
         alt="Each number of each allocation as a multiple of full activation's. The table below has the numbers.",
     )
     components.let_it_be_drawn("hidden", tuple(ratios))
+    with formula:
+        st.markdown(
+            "Λ is one number, and it looks at one block of each client. Two allocations with the same Λ can differ "
+            "widely in how noisy and how one-sided the averaged update is. The expected square of a block's estimate "
+            "in one round says what is missing:"
+        )
+        st.latex(
+            r"\mathbb{E}\,\|\hat{g}_m\|^2 \;\approx\; \frac{d_m}{Q} \sum_{m'} \Bigl[ "
+            r"\underbrace{\bigl(\tfrac{c_{m,m'}}{c_m}\bigr)^2}_{\text{summed: } D} \|g_{m'}\|^2 \;+\; "
+            r"\underbrace{\tfrac{c_{m,m'}}{c_m^2}}_{\text{summed: } E} s^2 \Bigr]"
+        )
     st.caption(
         "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere. "
         "All of these are derived for one round. Which of them tells how training ends is undecided."

@@ -72,12 +72,9 @@ def _bounds(study: Study, allocation: Allocation) -> None:
     with st.container(key="flip_theory"):
         head = st.container()  # above the controls that it follows; on a phone below the picture
         pictures, beside = st.columns([0.7, 0.3], gap="large")  # in this order on a phone
-    with beside:
-        setting = controls.show(study, allocation.num_clients)
+    setting = controls.chosen(allocation.num_clients)
     bound, bias_lambda = setting.bound, allocation.bias_lambda
-    with head:
-        _numbers(setting, bound, bias_lambda, allocation.num_clients)
-    with pictures:
+    with pictures:  # drawn first: it is what a changed control is looked at for
         tabs = st.tabs(["Over the rounds", "Against Λ", "The formula with these numbers"])
         with tabs[0]:
             by_rounds = bound_by_rounds_figure(
@@ -90,6 +87,11 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 alt=_rounds_alt(setting, bound, bias_lambda),
             )
             components.let_it_be_drawn("bound", (setting, bias_lambda))
+        with head:
+            _numbers(setting, bound, bias_lambda, allocation.num_clients)
+        with beside:
+            controls.show(study, setting)
+        with tabs[0]:
             st.caption("Both axes are logarithmic: the start term falls as 1/T, the bias terms stay.")
             components.downloads(
                 [

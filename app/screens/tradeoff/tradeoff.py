@@ -28,9 +28,8 @@ def page() -> None:
         explain(study, scenario)
         components.reproduce(scenario)
         return
-    _introduction(study)
     # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
-    headline = st.container()
+    introduction, headline = st.container(), st.container()
     left, right = st.columns([0.64, 0.36], gap="medium")
     axes = plot.chosen(study)
     view = selection.chosen_view(study)
@@ -39,6 +38,8 @@ def page() -> None:
     with left:
         drawn = plot.figure(view, point, recommended, axes)
         components.let_it_be_drawn("front", (scenario, view.cost, view.measure, axes, point, recommended))
+    with introduction:
+        _introduction(study)
     with left:
         if plot.controls(study) != axes:
             st.rerun()

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments import design, parts, predictors, proxy, what_to_run
+from zorba_core.study.experiments import design, lengths, parts, predictors, proxy, what_to_run
 from zorba_core.study.experiments.definitions import OWN
 from zorba_core.study.experiments.own_protocol import CELLS, HOLD_BACK, RATES
 from zorba_core.study.experiments.protocol import TUNING_SEED
@@ -70,11 +70,50 @@ def test_runs_go_seed_by_seed_so_that_any_number_of_them_is_balanced():
             assert len(seen) == min(count, len({spec.arm for spec in core}))
 
 
+def test_elsewhere_changes_one_thing_in_each_cell_and_its_arms_share_seeds_and_fleets():
+    here = [spec for spec in OWN["what-to-run"].specs("standard", with_trials(OWN["what-to-run"]))]
+    specs = OWN["elsewhere"].specs("standard", with_trials(OWN["elsewhere"]))
+    measured = [spec for spec in specs if spec.role == "measure"]
+    assert set(Counter((spec.dataset, spec.arm) for spec in measured).values()) == {12}
+    assert {spec.recipe.num_clients for spec in measured if spec.dataset == "sst2"} == {50}
+    assert {spec.settings["inactive"] for spec in measured if spec.dataset == "toy-reviews"} == {"dropped"}
+    asked = {spec.arm: spec for spec in here if spec.seed == 0 and (spec.model, spec.dataset) == ("opt-mini", "sst2")}
+    for spec in measured:
+        if spec.seed == 0:
+            there = asked[spec.arm]
+            differing = {name for name, value in spec.settings.items() if there.settings.get(name) != value} - {"lr"}
+            differing |= {"dataset"} if spec.dataset in ("ag-news", "snli") else set()
+            differing |= {"clients"} if spec.recipe.num_clients != there.recipe.num_clients else set()
+            assert len(differing) == 1, spec.arm
+    assert not {spec.sha256 for spec in specs} & {spec.sha256 for spec in here}
+
+
+@pytest.mark.parametrize("seed", [0, TUNING_SEED])
+def test_arms_with_lengths_have_the_budgets_and_passes_of_the_papers(seed):
+    cell = ("opt-mini", "sst2")
+    budget_N = np.maximum(1, np.floor(fleet_budgets(20, 12, seed) * (1 - HOLD_BACK)))
+    for arm in set(lengths.ARMS) - {"full + lengths"}:
+        recipe = lengths.recipe_of_arm(arm, "standard", cell, seed)
+        assert (recipe.build().A_MN.sum(axis=0) <= budget_N).all(), arm
+    specs = OWN["lengths"].specs("standard", with_trials(OWN["lengths"]))
+    measured = [spec for spec in specs if spec.role == "measure"]
+    assert set(Counter((spec.model, spec.dataset, spec.arm) for spec in measured).values()) == {20}
+    assert {(spec.settings["rounds"], spec.settings["num_perturbations"]) for spec in measured} == {(12, 10)}
+    with_lengths = {spec.arm for spec in measured if spec.settings.get("block_scales")}
+    assert with_lengths == {arm for arm, chosen in lengths.ARMS.items() if chosen.lengths}
+    assert {spec.arm for spec in measured if spec.method == "zorba-own"} == {"best", "own", "lengths + own"}
+    facts = proxy.stored_facts(*cell)
+    of_gain = next(spec for spec in measured if spec.arm == "gain + lengths" and (spec.model, spec.dataset) == cell)
+    length_M = np.array(of_gain.settings["block_scales"].split(","), float)
+    np.testing.assert_allclose(length_M, (1 / np.array(facts[0])) ** 0.25, rtol=1e-3)
+    np.testing.assert_allclose(of_gain.recipe.energies, np.sqrt(facts[0]), rtol=1e-3)
+
+
 def test_parts_share_the_runs_of_what_to_run():
     ours = {spec.sha256 for spec in OWN["what-to-run"].specs("standard", with_trials(OWN["what-to-run"]))}
     shared = [spec for spec in OWN["parts"].specs("standard", with_trials(OWN["parts"])) if spec.sha256 in ours]
     assert {spec.arm for spec in shared} == {"paper", "gain", "gain, idle blocks", "candidate", "full"}
-    assert {part.rates for part in parts.ARMS.values()} == set(RATES)
+    assert {part.rates for part in parts.ARMS.values()} == set(RATES) - {"lengths"}
 
 
 def test_every_plan_is_older_than_the_runs_of_its_experiment(root):

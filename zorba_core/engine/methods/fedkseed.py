@@ -20,7 +20,6 @@ Shapes: M blocks, N clients, Q local steps, U = N Q steps of a round.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -29,6 +28,7 @@ import torch
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod, Scalars
+from zorba_core.engine.methods.own_directions import shared_seeds
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
@@ -90,13 +90,7 @@ class FedKSeed(ScalarMethod):
 def local_seeds(settings: TrainSettings, round_index: int, client: int) -> np.ndarray:
     """The seeds of client n's steps in round t, (Q,) uint32: drawn from the K candidates, with repeats."""
     drawn = stream("local-seeds", settings.seed, round_index, client)
-    return drawn.choice(_candidates(settings.seed, settings.num_seeds), size=settings.num_perturbations)
-
-
-@functools.lru_cache(maxsize=8)
-def _candidates(run_seed: int, count: int) -> np.ndarray:
-    """The shared seeds of a run (:func:`zorba_core.engine.loop.init`)."""
-    return stream("shared-seeds", run_seed).choice(2**32, size=count, replace=False).astype(np.uint32)
+    return drawn.choice(shared_seeds(settings.seed, settings.num_seeds), size=settings.num_perturbations)
 
 
 @torch.no_grad()

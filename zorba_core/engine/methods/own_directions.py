@@ -1,100 +1,92 @@
-"""FedZO's directions: each client perturbs along its own.
+"""Methods whose clients perturb along directions of their own: FedZO, and ZorBA with own directions.
 
-In a deployment a client draws its directions from whatever randomness it has and nobody else learns them; that is why
-it must send a whole estimate. Here client n's direction for the round's seed s is that of a seed derived from both, the
-first 64 bits of the stream ("client-direction", s, n) of :mod:`zorba_core.engine.randomness`, so that a run is
-repeatable and its scalars alone can rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients,
-rounds or methods meet in one direction only by a chance of about one in 2**32 or less.
+Q directions that all N clients share leave the noise of Q directions in a round's average, however many clients there
+are; with own ones it is that of N Q. The price: whoever follows needs every client's scalars, N Q numbers instead of
+an average for each of Q, and draws N Q directions. A round moves block m by
 
-Shapes: M blocks, N clients, Q directions of a round and client.
+    w_m <- w_m - lr sum_n (a_mn / c_m) (1/Q) sum_q rho[n, q] v_nq,m    over the clients that reported.
+
+* FedZO: in a deployment nobody else learns a client's directions; that is why it must send a whole estimate. Here
+  client n's direction for the round's seed s is that of a seed derived from both, the first 64 bits of the stream
+  ("client-direction", s, n) of :mod:`zorba_core.engine.randomness`, so that a run is repeatable and its scalars alone
+  can rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients, rounds or methods meet in one
+  direction only by a chance of about one in 2**32 or less.
+* ZorBA with own directions: who draws what follows from (run's seed, round), among the run's shared seeds, no two
+  clients the same while there are N Q of them. So scalars are all that is sent.
+
+Shapes: M blocks, N clients, Q directions of a round and client, U = N Q.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.methods.interface import ScalarMethod
-from zorba_core.engine.methods.steps import lr_of_round
+from zorba_core.engine.methods.interface import ScalarMethod, Scalars
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounding import Rounding, rounding_of, subtract
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.settings import TrainSettings
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
-    """Client n's own seeds for the round's seeds, in their order."""
+    """FedZO's client n's own seeds for the round's seeds, in their order."""
     return [_client_seed(int(seed), int(client)) for seed in seeds_Q]
 
 
-@functools.lru_cache(maxsize=2**14)  # a round asks for each once a block
+@functools.lru_cache(maxsize=2**14)
 def _client_seed(seed: int, client: int) -> int:
     return int(stream("client-direction", seed, client).integers(2**64, dtype=np.uint64))
 
 
-@torch.no_grad()
-def own_step(
-    weights: Tensor,
-    block: int,
-    rho_NQ: np.ndarray,
-    clients: Sequence[int],
-    seeds_Q: Sequence[int],
-    directions: Directions,
-) -> Tensor:
-    """The mean over ``clients`` of their estimates (1/Q) sum_q rho[n, q] v_nq of the block of these weights: (D_m,).
-    ``rho_NQ`` has the clients' rows."""
-    step = torch.zeros_like(weights, dtype=directions.dtype)
-    for row, client in enumerate(clients):
-        for q, seed in enumerate(client_seeds(seeds_Q, int(client))):
-            directions.sum_into(step, seed, block, float(rho_NQ[row, q]) / rho_NQ.size)
-    return step
+@functools.lru_cache(maxsize=8)
+def shared_seeds(run_seed: int, count: int) -> np.ndarray:
+    """The shared seeds of a run (:func:`zorba_core.engine.loop.init`), (P,) uint32."""
+    return stream("shared-seeds", run_seed).choice(2**32, size=count, replace=False).astype(np.uint32)
 
 
-@dataclass(frozen=True, eq=False)
-class OwnStep:
-    """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m for one block, in place."""
-
-    block: int
-    rho_NQ: np.ndarray
-    clients: Sequence[int]
-    seeds_Q: Sequence[int]
-    directions: Directions
-    lr: float
-    rounding: Rounding
-
-    @torch.no_grad()
-    def __call__(self, weights: Tensor) -> None:
-        step = own_step(weights, self.block, self.rho_NQ, self.clients, self.seeds_Q, self.directions)
-        subtract(weights, step, self.lr, self.block, self.rounding)
-
-    @property
-    def identity(self) -> bytes:
-        """Equal for two steps exactly when they do the same."""
-        numbers = [np.asarray(self.rho_NQ, np.float64), np.asarray([*self.clients, -1, *self.seeds_Q], np.int64)]
-        return f"own {self.directions.identity} {self.lr!r} {self.rounding} ".encode() + b"".join(
-            part.tobytes() for part in numbers
-        )
+def own_coefficients(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray) -> np.ndarray:
+    """(a_mn / c_m) rho[n, q] / Q, clients after each other: (M, U)."""
+    active_MN = np.asarray(A_MN, bool) & reported_N
+    divisor_M = np.maximum(active_MN.sum(axis=1), 1) * rho_NQ.shape[1]
+    rho_NQ = np.where(reported_N[:, None], rho_NQ, 0.0)
+    return np.where(active_MN[:, :, None], rho_NQ / divisor_M[:, None, None], 0.0).reshape(len(active_MN), -1)
 
 
 class OwnDirections(ScalarMethod):
-    """FedZO. Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
+    """ZorBA with own directions."""
+
+    def client_seeds(
+        self, settings: TrainSettings, round_index: int, seeds_Q: np.ndarray, num_clients: int
+    ) -> np.ndarray:
+        """The seeds of every client in a round, (N, Q): the same for client n however many clients follow."""
+        order_P = stream("own-seeds", settings.seed, round_index).permutation(settings.num_seeds)
+        places = np.arange(num_clients * len(seeds_Q)) % settings.num_seeds
+        return shared_seeds(settings.seed, settings.num_seeds)[order_P[places]].reshape(num_clients, -1)
+
+    def update_seeds(
+        self, settings: TrainSettings, round_index: int, seeds_Q: np.ndarray, num_clients: int
+    ) -> np.ndarray:
+        return self.client_seeds(settings, round_index, seeds_Q, num_clients).ravel()
+
+    def coefficients(
+        self, state: MethodState, scalars: Scalars, settings: TrainSettings
+    ) -> tuple[np.ndarray, MethodState]:
+        return own_coefficients(scalars.rho_NQ, scalars.A_MN, scalars.reported_N), state
 
     def measure(
         self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
     ) -> Estimate:
         """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
         another."""
-        seeds_Q, A_MN = context.plan.seeds_Q, context.A_MN
+        plan, A_MN = context.plan, context.A_MN
+        seeds_NQ = self.client_seeds(context.settings, plan.round, plan.seeds_Q, A_MN.shape[1])
         estimates = [
-            estimator(context.network, [batch], A_MN[:, [n]], client_seeds(seeds_Q, int(n)), context.directions)
+            estimator(context.network, [batch], A_MN[:, [n]], seeds_NQ[n], context.directions)
             for batch, n in zip(batches, clients, strict=True)
         ]
         return Estimate(
@@ -104,15 +96,16 @@ class OwnDirections(ScalarMethod):
             sum(estimate.backward_passes for estimate in estimates),
         )
 
-    @torch.no_grad()
+
+class FedZO(OwnDirections):
+    """Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
+
+    def client_seeds(
+        self, settings: TrainSettings, round_index: int, seeds_Q: np.ndarray, num_clients: int
+    ) -> np.ndarray:
+        return np.array([client_seeds(seeds_Q, n) for n in range(num_clients)], dtype=np.uint64)
+
     def update(
         self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
     ) -> tuple[None, MethodState]:
-        """w_m <- w_m - lr mean_n (1/Q) sum_q rho[n, q] v_nq,m over the clients that reported."""
-        network, clients = context.network, np.flatnonzero(reported_N)
-        rho_NQ, seeds_Q = reports.rho_NQ[clients], context.plan.seeds_Q
-        settings, t = context.settings, context.plan.round
-        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
-        for m in range(network.num_blocks):
-            network.change_block(m, OwnStep(m, rho_NQ, clients, seeds_Q, context.directions, lr, rounding))
-        return None, state
+        return None, super().update(context, reports, reported_N, state)[1]

@@ -35,6 +35,7 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
 # of each came with the second amendment of the plan.
 RATES = {
     "plain": (1e-2, 2e-2, 4e-2, 6e-2, 8e-2),
+    "lengths": (5e-3, 1e-2, 2e-2, 4e-2, 6e-2),
     "cosine": (2e-2, 4e-2, 8e-2, 1.2e-1, 1.6e-1),
     "normalised": (1.5e-2, 3e-2, 6e-2, 9e-2, 1.2e-1),
 }
@@ -50,7 +51,7 @@ def clients_of(profile: str) -> int:
 
 
 def solver_recipe(
-    solver: str, profile: str, seed: int, cell: Cell, *, facts: bool = True, **changes: Any
+    solver: str, profile: str, seed: int, cell: Cell, num_clients: int, *, facts: bool = True, **changes: Any
 ) -> Recipe | None:
     """``solver`` on the fleet of this seed, clients holding back half. Gain's facts are those of the public proxy, and
     None where they have not been measured for the cell; without a proxy (ci, paper), or where they are not to be used,
@@ -60,7 +61,7 @@ def solver_recipe(
         if stored is None:
             return None
         changes |= {"energies": stored[0], "noises": stored[1]}
-    return Recipe("solver", clients_of(profile), solver=solver, draw=seed, hold_back=HOLD_BACK, **changes)
+    return Recipe("solver", num_clients, solver=solver, draw=seed, hold_back=HOLD_BACK, **changes)
 
 
 def rates_of(profile: str, kind: str) -> tuple[float, ...]:

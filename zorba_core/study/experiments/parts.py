@@ -39,7 +39,7 @@ ARMS: Mapping[str, Part] = {
     "full + normalised + cosine": Part(FULL, "normalised", BEST_STEP),
     "decomfl": Part(FULL, "plain", {"method": "decomfl"}),
 }
-_STANDARD = (("opt-mini", "toy-reviews"), ("opt-mini", "sst2"), ("llama-mini", "sst2"))
+STANDARD = (("opt-mini", "toy-reviews"), ("opt-mini", "sst2"), ("llama-mini", "sst2"))
 _SEEDS = {"ci": 1, "standard": 12, "paper": 12}
 _TUNE, _FIRST, _LATER = 30, 31, 60
 _FIRST_SEEDS = 6
@@ -49,7 +49,7 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     waves: dict[int | str, int] = {"tune": _TUNE}
     waves |= {seed: _FIRST + seed if seed < _FIRST_SEEDS else _LATER + seed for seed in range(_SEEDS[profile])}
     specs = []
-    for cell in _STANDARD if profile == "standard" else cells_of(profile):
+    for cell in STANDARD if profile == "standard" else cells_of(profile):
         for arm, part in ARMS.items():
             recipe_of = partial(recipe_of_arm, part.allocation, profile, cell)
             specs += trials_and_runs(runs, arm, profile, cell, recipe_of, part.rates, waves, **part.changes)

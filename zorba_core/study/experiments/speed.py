@@ -68,8 +68,8 @@ def area(rounds: ArrayLike, losses: ArrayLike, horizon: float, *, diverged: bool
     return float(np.trapezoid(losses, rounds) / horizon)
 
 
-def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", share: float = SHARE) -> float:
-    """The loss after ``share`` of what the arm's best trial lost.
+def best_trial(results: Results, model: str, dataset: str, arm: str = "paper") -> pd.Series:
+    """The arm's trial with the lowest late loss.
 
     Raises:
         MissingDataError: no finished trial.
@@ -79,18 +79,29 @@ def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", 
     trials = trials[(trials["model"] == model) & (trials["dataset"] == dataset)].dropna(subset="late_loss")
     if trials.empty:
         raise MissingDataError(f"{results.experiment} has no trial of {arm} for {model} on {dataset} yet")
-    best = trials.loc[trials["late_loss"].idxmin()]
+    return trials.loc[trials["late_loss"].idxmin()]
+
+
+def target_loss(results: Results, model: str, dataset: str, arm: str = "paper", share: float = SHARE) -> float:
+    """The loss after ``share`` of what the arm's best trial lost.
+
+    Raises:
+        MissingDataError: no finished trial.
+    """
+    best = best_trial(results, model, dataset, arm)
     return float(best["initial_loss"] - share * (best["initial_loss"] - best["late_loss"]))
 
 
-def outcomes(results: Results, model: str, dataset: str, arms: Sequence[str]) -> dict[str, pd.DataFrame]:
+def outcomes(
+    results: Results, model: str, dataset: str, arms: Sequence[str], share: float = SHARE
+) -> dict[str, pd.DataFrame]:
     """For each of ``MEASURES`` a table of seeds and ``arms``, of the seeds that are complete; ``rounds_to`` is infinite
-    where the target was not reached.
+    where the target, ``share`` of what the paper's best trial lost, was not reached.
 
     Raises:
         MissingDataError: no trial to take the target from, or no complete seed.
     """
-    target = target_loss(results, model, dataset)
+    target = target_loss(results, model, dataset, share=share)
     runs = results.runs
     runs = runs[(runs["model"] == model) & (runs["dataset"] == dataset) & (runs["role"] == "measure")]
     runs = runs[runs["arm"].isin(arms)]
@@ -185,21 +196,31 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def speed_table(results: Results, arms: Sequence[str], paper: str = "paper") -> pd.DataFrame:
+def speed_table(
+    results: Results,
+    arms: Sequence[str],
+    paper: str = "paper",
+    *,
+    least_lost: float | None = None,
+    share: float = SHARE,
+) -> pd.DataFrame:
     """One row for each cell and arm, and the pooled rows (model and dataset "all"): the ratio of speeds with its
-    interval, and the difference of the areas, arm - paper, with its t interval."""
+    interval, and the difference of the areas, arm - paper, with its t interval. A cell whose best trial of the paper's
+    lost less than ``least_lost`` nats has its own row and is not pooled."""
     rows, by_arm = [], {arm: {} for arm in arms}
     for model, dataset in cells(results.runs):
         for arm in arms:
             if arm == paper:
                 continue
             try:
-                tables = outcomes(results, model, dataset, (paper, arm))
+                tables = outcomes(results, model, dataset, (paper, arm), share)
                 horizon = horizon_of(results, model, dataset)
             except MissingDataError:
                 continue
             rounds, areas = tables["rounds_to"], tables["area"]
-            by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
+            trial = best_trial(results, model, dataset)
+            if least_lost is None or trial["initial_loss"] - trial["late_loss"] >= least_lost:
+                by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
             rows.append(
                 {"model": model, "dataset": dataset, "arm": arm}
                 | speed(rounds[paper], rounds[arm], horizon)._asdict()

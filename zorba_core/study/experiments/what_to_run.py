@@ -72,12 +72,13 @@ def waves_of(profile: str, arm: str, cell: Cell) -> dict[int | str, int]:
     return {"tune": tune} | {seed: tune + 1 + seed if seed < _FIRST_SEEDS else _LATER + seed for seed in seeds}
 
 
-def recipe_of_arm(arm: str, profile: str, cell: Cell, seed: int) -> Recipe | None:
+def recipe_of_arm(arm: str, profile: str, cell: Cell, seed: int, num_clients: int | None = None) -> Recipe | None:
     chosen = ARMS[arm]
+    clients = num_clients or clients_of(profile)
     if chosen.solver is None:
-        return Recipe("uniform", clients_of(profile), blocks=12)
+        return Recipe("uniform", clients, blocks=12)
     idle = {"idle": True} if chosen.solver == "gain" and "idle_blocks" in chosen.changes else {}
-    return solver_recipe(chosen.solver, profile, seed, cell, facts=chosen.facts, **idle)
+    return solver_recipe(chosen.solver, profile, seed, cell, clients, facts=chosen.facts, **idle)
 
 
 def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:

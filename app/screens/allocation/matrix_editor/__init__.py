@@ -65,7 +65,7 @@ def matrix_editor(
             "parameters": parameters_gib,
             "block": block_gib,
             "applied": applied,
-            "shape": f"{A_MN.shape[0]} {' '.join(str(column.index) for column in columns)}",
+            "shape": f"{A_MN.shape[0]} {len(columns)}",
             "colors": {
                 name: getattr(palette, name)
                 for name in ("paper", "text", "muted", "faint", "quiet", "front", "selected", "warning")

@@ -168,9 +168,12 @@ function paint(root) {
     label.children[2].firstChild.style.width = `${(100 * count) / most}%`;
     rows[m].forEach((on, n) => {
       const was = data.base[m][n] === "1", cell = root.cells[m][n];
-      cell.className = `cell${on ? " on" : ""}${on && !was ? " added" : ""}${!on && was ? " removed" : ""}`;
+      const kind = `cell${on ? " on" : ""}${on && !was ? " added" : ""}${!on && was ? " removed" : ""}`;
+      const label = `block ${m}, ${data.clients[n].name}, ${on ? "trains" : "does not train"}`;
+      if (cell.className !== kind) cell.className = kind;
+      if (cell.ariaLabel === label) return; // most cells stay as they are, and there may be thousands
       cell.setAttribute("aria-selected", on);
-      cell.setAttribute("aria-label", `block ${m}, ${data.clients[n].name}, ${on ? "trains" : "does not train"}`);
+      cell.setAttribute("aria-label", label);
     });
   });
   const largest = Math.max(...data.clients.map((client) => client.capacity)), tallest = largest * 1.12;
