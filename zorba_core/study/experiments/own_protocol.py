@@ -36,6 +36,8 @@ SIZES: Mapping[str, Mapping[str, Any]] = {
 RATES = {
     "plain": (1e-2, 2e-2, 4e-2, 6e-2, 8e-2),
     "lengths": (5e-3, 1e-2, 2e-2, 4e-2, 6e-2),
+    "meerkat": (2.5e-2, 5e-2, 1e-1, 2e-1, 4e-1),
+    "fedkseed": (2.5e-3, 5e-3, 1e-2, 1.5e-2, 2e-2),
     "cosine": (2e-2, 4e-2, 8e-2, 1.2e-1, 1.6e-1),
     "normalised": (1.5e-2, 3e-2, 6e-2, 9e-2, 1.2e-1),
 }

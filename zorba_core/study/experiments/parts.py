@@ -38,6 +38,10 @@ ARMS: Mapping[str, Part] = {
     FULL: Part(FULL),
     "full + normalised + cosine": Part(FULL, "normalised", BEST_STEP),
     "decomfl": Part(FULL, "plain", {"method": "decomfl"}),
+    "hiso": Part(FULL, "plain", {"method": "hiso"}),
+    "meerkat": Part(FULL, "meerkat", {"method": "meerkat"}),
+    # Six local steps of two passes each: one forward pass a round more than the others have.
+    "fedkseed": Part(FULL, "fedkseed", {"method": "fedkseed", "num_perturbations": 6}),
 }
 STANDARD = (("opt-mini", "toy-reviews"), ("opt-mini", "sst2"), ("llama-mini", "sst2"))
 _SEEDS = {"ci": 1, "standard": 12, "paper": 12}
