@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
+from zorba_core.engine import directions as directions_module
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
@@ -95,7 +95,7 @@ def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(m
     for least_bytes, positions, at_once in ((0, 1, 1), (60_000, 30, 2), (10**9, 10**6, 16)):
         monkeypatch.setattr(gradient_plan, "LEAST_BYTES", least_bytes)
         monkeypatch.setattr(gradient_plan, "POSITIONS_CPU", positions)
-        monkeypatch.setattr(exact, "DIRECTIONS_AT_ONCE", at_once)
+        monkeypatch.setattr(directions_module, "DIRECTIONS_AT_ONCE", at_once)
         assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
 
 

@@ -21,6 +21,7 @@ from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.low_rank import DrawnPart, Factors, Shape, parts_of
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, MOST_TOGETHER
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -143,10 +144,19 @@ class Directions:
                 for first, last, values in drawn.pieces(self._step):
                     yield part.start + first, part.start + last, values
 
+    @property
+    def together(self) -> int:
+        """How many seeds go side by side: where pieces of them cannot be made small, few."""
+        return MOST_TOGETHER if self._can_look_up else DIRECTIONS_AT_ONCE
+
+    @property
+    def _can_look_up(self) -> bool:
+        plain = self._draw in (noise.signs, noise.normals) and not self.kind.low_rank
+        return plain and self.dtype == torch.float32 and self.device.type == "cpu"
+
     def side_by_side(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
         """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece."""
-        plain = self._draw in (noise.signs, noise.normals) and not self.kind.low_rank
-        if plain and self.dtype == torch.float32 and self.device.type == "cpu":
+        if self._can_look_up:
             yield from self._looked_up(seeds_K, block)
             return
         for pieces_K in zip(*(self.drawn(seed, block) for seed in seeds_K), strict=True):  # all in the same pieces
@@ -155,13 +165,15 @@ class Directions:
 
     def _looked_up(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
         """Drawn together, in pieces that a core's cache keeps."""
-        count = len(seeds_K)
+        count, size = len(seeds_K), self.sizes_M[block]
         step = max(8, PIECE_CPU // count // 8 * 8)
-        buffer = torch.empty(count * min(step, -(-self.sizes_M[block] // 8) * 8))
+        buffer = torch.empty(count * min(step, -(-size // 8) * 8))
         norm_K = [1.0 if self.kind.norm is None else self._scale(seed) for seed in seeds_K]
         scale_K = torch.tensor(norm_K) * self.block_scale_M[block]
         plain = self.kind.norm is None and self.block_scale_M[block] == 1.0
-        for first, last in self._pieces(block):
+        whole = noise.SideBySide.elements(self._draw, count)
+        for first in range(0, size, whole):
+            last = min(first + whole, size)
             drawn = noise.SideBySide(self._draw, seeds_K, block, first, last)
             for start in range(first, last, step):
                 v_KS = drawn.look_up(start, min(start + step, last), buffer)

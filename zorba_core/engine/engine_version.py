@@ -9,7 +9,8 @@ Answers that take more than eight paths of tokens stand as a tree since (zorba_c
 otherwise. The number stayed: no experiment has such answers, and all others kept their bits.
 
 Exact scalars (``estimator = "exact"``) have other last bits, about 1e-7 of rho, since directions are looked up side by
-side. The number stayed: such runs are replayed from their logged scalars and compared by their accuracy over seeds.
+side, and again since up to 128 of them are and a share's clients are multiplied together. The number stayed: such runs
+are replayed from their logged scalars and compared by their accuracy over seeds.
 """
 
 ENGINE_VERSION = 2

@@ -40,6 +40,7 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _LOW = 0xFFFFFFFF
 _LEVEL_BITS = 16
+_BITS_TOGETHER = 2**24  # that are drawn side by side, at most: 2 MiB
 _KERNEL = "zorba_core.engine.noise_triton"
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
 
@@ -89,6 +90,11 @@ class SideBySide:
         self._start = start
         self._index_KI = words_KW.view(np.uint8 if draw is signs else np.uint16)
         self._together = 8 if draw is signs else 1  # numbers that one index gives
+
+    @staticmethod
+    def elements(draw: Callable[..., Tensor], count: int) -> int:
+        """Of so many seeds, how many at a time: a multiple of 256."""
+        return max(256, _BITS_TOGETHER // ((1 if draw is signs else _LEVEL_BITS) * count) // 256 * 256)
 
     def look_up(self, start: int, stop: int, out: Tensor) -> Tensor:
         """Their elements start..stop-1, (K, stop - start), in the memory of ``out``: a vector with room for them, each

@@ -16,14 +16,14 @@ import numpy as np
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.planning.engine_load import Load
-from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.gradient_plan import MOST_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.shapes import ModelShape
 
 TOKEN_BYTES = 8
 # Numbers of a direction drawn at a time (engine.directions), at 2 bytes of random bits, 4 of the number drawn.
 _NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
-DIRECTIONS_AT_ONCE = 16  # of exact scalars: engine.estimators.exact
 _INDEX_BYTES, _RANDOM_BYTES = 8, 2  # of a number that is looked up, as NumPy does, and of its random bits
+_MOST_RANDOM = 2**21  # bytes, engine.noise.SideBySide
 _LEAST_COLUMNS = 2  # engine.along
 _FORWARD_MODE_STATES = 2  # each tensor and its derivative
 
@@ -114,8 +114,8 @@ def _cohort(shape: ModelShape, load: Load) -> list[Term]:
 
 
 def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndarray | None) -> list[Term]:
-    """The most that any backward pass of any share holds: gradients of the pieces before, what the blocks not yet
-    differentiated keep, and one block's own tensors and gradients."""
+    """The most that any backward pass of any share holds: what the blocks not yet differentiated keep, and one block's
+    own tensors; and room for the gradients of the largest share."""
     M, N = shape.num_blocks, load.num_clients
     active = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
     A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
@@ -125,11 +125,12 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
         load.number_bytes,
         np.full((N, 2), (load.client_rows, load.seq_len)),
         A_MN,
+        num_directions=load.num_perturbations,
         max_rows=load.max_rows,
     )
-    drawn = min(load.num_perturbations, DIRECTIONS_AT_ONCE)
-    numbers = min(drawn * shape.trained_parameters, _NOISE_NUMBERS)
-    bits = drawn * min(shape.trained_parameters, _NOISE_NUMBERS) * _RANDOM_BYTES + numbers * _INDEX_BYTES
+    drawn = min(load.num_perturbations, MOST_TOGETHER) * shape.trained_parameters
+    numbers = min(drawn, _NOISE_NUMBERS)
+    bits = min(drawn * _RANDOM_BYTES, _MOST_RANDOM) + numbers * _INDEX_BYTES
     terms = [
         Term("estimate", "gradients, and tensors kept", _backward_passes(shape, load, plan, A_MN), "exact: pieces"),
         Term("estimate", "directions side by side", numbers * load.number_bytes, "noise.SideBySide"),
@@ -142,18 +143,13 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
 
 
 def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np.ndarray) -> int:
-    M, block = shape.num_blocks, shape.trained_parameters * load.number_bytes
+    M = shape.num_blocks
     # Of the last block only its input, the norm of it, and keys and values are computed at every position.
     last = 2 * shape.hidden + 2 * shape.key_value
     most = 0
     for share in plan.shares:
         parts = [part for n in share for part in plan.parts(n, load.client_rows, load.seq_len)]
-        before_M, begun = np.zeros(M, dtype=int), set()  # gradients of the pieces before, in clients
-        pieces = list(plan.pieces(parts))
-        for piece in pieces:
-            new = {part.client for part in piece} - begun
-            begun |= new
-            new_M = A_MN[:, sorted(new)].sum(axis=1)
+        for piece in plan.pieces(parts):
             active_M = A_MN[:, sorted({part.client for part in piece})].any(axis=1)
             first = int(active_M.argmax()) if active_M.any() else M
             rows = sum(part.num_rows for part in piece)
@@ -162,12 +158,8 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
             for m in range(M - 1, min(first, M - 1) - 1, -1):
                 kept = state * (max(0, min(m + 1, M - 1) - first) * shape.saved_width + last * (m == M - 1))
                 working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
-                held_M = before_M + new_M * (np.arange(M) >= m)
-                if piece is pieces[-1]:  # multiplied as they come
-                    held_M = (before_M + new_M * (np.arange(M) == m)) * (np.arange(M) <= m)
-                most = max(most, kept + working + int(held_M.sum()) * block)
-            before_M += new_M
-    return most
+                most = max(most, kept + working)
+    return most + plan.held * load.number_bytes
 
 
 def read_terms(shape: ModelShape, load: Load, rows: int) -> list[Term]:

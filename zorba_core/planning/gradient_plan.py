@@ -11,7 +11,7 @@ Shapes: M blocks, N clients; a client's batch has X = (rows, positions of each).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -23,7 +23,13 @@ MOST_MEMORY = 4  # times a cohort's
 LEAST_BYTES = 64 * 2**20  # of gradients and what a backward pass keeps: for small models, nobody need save these
 # Positions that go through a block at once, where there is memory: more would not make a core faster.
 POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
+# Directions side by side: of those that are looked up, in small pieces, and of others.
+MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
+# Numbers of directions that are drawn and multiplied in the time that a piece takes for a block whatever its size.
+_PIECE_NUMBERS = 2**21
+_SIZES_TRIED = 8  # of pieces, each with its shares
+_HOLES = 1.1  # of what is kept: an allocator leaves some between such tensors (measured)
 _UNKNOWN_SAVED, _UNKNOWN_BACKWARD = 24, 12  # hidden states
 
 
@@ -74,6 +80,7 @@ class GradientPlan:
     Args of :meth:`of`:
         sizes_M, widths, bytes_each: parameters of each block, and bytes of a number.
         shape_NX: rows and length of each client's batch.
+        num_directions: Q; the more, the larger a share, with smaller pieces.
     """
 
     shares: list[list[int]]
@@ -91,6 +98,7 @@ class GradientPlan:
         shape_NX: np.ndarray,
         A_MN: np.ndarray,
         *,
+        num_directions: int,
         on_cpu: bool = True,
         max_rows: int | None = None,
     ) -> Self:
@@ -99,27 +107,30 @@ class GradientPlan:
         numbers = max(LEAST_BYTES // bytes_each, MOST_MEMORY * (sum(sizes_M) + 2 * row_numbers))
         longest = int(shape_NX.prod(axis=1).max())  # of a client
         # Most is held when the last block but one is differentiated: of the last one few positions are computed.
-        each = longest * (widths.saved * max(1, num_blocks - 1) + widths.backward) + largest
+        each = int(longest * (_HOLES * widths.saved * max(1, num_blocks - 1) + widths.backward)) + largest
         most = POSITIONS_CPU if on_cpu else POSITIONS_ELSEWHERE
-        together = max(1, min(numbers // each, most // longest, len(shape_NX)))
-        plan = cls([], 0, together * longest, max_rows, max(0, numbers - together * each))
-
+        most_together = max(1, min(numbers // each, most // longest, len(shape_NX)))
         need_N = np.asarray(sizes_M) @ A_MN
         first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)
         order = np.lexsort((shape_NX[:, 1], first_N))  # a piece's rows then start alike, and are about as long
         clients = [ClientRows(int(n), *map(int, shape_NX[n])) for n in order]
-        shares: list[list[int]] = []
-        held, most_held = 0, 0
-        for rows_of in plan.pieces(clients):
-            if not shares or held > plan.room:
-                shares.append([])
-                held = 0
-            split = max_rows is not None and any(part.num_rows > max_rows for part in rows_of)
-            shares[-1] += [part.client for part in rows_of]
-            own = int(sum(need_N[part.client] for part in rows_of))
-            most_held = max(most_held, held + (own if split else min(own, len(rows_of) * largest)))
-            held += own
-        return cls(shares, most_held, plan.positions, max_rows, plan.room)
+        drawn = num_directions * int(np.asarray(sizes_M) @ A_MN.any(axis=1))
+        plans = []
+        for together in sorted({-(-most_together * part // _SIZES_TRIED) for part in range(1, _SIZES_TRIED + 1)}):
+            plan = cls([], 0, together * longest, max_rows, max(0, numbers - together * each))
+            before, held, pieces = 0, 0, list(plan.pieces(clients))
+            for rows_of in pieces:
+                if not plan.shares or before > plan.room:
+                    plan.shares.append([])
+                    before = 0
+                split = max_rows is not None and any(part.num_rows > max_rows for part in rows_of)
+                plan.shares[-1].extend(part.client for part in rows_of)
+                own = int(sum(need_N[part.client] for part in rows_of))
+                held = max(held, before + (own if split else min(own, len(rows_of) * largest)))
+                before += own
+            work = len(pieces) * num_blocks * _PIECE_NUMBERS + len(plan.shares) * drawn
+            plans.append((work, -together, replace(plan, held=held)))
+        return min(plans, key=lambda plan: plan[:2])[-1]
 
     def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
         """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.

@@ -130,6 +130,7 @@ def _backward_peak(
         bytes_each,
         np.full((participants, 2), (B, L)),
         A_MN[:, heaviest],
+        num_directions=settings.num_perturbations,
         on_cpu=on_cpu,
         max_rows=settings.max_rows,
     )

@@ -126,6 +126,7 @@ def _drawn(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> int:
         load.number_bytes,
         np.full((A_MN.shape[1], 2), (load.batch_size, load.seq_len)),
         A_MN,
+        num_directions=load.num_perturbations,
     )
     return len(plan.shares) * load.num_perturbations * shape.block_parameters * int(A_MN.any(axis=1).sum())
 

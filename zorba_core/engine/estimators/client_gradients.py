@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from zorba_core.engine.estimators.client_layers import (
     BlockGradient,
-    GradientTable,
     LayerFunctions,
     Owners,
     UnknownLayoutError,
@@ -71,15 +70,32 @@ class ClientGradients:
     def __init__(self, network: BlockNetwork, inactive: Inactive) -> None:
         self._network, self._inactive, self._last = network, inactive, network.num_blocks - 1
         self._anchor = torch.zeros((), dtype=network.dtype, device=network.device, requires_grad=True)
+        self._numbers = self._anchor.new_empty(0)  # of gradients, for one share after another
         self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
         self._layers_M = [
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
             for m in range(network.num_blocks)
         ]
 
-    def table(self, m: int, clients: int) -> GradientTable:
-        """For so many clients' gradients of block m."""
-        return GradientTable(clients, self._network.sizes_M[m], self._anchor)
+    def tables(self, share: Sequence[int], A_MN: np.ndarray, early: Container[int]) -> list[tuple[list[int], Tensor]]:
+        """Of each block, which clients of the share activate it, and a table for their gradients of it, (C, D_m).
+
+        The tables overlap. Of clients that are not ``early``, who are the last of the share, a block's rows lie where
+        the early ones' rows of the blocks behind it lie: a block is to be done with before they are written. And they
+        last until the next share's tables.
+        """
+        clients_M = [[n for n in share if active_N[n]] for active_N in A_MN]
+        sizes_M = self._network.sizes_M
+        early_M = [size * sum(n in early for n in clients) for size, clients in zip(sizes_M, clients_M, strict=True)]
+        start_M = [0, *itertools.accumulate(early_M)][:-1]
+        stop_M = [at + len(of) * size for at, of, size in zip(start_M, clients_M, sizes_M, strict=True)]
+        if len(self._numbers) < max(stop_M):
+            self._numbers = self._anchor.new_empty(0)  # the smaller ones go first
+            self._numbers = self._anchor.new_empty(max(stop_M))
+        return [
+            (clients, self._numbers[start:stop].view(len(clients), size))
+            for clients, start, stop, size in zip(clients_M, start_M, stop_M, sizes_M, strict=True)
+        ]
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

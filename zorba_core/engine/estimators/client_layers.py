@@ -23,23 +23,12 @@ from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
 
 
-class GradientTable:
-    """Gradients of one block, a row a client: (C, D_m). It takes memory when it is first written to."""
-
-    def __init__(self, clients: int, size: int, like: Tensor) -> None:
-        self._shape, self._like = (clients, size), like
-
-    @functools.cached_property
-    def values_CD(self) -> Tensor:
-        return torch.empty(self._shape, dtype=self._like.dtype, device=self._like.device)
-
-
 @dataclass(eq=False)
 class BlockGradient:
-    """One client's gradient of one block: a row of a table. Layers write their parts into it; later rows of the client
-    add to them."""
+    """One client's gradient of one block: a row of a table that some clients have together. Layers write their parts
+    into it; later rows of the client add to them."""
 
-    table: GradientTable
+    table_CD: Tensor
     row: int
     _written: set[int] = field(default_factory=set)  # starts of the parts that are written
 
@@ -58,7 +47,7 @@ class BlockGradient:
         """Gradients of all of the block's parameters, in their order; None where the loss does not depend on one."""
         start = 0
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            part = self.table.values_CD[self.row, start : start + parameter.numel()].view(parameter.shape)
+            part = self.table_CD[self.row, start : start + parameter.numel()].view(parameter.shape)
             if self.begins(start):
                 part.zero_() if gradient is None else part.copy_(gradient)
             elif gradient is not None:
@@ -77,17 +66,24 @@ class Neighbours:
     def part(self, start: int, parameter: Tensor) -> tuple[Tensor, bool]:
         """Where their gradients of a parameter belong, (C, *its shape), and whether there are some to add to: all of
         them have, or none."""
-        first = self.gradients[0]
-        rows_CD = first.table.values_CD[first.row : first.row + len(self.gradients)]
         adds = [not gradient.begins(start) for gradient in self.gradients]
-        part = rows_CD[:, start : start + parameter.numel()].view(-1, *parameter.shape)
-        if any(adds) != all(adds):
+        part = self._rows_CD[:, start : start + parameter.numel()].view(-1, *parameter.shape)
+        some = any(adds)
+        if some and not all(adds):
             part[torch.tensor([not each for each in adds])] = 0
-        return part, any(adds)
+        return part, some
+
+    @functools.cached_property
+    def _rows_CD(self) -> Tensor:
+        first = self.gradients[0]
+        return first.table_CD[first.row : first.row + len(self.gradients)]
 
     def add(self, start: int, parameter: Tensor, gradient_C: Tensor) -> None:
         part, adds = self.part(start, parameter)
         part.add_(gradient_C) if adds else part.copy_(gradient_C)
+
+
+_ROOM_BEHIND = 32  # numbers: what glibc aligns tensors to, and its own
 
 
 class UnknownLayoutError(Exception):
@@ -112,7 +108,7 @@ class Owners:
                 last is not None
                 and count == last.rows
                 and start == last.start + last.rows * len(last.gradients)
-                and gradient.table is last.gradients[0].table
+                and gradient.table_CD is last.gradients[0].table_CD
                 and gradient.row == last.gradients[-1].row + 1
             ):
                 groups[-1] = replace(last, gradients=(*last.gradients, gradient))
@@ -126,11 +122,11 @@ class Owners:
 
     def split(self, x_PI: Tensor) -> Iterator[tuple[Neighbours, Tensor]]:
         """Of positions that are laid out row after row, those of each client: (C, P, I)."""
-        each = len(x_PI) // self.rows
+        each = x_PI.shape[0] // self.rows
         for group in self.of:
-            count = len(group.gradients)
-            first, positions = group.start * each, group.rows * each
-            yield group, x_PI[first : first + count * positions].view(count, positions, -1)
+            count, positions = len(group.gradients), group.rows * each
+            first, last = group.start * each, group.start * each + count * positions
+            yield group, x_PI[first:last].view(count, positions, -1)
 
 
 class LayerFunctions:
@@ -236,9 +232,13 @@ class _Linear(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x_PI)
         ctx.layer, ctx.starts, ctx.owners = layer, starts, owners
-        if isinstance(layer, Conv1D):
-            return torch.addmm(layer.bias, x_PI, layer.weight)
-        return F.linear(x_PI, layer.weight, layer.bias)
+        weight_IO = layer.weight if isinstance(layer, Conv1D) else layer.weight.t()
+        if x_PI.device.type != "cpu" or x_PI.dtype != weight_IO.dtype or torch.is_autocast_enabled("cpu"):
+            return F.linear(x_PI, weight_IO.t(), layer.bias)
+        y_PO = _with_room_behind(x_PI, weight_IO.shape[1])
+        if layer.bias is None:
+            return torch.mm(x_PI, weight_IO, out=y_PO)
+        return torch.addmm(layer.bias, x_PI, weight_IO, out=y_PO)
 
     @staticmethod
     @once_differentiable
@@ -260,6 +260,16 @@ class _Linear(torch.autograd.Function):
             return (None,) * 5
         weight = layer.weight.to(dy_PO.dtype)
         return None, dy_PO @ (weight.t() if transposed else weight), None, None, None
+
+
+def _with_room_behind(x_PI: Tensor, outputs: int) -> Tensor:
+    """Memory for a layer's outputs, (P, O), that serves again for tensors of this size after it was freed.
+
+    Many outputs are freed at once, between others that the backward pass needs. glibc before 2.38 does not put a tensor
+    where one of the same size was, since it looks for room to align it in: a quarter of the memory would lie idle.
+    """
+    numbers = x_PI.new_empty(len(x_PI) * outputs + _ROOM_BEHIND)
+    return x_PI.new_empty(0).set_(numbers.untyped_storage(), 0, (len(x_PI), outputs))  # no view of another tensor
 
 
 class _LayerNorm(torch.autograd.Function):

@@ -8,8 +8,9 @@ numbers of a client cost about three forward passes, whatever Q is. So this is a
 what a client runs; preflight says how far the finite differences of a run's mu are from it.
 
 The gradients of a *share* of the clients are gathered and multiplied with the directions, so that these are drawn once
-a share, a piece of a block at a time. :mod:`zorba_core.planning.gradient_plan` says which clients are a share: as many
-as keep the memory below four times what a cohort holds.
+a share, a piece of a block at a time. :mod:`zorba_core.planning.gradient_plan` says which clients are a share, within
+four times the memory that a cohort holds: with many directions the rows go through the blocks in smaller pieces, which
+leaves room for the gradients of more clients.
 
 It is what :func:`zorba_core.engine.estimators.jvp.estimate_jvp` gives: to 1e-10 in float64 and 1e-5 in float32, on any
 device. (Norms that compute in float32 whatever the dtype, as Llama's do, keep float64 at 1e-6.)
@@ -29,13 +30,12 @@ from torch import Tensor
 
 from zorba_core.engine.directions import PIECE_CPU, PIECE_ELSEWHERE, Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
-from zorba_core.engine.estimators.client_layers import BlockGradient, GradientTable
+from zorba_core.engine.estimators.client_layers import BlockGradient
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.estimate_terms import DIRECTIONS_AT_ONCE
-from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, GradientPlan, Widths
 
 
 @torch.no_grad()
@@ -65,20 +65,16 @@ def estimate_exact(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    plan = ExactPlan.of_network(network, batches_N, A_MN, max_rows)
+    plan = ExactPlan.of_network(network, batches_N, A_MN, len(seeds_Q), max_rows)
     gradients = ClientGradients(network, inactive)
 
-    def multiply(block: int, gathered: Gathered) -> None:
-        for (clients, _), rho_CQ in zip(gathered, _along(gathered, block, seeds_Q, directions), strict=True):
-            rho_NQ[clients] += rho_CQ
+    def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
+        rho_NQ[clients] += _along(gradient_CD, block, seeds_Q, directions)
 
     with gradients.installed():
         for share in plan.shares:
             loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan, multiply)
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
-
-
-Gathered = list[tuple[list[int], Tensor]]  # of one block: some clients, and their gradients, (C, D_m)
 
 
 def gather_gradients(
@@ -87,57 +83,47 @@ def gather_gradients(
     A_MN: np.ndarray,
     share: Sequence[int],
     plan: ExactPlan,
-    completed: Callable[[int, Gathered], None],
+    completed: Callable[[int, list[int], Tensor], None],
 ) -> np.ndarray:
-    """F_n of the share's clients, float64; of each block that some of them activate, all their gradients go to
-    ``completed``, where they last until it returns.
+    """F_n of the share's clients, float64. Of each block, ``completed`` is given the clients that activate it, if there
+    are some, and their gradients, (C, D_m), which last until it returns.
 
-    Clients whose rows begin to pass together have a table together. A block is completed within the backward pass of
-    the share's last piece, so that of this piece no more than one block's gradients are held.
+    A block is completed within the backward pass of the share's last piece, so that of this piece no more than one
+    block's gradients are held.
     """
     loss_by_client = dict.fromkeys(share, 0.0)
-    gradient_by_client: dict[int, dict[int, BlockGradient]] = {}
-    tables_M: list[list[tuple[list[int], GradientTable]]] = [[] for _ in A_MN]
+    pieces = list(plan.pieces(_parts(batches_N, share, plan.max_rows)))
+    tables_M = gradients.tables(share, A_MN, {part.client for piece in pieces[:-1] for part in piece})
+    gradient_by_client: dict[int, dict[int, BlockGradient]] = {n: {} for n in share}
+    for m, (clients, table_CD) in enumerate(tables_M):
+        for row, n in enumerate(clients):
+            gradient_by_client[n][m] = BlockGradient(table_CD, row)
+    waiting = {m for m, (clients, _) in enumerate(tables_M) if clients}
 
     def complete(block: int) -> None:
-        if tables_M[block]:
-            completed(block, [(clients, table.values_CD) for clients, table in tables_M[block]])
-        tables_M[block] = []  # their memory goes, with those of the clients that refer to them
-        for of_block in gradient_by_client.values():
-            of_block.pop(block, None)
+        if block in waiting:
+            waiting.remove(block)
+            completed(block, *tables_M[block])
 
-    pieces = list(plan.pieces(_parts(batches_N, share, plan.max_rows)))
     for piece in pieces:
-        new = [part.client for part in piece if part.client not in gradient_by_client]
-        gradient_by_client |= {n: {} for n in new}
-        for m, active_N in enumerate(A_MN):
-            clients = [n for n in dict.fromkeys(new) if active_N[n]]
-            if clients:
-                table = gradients.table(m, len(clients))
-                tables_M[m].append((clients, table))
-                for row, n in enumerate(clients):
-                    gradient_by_client[n][m] = BlockGradient(table, row)
         parts = [replace(part, gradient_M=gradient_by_client[part.client]) for part in piece]
         then = {"completed": complete} if piece is pieces[-1] else {}
         for part, loss in zip(parts, gradients.pass_through(parts, **then), strict=True):
             loss_by_client[part.client] += loss
-    for m in range(len(A_MN)):  # blocks that nobody of the last piece activates, and what lies before them
+    for m in sorted(waiting):  # before all that the last piece's clients activate
         complete(m)
     return np.array(list(loss_by_client.values()))
 
 
-def _along(gathered: Gathered, block: int, seeds_Q: Sequence[int], directions: Directions) -> list[np.ndarray]:
-    """< grad_m F_n, v_q,m > of all directions and the clients of each table: (C, Q), float64."""
-    if not gathered:
-        return []
-    device = gathered[0][1].device
-    total_CQ = [torch.zeros(len(clients), len(seeds_Q), dtype=torch.float64, device=device) for clients, _ in gathered]
-    for at in range(0, len(seeds_Q), DIRECTIONS_AT_ONCE):
-        seeds_K = [int(seed) for seed in seeds_Q[at : at + DIRECTIONS_AT_ONCE]]
+def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
+    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64."""
+    total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
+    for at in range(0, len(seeds_Q), directions.together):
+        seeds_K = [int(seed) for seed in seeds_Q[at : at + directions.together]]
+        total_CK = total_CQ[:, at : at + len(seeds_K)]
         for start, stop, v_KS in directions.side_by_side(seeds_K, block):
-            for total, (_, gradient_CD) in zip(total_CQ, gathered, strict=True):
-                total[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
-    return [total.cpu().numpy() for total in total_CQ]
+            total_CK += gradient_CD[:, start:stop] @ v_KS.t()
+    return total_CQ.cpu().numpy()
 
 
 def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
@@ -160,7 +146,12 @@ class ExactPlan(GradientPlan):
 
     @classmethod
     def of_network(
-        cls, network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, max_rows: int | None = None
+        cls,
+        network: BlockNetwork,
+        batches_N: Sequence[Rows],
+        A_MN: np.ndarray,
+        num_directions: int,
+        max_rows: int | None = None,
     ) -> ExactPlan:
         """For these clients' batches."""
         return cls.of(
@@ -169,6 +160,7 @@ class ExactPlan(GradientPlan):
             network.dtype.itemsize,
             np.array([batch.token_ids_RL.shape for batch in batches_N]),
             A_MN,
+            num_directions=num_directions,
             on_cpu=network.device.type == "cpu",
             max_rows=max_rows,
         )

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from zorba_core.engine.estimators.client_gradients import ClientGradients
-from zorba_core.engine.estimators.exact import ExactPlan, Gathered, gather_gradients
+from zorba_core.engine.estimators.exact import ExactPlan, gather_gradients
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 
@@ -31,10 +31,11 @@ def gradient_products(network: BlockNetwork, batches_N: Sequence[Rows]) -> tuple
     num_blocks, num_clients = network.num_blocks, len(batches_N)
     product_MNN, loss_N = np.zeros((num_blocks, num_clients, num_clients)), np.zeros(num_clients)
     gradients = ClientGradients(network, "frozen")
-    plan = ExactPlan.of_network(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool))
+    plan = ExactPlan.of_network(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool), 0)
 
-    def multiply(block: int, gathered: Gathered) -> None:
-        product_MNN[block] = _products(gathered, num_clients)
+    def multiply(block: int, clients: list[int], gradient_ND: torch.Tensor) -> None:
+        for gradient_NS in gradient_ND.split(_PIECE, dim=1):
+            product_MNN[block] += (gradient_NS @ gradient_NS.t()).cpu().numpy()
 
     with gradients.installed():
         for group in plan.groups(network.sizes_M, num_clients):
@@ -42,12 +43,3 @@ def gradient_products(network: BlockNetwork, batches_N: Sequence[Rows]) -> tuple
             A_MN[group] = True
             loss_N = gather_gradients(gradients, batches_N, A_MN, range(num_clients), plan, multiply)
     return product_MNN, loss_N
-
-
-def _products(gathered: Gathered, num_clients: int) -> np.ndarray:
-    order_N = torch.tensor([n for clients, _ in gathered for n in clients])
-    product_NN = torch.zeros(num_clients, num_clients, dtype=torch.float64)
-    for pieces in zip(*(gradient_CD.split(_PIECE, dim=1) for _, gradient_CD in gathered), strict=True):
-        gradient_NS = torch.cat(pieces)
-        product_NN[order_N[:, None], order_N] += (gradient_NS @ gradient_NS.t()).cpu()
-    return product_NN.numpy()
