@@ -1,21 +1,30 @@
-"""`python -m app [--port 8501]`: the dashboard, or one sentence when its port is taken."""
+"""`python -m app [--port 8501]`: the dashboard, or one sentence when its port is taken.
+
+`streamlit run app/main.py` loads what pages need when somebody first opens one. Here it is loaded beforehand.
+"""
 
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
+import importlib
+import importlib.util
+import pkgutil
 import socket
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 ADDRESS = "127.0.0.1"
 _MAIN = Path(__file__).with_name("main.py")
+_START_SECONDS = 60.0  # that a server may take until it listens
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Become the server; return 2 when that cannot be."""
+    """Serve until stopped; return 2 when that cannot be."""
     parser = argparse.ArgumentParser(prog="python -m app", description="The ZorBA dashboard, on this machine only.")
     parser.add_argument("--port", type=int, default=8501, help="default: 8501")
     port = parser.parse_args(arguments).port
@@ -23,8 +32,32 @@ def main(arguments: list[str] | None = None) -> int:
     if taken:
         print(f"zorba: {taken}", file=sys.stderr)
         return 2
-    streamlit = [sys.executable, "-m", "streamlit", "run", str(_MAIN)]
-    os.execv(sys.executable, [*streamlit, "--server.address", ADDRESS, "--server.port", str(port)])
+    from streamlit.web import cli
+
+    threading.Thread(target=_load_pages, name="zorba-load-pages", daemon=True).start()
+    cli.main(["run", str(_MAIN), "--server.address", ADDRESS, "--server.port", str(port)], prog_name="streamlit")
+    return 0
+
+
+def _load_pages() -> None:
+    """Load what the pages need, once the server listens: a first visitor would wait two seconds for it."""
+    from streamlit import runtime
+
+    until = time.monotonic() + _START_SECONDS
+    while not runtime.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    with contextlib.suppress(Exception):  # a page that fails to load says so where it is opened
+        from app import screens
+        from app.shared.scenario import Scenario
+        from app.shared.study import study
+
+        for module in pkgutil.walk_packages(screens.__path__, "app.screens."):
+            *_, folder, name = module.name.split(".")
+            if folder != name:  # that is the page itself, which only Streamlit runs
+                importlib.import_module(module.name)
+        study(Scenario())
+        if importlib.util.find_spec("kaleido") is not None:
+            importlib.import_module("kaleido")
 
 
 def port_taken(port: int) -> str:

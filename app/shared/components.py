@@ -51,6 +51,19 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
 @media (max-width: 640px) {
   [class*="st-key-flip_"] { flex-direction: column-reverse; }
+  /* What stands in columns is one stack, in which keys say what comes first. */
+  [class*="st-key-stacked_"] > [data-testid="stLayoutWrapper"],
+  [class*="st-key-stacked_"] > * > [data-testid="stHorizontalBlock"],
+  [class*="st-key-stacked_"] > * > * > [data-testid="stColumn"],
+  [class*="st-key-stacked_"] > * > * > * > [data-testid="stVerticalBlock"],
+  [class*="st-key-stacked_"] [data-testid="stLayoutWrapper"]:has(> [class*="st-key-phone_"]) { display: contents; }
+  [class*="st-key-stacked_"] * { order: 9; }
+  [class*="st-key-phone_1"] { order: 1; }
+  [class*="st-key-phone_2"] { order: 2; }
+  [class*="st-key-front_plot"] { order: 3; }
+  [class*="st-key-phone_"] [data-testid="stHorizontalBlock"]:has(> * > [data-testid="stMetric"]) {
+    flex-wrap: nowrap; overflow-x: auto; scrollbar-width: thin;
+  }
   [data-testid="stMainBlockContainer"] { padding: 3.7rem 1rem 3rem; }
   [data-testid="stMainBlockContainer"] h1 { font-size: 1.45rem; padding: 0 0 .5rem; }
   [data-testid="stMetric"] { min-width: 0; padding: .6rem; }

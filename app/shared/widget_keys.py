@@ -11,6 +11,7 @@ out of date; it is ignored. The kept value changes only by what the reader does 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -61,10 +62,15 @@ def report(name: str, value: Any) -> None:
 
 def starting_at(widget: Callable[..., Any], current: Any, options: Sequence[Any] = ()) -> dict[str, Any]:
     """The argument that makes ``current`` the default of ``widget``, which lists ``options`` or none."""
-    names = inspect.signature(widget).parameters
+    names = _parameters(getattr(widget, "__func__", widget))
     if "index" in names:
         return {"index": list(options).index(current)}
     return {"value" if "value" in names else "default": current}
+
+
+@functools.cache
+def _parameters(widget: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(widget).parameters)
 
 
 def _comparable(value: Any) -> Any:

@@ -49,7 +49,7 @@ def server_process(runs_folder: Path | None = None, timeout: float = 120.0) -> I
         environment["ZORBA_RUNS"] = str(runs_folder)
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app/main.py", "--server.port", str(port)],
+            [sys.executable, "-m", "app", "--port", str(port)],
             cwd=ROOT,
             env=environment,
             stdout=log,

@@ -304,3 +304,7 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(visit):
     assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollWidth") <= 390
     plot = page.locator("[class*=st-key-front_plot] .main-svg").first.bounding_box()
     assert 300 < plot["width"] <= 390
+    slider = page.locator("[class*=st-key-weight]").first.bounding_box()
+    cards = [card.bounding_box() for card in page.locator("[data-testid=stMetric]").all()[:2]]
+    assert cards[0]["y"] == cards[1]["y"], "side by side"
+    assert cards[0]["y"] < slider["y"] < plot["y"] < 844 / 2 + 150, "two cards, the slider and the plot in view"

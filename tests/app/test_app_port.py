@@ -63,3 +63,13 @@ def test_a_free_port_is_taken_by_nobody():
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
     assert port_taken(free) == ""
+
+
+def test_pages_are_loaded_before_the_first_visit_and_no_training_is(root):
+    program = (
+        "import sys; from app import __main__ as start; start._START_SECONDS = 0; start._load_pages()\n"
+        "print(sorted({'app.screens.tradeoff.plot', 'app.screens.runs.curves', 'app.screens.tradeoff.tradeoff', "
+        "'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.strip() == "['app.screens.runs.curves', 'app.screens.tradeoff.plot']"

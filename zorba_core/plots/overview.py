@@ -24,7 +24,7 @@ def matrix_picture(A_MN: NDArray[np.bool_], *, palette: Palette = LIGHT) -> NDAr
     height = max(side, min(20, 480 // num_blocks)) if side < 8 else side
     height = max(1, min(height, 26))
     colors = np.array([_rgb(palette.faint), _rgb(palette.front), _rgb(palette.paper)], np.uint8)
-    cell = np.kron(A_MN.astype(np.uint8), np.ones((height, side), np.uint8))
+    cell = A_MN.astype(np.uint8).repeat(height, axis=0).repeat(side, axis=1)
     if side >= 4:
         cell[:, side - 1 :: side] = 2
     if height >= 4:

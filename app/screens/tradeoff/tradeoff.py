@@ -29,8 +29,9 @@ def page() -> None:
         components.reproduce(scenario)
         return
     # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
-    introduction, headline = st.container(), st.container()
-    left, right = st.columns([0.64, 0.36], gap="medium")
+    with st.container(key="stacked_tradeoff"):  # on a phone: cards, slider, picture, and then the rest
+        introduction, headline = st.container(), st.container(key="phone_1_headline")
+        left, right = st.columns([0.64, 0.36], gap="medium")
     axes = plot.chosen(study)
     view = selection.chosen_view(study)
     point = selection.selected_point(study, view.order_F)
@@ -44,7 +45,7 @@ def page() -> None:
         if plot.controls(study) != axes:
             st.rerun()
         more = st.container()
-    with right:
+    with right, st.container(key="phone_2_preference"):
         words.preference()
     solution = state.solution(scenario, point)
     shown = _numbers(study, solution)
