@@ -42,6 +42,9 @@ EVIDENCE = (
     "Given what the blocks are worth, the gain solver was faster than the paper's allocation in four of four cells of "
     "two tasks and two bases, and no slower than training all blocks, with a twelfth of them; without, it was slower: "
     "artifacts/experiments/what-to-run.",
+    "Longer directions in blocks of small gradients and directions of each client's own were up to 4.5 times as fast "
+    "on one base and task and slower on the other base, so they are left to --lengths and --method zorba-own: "
+    "artifacts/experiments/lengths.",
     "That worth was measured on public rows; planned from four rounds of a run's own scalars, gain was not faster: "
     "artifacts/experiments/what-to-run.",
     "Neither the balanced allocation nor a normalised step or a schedule was faster than the paper's recipe over all "

@@ -109,7 +109,11 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
         assert f"{value} ({interval})" in text, name
     for name in ("goal", "part/cosine", "part/normalised"):
         assert ours[name].ours.rsplit(", ", 1)[0] + ")" in text, name
-    for name in ("goal/lengths", "goal/lengths-same-bytes", *(f"lengths/{arm}" for arm in ("alone", "own", "both", "gain", "full"))):
+    for name in (
+        "goal/lengths",
+        "goal/lengths-same-bytes",
+        *(f"lengths/{arm}" for arm in ("alone", "own", "both", "gain", "full")),
+    ):
         assert ours[name].ours.rsplit(", ", 1)[0] + ")" in text, name
         stricter = ours[name].note.split("of that loss: ")
         assert len(stricter) == 1 or stricter[1].split(", ")[0] + ")" in text, name
