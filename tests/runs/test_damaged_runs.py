@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import shutil
 from dataclasses import fields
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.damage import call, check_refused, damaged, tree
@@ -154,9 +156,17 @@ def test_a_run_whose_environment_lacks_what_decides_nothing_is_resumed(whole, tm
 
 
 def test_a_damaged_page_of_the_metrics_is_noticed(whole, tmp_path):
-    run = shutil.copytree(whole.path, tmp_path / "run")
-    content = bytearray((run / "metrics.parquet").read_bytes())
-    content[len(content) // 4] ^= 1
-    (run / "metrics.parquet").write_bytes(content)
-    with pytest.raises(InvalidInputError, match=r"metrics\.parquet.*damaged"):
-        read_run(run)
+    """A flipped bit is refused by name; one in what a page says about itself may leave every number as it was."""
+    run, refused = shutil.copytree(whole.path, tmp_path / "run"), 0
+    content = (run / "metrics.parquet").read_bytes()
+    places = range(len(content) // 50, len(content), len(content) // 25)
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        (run / "metrics.parquet").write_bytes(damaged)
+        try:
+            pd.testing.assert_frame_equal(read_run(run).metrics, whole.metrics)
+        except InvalidInputError as error:
+            assert re.search(r"metrics\.parquet.*damaged", str(error))  # noqa: PT017
+            refused += 1
+    assert refused > len(places) / 2
