@@ -149,6 +149,7 @@ def _over_a_point(selector: str, step: int) -> Callable[[Page, int], None]:
     """Put the mouse on another of the points that ``selector`` names, every turn."""
 
     def aim(page: Page, turn: int) -> None:
+        page.wait_for_selector(selector)  # a picture that has just been drawn anew is empty for a moment
         points = page.locator(selector)
         place = points.nth((step * (turn + 1)) % points.count()).bounding_box()
         page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
