@@ -18,12 +18,13 @@ from zorba_core.cli import allocate, bench, build_app, federation, pareto, scena
 from zorba_core.cli.allocate import SolveOptions
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
-from zorba_core.cli.options import option_words
+from zorba_core.cli.options import add_command, option_words, options_of
 from zorba_core.cli.train import FolderOptions, TaskOptions
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
@@ -147,6 +148,31 @@ def test_a_group_of_options_is_made_into_its_object_and_a_wrong_one_is_refused_b
     assert str(refused.exception) == "batch size is 0; it must be at least 1"
     told = CliRunner().invoke(build_app(), ["vram", "--seq-len", "64", "--total-blocks", "300"])
     assert "B=8, L=64, float32" in told.stdout
+
+
+@pytest.mark.parametrize("cls", [FolderOptions, SolveOptions, TaskOptions])
+def test_a_number_out_of_its_field_s_range_is_refused_before_the_command_begins(cls, all_commands):
+    """Also where the dataclass does not check itself: --diagnostics of 200 digits ended a run that had been done."""
+    app, began = typer.Typer(), []
+    app.callback()(lambda: None)
+    add_command(app, "go", _taking(cls, began))
+    bounded = [field for field in declared(cls).values() if field.at_most is not None]
+    for field in bounded:
+        words = ["go", field.flag, str(10 ** (len(str(int(field.at_most))) + 1))]
+        answer = CliRunner().invoke(app, words)
+        assert isinstance(answer.exception, InvalidInputError), words
+        assert field.name in str(answer.exception)
+    assert not began
+    assert bounded or cls is not FolderOptions
+
+
+def _taking(cls, began):
+    def go(given=options_of(cls)):
+        """Go."""
+        began.append(given)
+
+    go.__annotations__ = {"given": cls}
+    return go
 
 
 def test_two_groups_may_have_fields_of_one_name(all_commands):

@@ -68,6 +68,9 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     def run(**values: Any) -> None:
         if values.get("preset") is not None:
             values = _with_preset(values)
+        for group in groups.values():  # a dataclass need not check itself
+            for field in group.fields:
+                field.check(values[field.option])
         made = {
             name: group.make(**{field.name: values.pop(field.option) for field in group.fields})
             for name, group in groups.items()

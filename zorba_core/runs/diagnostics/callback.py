@@ -8,7 +8,7 @@ from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import Rounds
 from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import InvalidInputError, RunError, in_short
 from zorba_core.runs.diagnostics.gradients import gradient_products
 from zorba_core.runs.diagnostics.records import DIAGNOSTICS, Measured, read_measured, write_measured
 
@@ -20,8 +20,8 @@ def check_diagnostics(every: int | None, settings: TrainSettings) -> None:
     """
     if every is None:
         return
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise InvalidInputError(f"diagnostics is {every}; it must be a number of rounds, at least 1, or left out")
+    if isinstance(every, bool) or not isinstance(every, int) or not 1 <= every <= 10**9:
+        raise InvalidInputError(f"diagnostics is {in_short(every)}; it must be a number of rounds from 1 to 10**9")
     if settings.memory_limit is not None:
         raise InvalidInputError("diagnostics need a backward pass through all blocks; leave memory_limit out, or them")
     if settings.inactive != "frozen":

@@ -95,8 +95,8 @@ def _make(
     work: Path, name: str, recipe: BaseModelRecipe, seed: int, profile: str, threads: int, log: Log
 ) -> dict[str, Any]:
     start = time.monotonic()
-    log("reading texts")
     texts = corpus_texts(recipe, seed)
+    log(f"read {sum(map(len, texts.values())):,} texts")
     task_names = [task for task in TASKS if task in recipe.mixture]
     words = {word for name in DONOR_WORDS for word in (*TASKS[name].label_words, *DONOR_WORDS[name])} | {
         *recipe.spare_words
