@@ -24,7 +24,7 @@ from zorba_core.runs import read_run
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.writer import RunWriter
 from zorba_core.study.experiments.design import stored_design
-from zorba_core.study.experiments.proxy import stored_facts
+from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, read_tables, write_tables
 from zorba_core.study.ledger.claims import Claim, Ledger, read_ledger, write_ledger
 from zorba_core.study.ledger.front_rows import read_timings

@@ -13,6 +13,7 @@ import pytest
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.study.experiments import design, lengths, parts, predictors, proxy, what_to_run
 from zorba_core.study.experiments.definitions import OWN
+from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.own_protocol import CELLS, HOLD_BACK, RATES
 from zorba_core.study.experiments.protocol import TUNING_SEED
 from zorba_core.study.experiments.recipes import Recipe, fleet_budgets
@@ -102,7 +103,7 @@ def test_arms_with_lengths_have_the_budgets_and_passes_of_the_papers(seed):
     with_lengths = {spec.arm for spec in measured if spec.settings.get("block_scales")}
     assert with_lengths == {arm for arm, chosen in lengths.ARMS.items() if chosen.lengths}
     assert {spec.arm for spec in measured if spec.method == "zorba-own"} == {"best", "own", "lengths + own"}
-    facts = proxy.stored_facts(*cell)
+    facts = stored_facts(*cell)
     of_gain = next(spec for spec in measured if spec.arm == "gain + lengths" and (spec.model, spec.dataset) == cell)
     length_M = np.array(of_gain.settings["block_scales"].split(","), float)
     np.testing.assert_allclose(length_M, (1 / np.array(facts[0])) ** 0.25, rtol=1e-3)
@@ -217,7 +218,7 @@ def test_a_cell_whose_blocks_have_not_been_measured_waits(monkeypatch):
 
 def test_the_proxys_energies_are_there_for_every_cell_that_has_runs(root):
     for model, dataset in CELLS:
-        facts = proxy.stored_facts(model, dataset)
+        facts = stored_facts(model, dataset)
         if facts is not None:
             energies, noises = facts
             assert len(energies) == len(noises) == 12
@@ -228,8 +229,8 @@ def test_the_proxys_energies_are_there_for_every_cell_that_has_runs(root):
 def test_a_damaged_table_of_energies_or_matrices_is_said_in_one_line(tmp_path):
     (tmp_path / "energies.json").write_text('{"opt-mini/sst2": {"energies": ["x"]}}')
     with pytest.raises(InvalidInputError, match="not a table of energies"):
-        proxy.stored_facts("opt-mini", "sst2", tmp_path / "energies.json")
-    assert proxy.stored_facts("opt-mini", "sst2", tmp_path / "none.json") is None
+        stored_facts("opt-mini", "sst2", tmp_path / "energies.json")
+    assert stored_facts("opt-mini", "sst2", tmp_path / "none.json") is None
     (tmp_path / "matrices.json").write_text("{}")
     with pytest.raises(InvalidInputError, match="not a design"):
         design.stored_design(tmp_path / "matrices.json")

@@ -8,7 +8,7 @@ import pytest
 from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.report.page import render
 from zorba_core.study.experiments import what_to_run
-from zorba_core.study.experiments.proxy import stored_facts
+from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.ledger import DEFAULT_LEDGER, bound_rows, communication_rows, front_rows, read_ledger
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation.gain import block_lengths
+from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.own_protocol import CELLS, HOLD_BACK, Cell, cells_of, clients_of, trials_and_runs
-from zorba_core.study.experiments.proxy import stored_facts
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.protocol import PAPER_MODEL, TUNING_SEED, best_rate, settings_of
-from zorba_core.study.experiments.proxy import stored_facts
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.specs import RunSpec
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments.design import FEATURES, stored_design
+from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.predictors import name_of
-from zorba_core.study.experiments.proxy import stored_facts
 from zorba_core.study.experiments.resampling import holm, percentile_interval, two_way_resamples
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.speed import area, cells

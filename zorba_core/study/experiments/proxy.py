@@ -16,39 +16,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
-from zorba_core.errors import InvalidInputError
 from zorba_core.files import read_sealed, write_sealed
+from zorba_core.study.experiments.energies import FILE
 
-FILE = Path(__file__).resolve().parents[3] / "artifacts" / "experiments" / "energies.json"
 BATCHES = 256
 DIGITS = 4
-_MAX_BYTES = 1_000_000
-
-
-def stored_facts(model: str, dataset: str, path: Path = FILE) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """(energies, noises) of the blocks, the largest energy 1; None where they have not been measured.
-
-    Raises:
-        InvalidInputError: a damaged file.
-    """
-    if not path.is_file():
-        return None
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"larger than {_MAX_BYTES} bytes")
-        facts = read_sealed(path).get(f"{model}/{dataset}")
-        if facts is None:
-            return None
-        return tuple(map(float, facts["energies"])), tuple(map(float, facts["noises"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"{path}: not a table of energies ({error}); make it again") from None
 
 
 def measure(model: str, dataset: str, *, batch_size: int = 2, batches: int = BATCHES, seed: int = 0) -> dict[str, Any]:
-    """What :func:`stored_facts` reads of one model and dataset, with what it was made of."""
+    """What :func:`~zorba_core.study.experiments.energies.stored_facts` reads of a cell, with what it was made of."""
     import torch
     from torch.nn import functional
 
