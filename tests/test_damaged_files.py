@@ -21,6 +21,7 @@ from tests.damage import call, check_refused, damaged, tree
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
+from zorba_core.files import check_folder
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 FLEET = b'client,vram_gib\na,8\n"b, large",16.5\nc,2\nd,24\n'
@@ -205,3 +206,10 @@ def test_a_scenario_with_a_number_of_any_size_is_refused_by_field(value):
     content = scenario_to_json(Scenario()).replace('"num_clients": 50', f'"num_clients": {value}').encode()
     with pytest.raises(InvalidInputError, match="num_clients is"):
         scenario_from_upload(content, Scenario())
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc here")
+@pytest.mark.parametrize("folder", ["/proc", "/proc/none", "/proc/none/runs"])
+def test_a_folder_that_takes_no_files_is_refused_before_any_work(folder):
+    with pytest.raises(InvalidInputError, match=r"/proc (takes no files|cannot be written)"):
+        check_folder(folder)

@@ -81,8 +81,18 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
             problem = f"{there} is no folder"
         elif not os.access(there, os.W_OK | os.X_OK):
             problem = f"{there} cannot be written; choose another folder"
+        elif os.statvfs(there).f_blocks == 0 and not _takes_files(there):  # /proc and its kind say that root may write
+            problem = f"{there} takes no files; choose another folder"
     if problem:
         raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
+
+
+def _takes_files(folder: Path) -> bool:
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".zorba-", dir=folder))
+    except OSError:
+        return False
+    return True
 
 
 def check_model_folder(folder: str | os.PathLike[str]) -> None:

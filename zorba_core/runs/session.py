@@ -143,6 +143,8 @@ def fine_tune(
         network, tokenizer = open_network(task, model, label_words, settings)
         if allocation is None:
             allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
+        if (scales := len(settings.block_scale_M)) not in (0, network.num_blocks):
+            raise InvalidInputError(f"block_scales has {scales} numbers; this model has {network.num_blocks} blocks")
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
