@@ -87,6 +87,11 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
         raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
 
 
+def as_named(path: str | os.PathLike[str]) -> str:
+    """The path for a library that takes a leading ``~`` for a home: here it is a name as any other, as for Python."""
+    return os.path.abspath(path)
+
+
 def _takes_files(folder: Path) -> bool:
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".zorba-", dir=folder))

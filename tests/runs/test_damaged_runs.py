@@ -155,6 +155,13 @@ def test_a_run_whose_environment_lacks_what_decides_nothing_is_resumed(whole, tm
     assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]
 
 
+def test_a_runs_folder_named_like_a_home_is_a_name_as_any_other(whole, tmp_path, monkeypatch):
+    """Arrow takes "~" for the home of whoever runs it: such a run was trained to its end and then called damaged."""
+    shutil.copytree(whole.path, tmp_path / "~" / "run")
+    monkeypatch.chdir(tmp_path)
+    assert read_run(Path("~/run")).metrics.equals(whole.metrics)
+
+
 def test_a_damaged_page_of_the_metrics_is_noticed(whole, tmp_path):
     """A flipped bit is refused by name; one in what a page says about itself may leave every number as it was."""
     run, refused = shutil.copytree(whole.path, tmp_path / "run"), 0

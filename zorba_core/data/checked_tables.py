@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_path
+from zorba_core.files import as_named, atomic_path
 
 _KEY = b"zorba_sha256"
 # What pyarrow raises for bytes that are no table, or are one that it cannot read.
@@ -33,7 +33,7 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
         InvalidInputError: too many rows, or a checksum that does not fit.
         Exception: one of ``UNREADABLE``: no table.
     """
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with pq.ParquetFile(as_named(path), page_checksum_verification=True) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         rows = max(file.metadata.num_rows, sum(group.num_rows for group in groups))
         if rows > most_rows:
@@ -49,7 +49,7 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
 
 def has_checksum(path: Path) -> bool:
     """Whether a table that could be read carries one."""
-    return _KEY in (pq.read_schema(path).metadata or {})
+    return _KEY in (pq.read_schema(as_named(path)).metadata or {})
 
 
 def digest(table: pa.Table) -> str:

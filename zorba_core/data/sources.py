@@ -22,6 +22,7 @@ import pyarrow.parquet
 from zorba_core.data.file_rows import hash_split
 from zorba_core.data.labels import label_text
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import as_named
 
 if TYPE_CHECKING:
     from zorba_core.data.tasks import Task
@@ -189,7 +190,7 @@ def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
         missing = [column for column in columns if column not in present]
         if missing:
             raise InvalidInputError(f"{file} lacks the column(s) {', '.join(missing)}; it has {', '.join(present)}")
-        return pd.read_parquet(file, columns=columns)
+        return pd.read_parquet(as_named(file), columns=columns)
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
 

@@ -22,6 +22,7 @@ import pyarrow
 import pyarrow.parquet
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.files import as_named
 
 MAX_TEXT_BYTES = 2**30  # a text file takes about four times its size while it is read
 MAX_TABLE_BYTES = 2 * 2**30  # Parquet, Arrow
@@ -276,7 +277,7 @@ def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        table = pyarrow.parquet.read_table(path)
+        table = pyarrow.parquet.read_table(as_named(path))
     except (pyarrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     return _of_arrow(path, table)
@@ -332,7 +333,7 @@ def _read_arrow_folder(folder: Path) -> pd.DataFrame:
         files = [folder / Path(name).name for name in names]
         for file in files:
             check_size(file, MAX_TABLE_BYTES)
-        tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all() for file in files]
+        tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(as_named(file))).read_all() for file in files]
         table = pyarrow.concat_tables(tables)
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{folder}: cannot be read ({str(error).splitlines()[0]}); save it again") from None

@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 
 import zorba_core
 from zorba_core.errors import ZorbaError
+from zorba_core.files import as_named
 from zorba_core.runs import DEFAULT_FOLDER, list_runs
 
 FindingState = Literal["ok", "note", "broken"]
@@ -159,7 +160,7 @@ def _dataset(folder: Path, splits: Sequence[str], columns: Sequence[str]) -> Fin
     for split in splits:
         file = folder / f"{split}.parquet"
         try:
-            table = pq.ParquetFile(file)
+            table = pq.ParquetFile(as_named(file))
         except FileNotFoundError:
             return Finding(name, "note", f"no {file}", f"put {split}.parquet there, columns {', '.join(columns)}")
         except (pa.ArrowException, OSError) as error:

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_path
+from zorba_core.files import as_named, atomic_path
 
 DIAGNOSTICS = "diagnostics.parquet"
 _OF_BLOCKS = ("popularity_M", "energy_M", "noise_M", "bias_M", "coupled_noise_M")
@@ -131,7 +131,7 @@ def read_measured(path: str | os.PathLike[str], num_blocks: int, num_clients: in
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes are too many")
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(as_named(path), page_checksum_verification=True)
         if file.metadata.num_rows * num_blocks * num_clients > _MOST_NUMBERS:
             raise ValueError(f"{file.metadata.num_rows} rows are too many")
         if file.schema_arrow.names != _SCHEMA.names:
