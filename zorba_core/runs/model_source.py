@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import ChecksumError, check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MODELS_VARIABLE = "ZORBA_MODELS"
 BUNDLED = {"opt-mini": "full", "llama-mini": "llama"}  # by name, the profile of zorba make-base that makes it
+_MOST_BLOCKS = 4096
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -84,14 +85,11 @@ def load_model(name_or_path: str | os.PathLike[str], dtype: str = "float32") -> 
     """
     from transformers import AutoModelForCausalLM
 
-    model = _load(
-        name_or_path,
-        "weights",
-        lambda source, **options: AutoModelForCausalLM.from_pretrained(
-            source, use_safetensors=True, dtype=dtype, **options
-        ),
-    )
-    return model.eval()
+    def load(source: str, **options: bool) -> PreTrainedModel:
+        _read_config(source, **options)
+        return AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, dtype=dtype, **options)
+
+    return _load(name_or_path, "weights", load).eval()
 
 
 def spec_of_model(model: PreTrainedModel, name: str) -> ModelSpec:
@@ -119,11 +117,11 @@ def counted_spec(source: str) -> ModelSpec:
         MissingDataError: the hub did not give its config.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     local = Path(source).is_dir()
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=local)
+        config = _read_config(source, trust_remote_code=False, local_files_only=local)
     except (OSError, ValueError) as error:
         if local:
             raise InvalidInputError(f"model folder {source}: {_first_line(error)}") from None
@@ -150,14 +148,13 @@ def open_model_files(name_or_path: str | os.PathLike[str]) -> tuple[PreTrainedMo
     Raises:
         InvalidInputError, MissingDataError: as :func:`load_model`.
     """
-    from transformers import AutoConfig
     from transformers.utils import cached_file
 
     from zorba_core.runs.streaming.network import skeleton
     from zorba_core.runs.streaming.tensor_files import INDEX, SINGLE, TensorFiles, paths_in
 
     source = resolve_model(name_or_path)
-    config = _load(name_or_path, "config", AutoConfig.from_pretrained)
+    config = load_config(name_or_path)
     folder = source
     if not Path(source).is_dir():
 
@@ -207,9 +204,17 @@ def load_config(name_or_path: str | os.PathLike[str]) -> PretrainedConfig:
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or it cannot be had or read.
     """
+    return _load(name_or_path, "config", _read_config)
+
+
+def _read_config(source: str, **options: bool) -> PretrainedConfig:
     from transformers import AutoConfig
 
-    return _load(name_or_path, "config", AutoConfig.from_pretrained)
+    config = AutoConfig.from_pretrained(source, **options)
+    blocks = getattr(config, "num_hidden_layers", 1)
+    if not isinstance(blocks, int) or blocks > _MOST_BLOCKS:  # which would be made one by one, for hours
+        raise ValueError(f"num_hidden_layers is {in_short(blocks)}; it must be at most {_MOST_BLOCKS}")
+    return config
 
 
 def _load(name_or_path, what, load):

@@ -106,7 +106,9 @@ def dataset() -> Task | None:
     )
     absent = [task for task in tasks.values() if missing[task.name]]
     if absent:
-        with st.popover(f"{', '.join(task.title for task in absent)}: how to get them", icon=":material/download:"):
+        titles = [task.title for task in absent]
+        named = ", ".join(titles) if len(titles) < 4 else f"{len(titles)} more, such as {titles[0]} and {titles[1]}"
+        with st.popover(f"{named}: how to get them", icon=":material/download:"):
             for task in absent:
                 st.markdown(
                     f"**{task.title}**: {components.plain(missing[task.name])}. Then start the dashboard again."
@@ -123,6 +125,7 @@ def method() -> MethodFacts:
         required=True,
         format_func=lambda name: METHODS[name].title,
         key="train_method",
+        wrap=True,
         help="\n\n".join(f"**{facts.title}**: {facts.help}." for facts in METHODS.values()),
     )
     return method_facts(name)
