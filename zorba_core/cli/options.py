@@ -68,8 +68,8 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     def run(**values: Any) -> None:
         if values.get("preset") is not None:
             values = _with_preset(values)
-        for group in groups.values():  # a dataclass need not check itself
-            for field in group.fields:
+        for field in (field for group in groups.values() for field in group.fields):
+            if field.choices is None:  # of these who looks a name up says more
                 field.check(values[field.option])
         made = {
             name: group.make(**{field.name: values.pop(field.option) for field in group.fields})

@@ -55,7 +55,7 @@ class TrainSettings:
     schedule: str = setting("constant", "Of the learning rate over the rounds: {choices}.", choices=lambda: SCHEDULES)
     warmup: int = setting(0, "Rounds over which the learning rate rises to --lr.", at_least=0, at_most=10**8)
     step: str = setting("plain", "plain; normalised or normalised-blocks: lr is a length.", choices=lambda: STEPS)
-    mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", above=0)
+    mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", at_least=1e-30)
     num_perturbations: int | None = setting(
         None,
         "directions a round, of fedkseed local steps; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",

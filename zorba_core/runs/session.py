@@ -149,8 +149,6 @@ def fine_tune(
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
         check_limits(network, allocation, rows, settings, force=force)
-        for line in _cut_lines(data_facts, settings.seq_len):
-            notice(line)
         if isinstance(network, StreamedNetwork):
             network.limit.plan(network, settings, allocation.num_clients)
             notice(network.limit.sentence())
@@ -158,6 +156,8 @@ def fine_tune(
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        for line in _cut_lines(data_facts, settings.seq_len):  # not before what may refuse the run in one line
+            notice(line)
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
             notice(checked.differences.sentence())
         if not isinstance(network, StreamedNetwork):
