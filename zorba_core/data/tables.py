@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from zorba_core.data.characters import check_characters
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import as_named
 
@@ -268,6 +269,7 @@ def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
         if not isinstance(value, dict):
             where = place(path, number)
             raise InvalidInputError(f"{where}: a {type(value).__name__} where an object such as {{...}} belongs")
+        check_characters(value, place(path, number))
         names |= dict.fromkeys(value)
         if not 1 <= len(names) <= MAX_COLUMNS:
             raise InvalidInputError(f"{place(path, number)}: {len(names)} fields so far; 1 to {MAX_COLUMNS} are read")
