@@ -11,6 +11,7 @@ import pytest
 from tests.damage import call, check_refused
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from tests.tiny_models import tiny_model
+from zorba_core.data.encoding import _padded
 from zorba_core.engine.loop import FederatedRows
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InvalidInputError
@@ -69,3 +70,16 @@ def test_numbers_are_written_in_plain_digits(value):
     left = call("train", f"--batch-size={value}")
     check_refused(left)
     assert left.status == 2
+
+
+def test_rows_longer_than_the_model_are_refused_before_they_are_encoded(tiny_opt_folder, tmp_path):
+    """A million positions of some thousand rows would take all of the machine's memory."""
+    for method in ("zorba", "fedit"):
+        left = call(
+            "train", "--model", str(tiny_opt_folder), "--clients", "3", "--method", method, "--seq-len", "1000000",
+            "--runs-folder", str(tmp_path / "runs"),
+        )  # fmt: skip
+        check_refused(left)
+        assert "seq_len is 1000000 and the model has" in left.err
+    with pytest.raises(InvalidInputError, match=r"seq_len is 1000000, too long for 2,000 rows in memory; .* 536870"):
+        _padded([[1, 2]] * 2000, 1_000_000, 0)

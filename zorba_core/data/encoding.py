@@ -27,6 +27,8 @@ from zorba_core.errors import InvalidInputError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_MOST_TOKENS = 2**30  # of all rows, padded: 8 GiB
+
 
 def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
     """The task with these label words; the task itself where there are none, or they are its own.
@@ -280,6 +282,9 @@ def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def _padded(rows: Sequence[Sequence[int]], length: int, fill_with: int) -> np.ndarray:
+    if len(rows) * length > _MOST_TOKENS:
+        most = _MOST_TOKENS // len(rows)
+        raise InvalidInputError(f"seq_len is {length}, too long for {len(rows):,} rows in memory; use at most {most}")
     ids_RL = np.full((len(rows), length), fill_with, dtype=np.int64)
     for row, ids in enumerate(rows):
         ids_RL[row, : len(ids)] = ids

@@ -310,6 +310,11 @@ def check_fit(
     for n, held in enumerate(rows.held_N):
         if len(held) == 0:
             raise InvalidInputError(f"client {n} holds no rows; use fewer clients or a larger alpha")
+    check_length(network, settings)
+
+
+def check_length(network: BlockNetwork, settings: TrainSettings) -> None:
+    """Refuse rows that are longer than the model has positions; best before they are encoded."""
     if settings.seq_len > network.max_positions:
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"

@@ -34,7 +34,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit
+from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit, check_length
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.row_kinds import Rows, answer_shape
@@ -306,6 +306,7 @@ def open_network(
             watch=limit.watch,
         )
         streamed.limit = limit
+        check_length(streamed, settings)
         return streamed, tokenizer
     # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
     loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
@@ -316,6 +317,7 @@ def open_network(
         device=settings.device,
         precision=settings.precision,
     )
+    check_length(network, settings)
     return network, tokenizer
 
 

@@ -117,6 +117,9 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
         assert ours[name].ours.rsplit(", ", 1)[0] + ")" in text, name
         stricter = ours[name].note.split("of that loss: ")
         assert len(stricter) == 1 or stricter[1].split(", ")[0] + ")" in text, name
+    for arm in ("gain", "balanced", "full"):
+        value, interval = ours[f"elsewhere/{arm}"].ours.removesuffix(" pairs)").rsplit(", ", 1)[0].split(" (")
+        assert f"{value} ({interval})" in text, arm
     assert ours["quarter"].ours == "1.34 (1.26 to 1.43, 22 pairs) with 8% of the blocks"
     assert "with 8 % of them is 1.34 times as fast as all (1.26 to 1.43, 22 pairs)" in text
     assert ours["predicts/lambda"].ours == "log_lambda -0.07 (-0.47 to +0.52)"
