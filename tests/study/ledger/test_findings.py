@@ -107,7 +107,7 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
     for name in ("gain", "idle", "alike", "full", "balanced", "lambda-exact"):
         value, interval = ours[f"speed/{name}"].ours.removesuffix(" pairs)").rsplit(", ", 1)[0].split(" (")
         assert f"{value} ({interval})" in text, name
-    for name in ("goal", "part/cosine", "part/normalised"):
+    for name in ("goal", "part/cosine", "part/normalised", "part/hiso", "part/fedkseed", "part/meerkat"):
         assert ours[name].ours.rsplit(", ", 1)[0] + ")" in text, name
     for name in (
         "goal/lengths",
