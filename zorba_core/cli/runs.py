@@ -13,7 +13,7 @@ from zorba_core.errors import MissingDataError
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import METRICS
 from zorba_core.runs.index import indexed
-from zorba_core.runs.notes import notes_or_none
+from zorba_core.runs.notes import NO_NOTES, notes_or_none
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
 
@@ -76,10 +76,10 @@ def _unreadable(folder: Path, rows: list[dict[str, Any]], problems: list[str]) -
 
 def _with_notes(folder: Path, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows with what people say of the runs now, which is not kept between calls; and what cannot be read of it."""
-    noted, damaged = [], []
+    noted, damaged, nothing = [], [], NO_NOTES.describe()
     for row in rows:
-        notes, problem = notes_or_none(folder / row["run"])
-        noted.append({**row, **notes.describe()})
+        notes, problem = notes_or_none(f"{folder}/{row['run']}")
+        noted.append(row | (nothing if notes is NO_NOTES else notes.describe()))
         damaged += [] if problem is None else [problem]
     return noted, damaged
 

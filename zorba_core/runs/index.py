@@ -9,9 +9,10 @@ every time.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,18 @@ def _stamp(run: Path) -> Stamp:
     return stamp
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python looks for garbage again and again while hundreds of thousands of objects are made, none of which is."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _place(folder: Path, kind: str) -> Path | None:
     cache = cache_folder()
     return None if cache is None else cache / f"{kind}-{fingerprint([str(folder.resolve())])[:32]}.json"
@@ -102,7 +115,8 @@ def _read(place: Path | None) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, RecursionError, InvalidInputError):
         if place is not None and place.stat().st_size <= _MOST_BYTES:
             text = place.read_text(encoding="utf-8")
-            content = json.loads(without_sum_line(text)) if text.startswith("#") else {}
+            with _no_collection():
+                content = json.loads(without_sum_line(text)) if text.startswith("#") else {}
             if content.get("version") == _VERSION:
                 return content["entries"]
     return {}
