@@ -49,8 +49,8 @@ EVIDENCE = (
     "artifacts/experiments/lengths.",
     "That worth was measured on public rows; planned from four rounds of a run's own scalars, gain was not faster: "
     "artifacts/experiments/what-to-run.",
-    "A normalised step or a schedule was not faster than the paper's recipe, and the balanced allocation slower on two "
-    "tasks and faster on two others: artifacts/experiments/what-to-run, parts, elsewhere.",
+    "A normalised step or a schedule was not faster than the paper's recipe; the balanced allocation was slower over "
+    "the first four cells and faster over the four others: artifacts/experiments/what-to-run, parts, elsewhere.",
     "The learning rate decides more than all of this, and zorba tune finds it: artifacts/benchmarks/tune.json.",
     "Pilots of one seed saw no gain of grouped or guided directions: artifacts/benchmarks/pilots.json.",
 )
