@@ -70,6 +70,11 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
   [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 45%; min-width: 45%; }
   .katex-display { font-size: .8em; }
 }
+/* A finger never leaves the picture: the buttons would stand over its labels for good. */
+@media (hover: none) and (max-width: 1000px) {
+  .modebar-btn:not([data-title="Fullscreen"]) { display: none !important; }
+  .modebar-container { top: auto !important; bottom: 30px; }
+}
 </style>
 """
 # Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
