@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -126,7 +127,7 @@ class Owners:
         for group in self.of:
             count, positions = len(group.gradients), group.rows * each
             first, last = group.start * each, group.start * each + count * positions
-            yield group, x_PI[first:last].view(count, positions, -1)
+            yield group, (x_PI if count * group.rows == self.rows else x_PI[first:last]).view(count, positions, -1)
 
 
 class LayerFunctions:
@@ -199,15 +200,13 @@ class LayerFunctions:
                 return plain(x)
             if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
                 raise UnknownLayoutError
-            # The output of two dimensions is no view, whose gradient an activation in place would have copied.
-            flat_PI = x.reshape(-1, x.shape[-1])
             if _multiplies(layer):
-                y_PO = _Linear.apply(self._anchor, flat_PI, layer, starts, self._owners)
-            elif isinstance(layer, nn.LayerNorm) and x.dtype == layer.weight.dtype:
-                y_PO = _LayerNorm.apply(self._anchor, flat_PI, layer, starts, self._owners)
-            else:
-                y_PO = _Repeated.apply(self._anchor, flat_PI, layer, starts, self._owners, plain)
-            return y_PO if x.dim() == 2 else y_PO.view(*x.shape[:-1], y_PO.shape[-1])
+                whole = _goes_into_memory(x, layer)
+                y = _Linear.apply(self._anchor, x if whole else x.flatten(0, -2), layer, starts, self._owners)
+                return y if whole else y.view(*x.shape[:-1], -1)
+            if isinstance(layer, nn.LayerNorm) and x.dtype == layer.weight.dtype:
+                return _LayerNorm.apply(self._anchor, x, layer, starts, self._owners)
+            return _Repeated.apply(self._anchor, x, layer, starts, self._owners, plain)
 
         return forward
 
@@ -217,6 +216,11 @@ def _multiplies(layer: nn.Module) -> bool:
     return type(layer).forward in (nn.Linear.forward, Conv1D.forward)
 
 
+def _goes_into_memory(x: Tensor, layer: nn.Module) -> bool:
+    """Whether its product can be written into memory of ours; else PyTorch's may be a view, unless x is flat."""
+    return x.device.type == "cpu" and x.dtype == layer.weight.dtype and not torch.is_autocast_enabled("cpu")
+
+
 def _is_known(layer: nn.Module) -> bool:
     if isinstance(layer, nn.LayerNorm):
         return layer.weight is not None and layer.bias is not None and len(layer.normalized_shape) == 1
@@ -224,26 +228,28 @@ def _is_known(layer: nn.Module) -> bool:
 
 
 class _Linear(torch.autograd.Function):
-    """y = x W^T + b."""
+    """y = x W^T + b. It is no view of another tensor, whose gradient an activation in place would have copied."""
 
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, x_PI: Tensor, layer: nn.Module, starts: dict[str, int], owners: Owners
+        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.Module, starts: dict[str, int], owners: Owners
     ) -> Tensor:
+        x_PI = x.flatten(0, -2)
         ctx.save_for_backward(x_PI)
-        ctx.layer, ctx.starts, ctx.owners = layer, starts, owners
+        ctx.layer, ctx.starts, ctx.owners, ctx.shape = layer, starts, owners, x.shape
         weight_IO = layer.weight if isinstance(layer, Conv1D) else layer.weight.t()
-        if x_PI.device.type != "cpu" or x_PI.dtype != weight_IO.dtype or torch.is_autocast_enabled("cpu"):
-            return F.linear(x_PI, weight_IO.t(), layer.bias)
-        y_PO = _with_room_behind(x_PI, weight_IO.shape[1])
-        if layer.bias is None:
-            return torch.mm(x_PI, weight_IO, out=y_PO)
-        return torch.addmm(layer.bias, x_PI, weight_IO, out=y_PO)
+        if not _goes_into_memory(x, layer):
+            return F.linear(x, weight_IO.t(), layer.bias)
+        y = _with_room_behind(x, weight_IO.shape[1])
+        y_PO = y.flatten(0, -2)
+        bias = layer.bias
+        torch.mm(x_PI, weight_IO, out=y_PO) if bias is None else torch.addmm(bias, x_PI, weight_IO, out=y_PO)
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dy_PO: Tensor) -> tuple[Tensor | None, ...]:
-        (x_PI,) = ctx.saved_tensors
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        (x_PI,), dy_PO = ctx.saved_tensors, dy.flatten(0, -2)
         layer, transposed = ctx.layer, isinstance(ctx.layer, Conv1D)
         x_PI = x_PI.to(dy_PO.dtype)  # what autocast has rounded
         for (group, dy_CPO), (_, x_CPI) in zip(ctx.owners.split(dy_PO), ctx.owners.split(x_PI), strict=True):
@@ -259,33 +265,35 @@ class _Linear(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return (None,) * 5
         weight = layer.weight.to(dy_PO.dtype)
-        return None, dy_PO @ (weight.t() if transposed else weight), None, None, None
+        dx_PI = dy_PO @ (weight.t() if transposed else weight)
+        return None, dx_PI.view(ctx.shape), None, None, None
 
 
-def _with_room_behind(x_PI: Tensor, outputs: int) -> Tensor:
-    """Memory for a layer's outputs, (P, O), that serves again for tensors of this size after it was freed.
+def _with_room_behind(x: Tensor, outputs: int) -> Tensor:
+    """Memory for a layer's outputs at each position of x that serves again for tensors of this size after it was freed.
 
     Many outputs are freed at once, between others that the backward pass needs. glibc before 2.38 does not put a tensor
     where one of the same size was, since it looks for room to align it in: a quarter of the memory would lie idle.
     """
-    numbers = x_PI.new_empty(len(x_PI) * outputs + _ROOM_BEHIND)
-    return x_PI.new_empty(0).set_(numbers.untyped_storage(), 0, (len(x_PI), outputs))  # no view of another tensor
+    shape = (*x.shape[:-1], outputs)
+    numbers = x.new_empty(math.prod(shape) + _ROOM_BEHIND)
+    return x.new_empty(0).set_(numbers.untyped_storage(), 0, shape)
 
 
 class _LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, x_PI: Tensor, layer: nn.LayerNorm, starts: dict[str, int], owners: Owners
+        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.LayerNorm, starts: dict[str, int], owners: Owners
     ) -> Tensor:
-        y_PI, mean, scale = torch.native_layer_norm(x_PI, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
-        ctx.save_for_backward(x_PI, mean, scale)
-        ctx.layer, ctx.starts, ctx.owners = layer, starts, owners
-        return y_PI
+        y, mean, scale = torch.native_layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
+        ctx.save_for_backward(x.flatten(0, -2), mean.flatten(0, -2), scale.flatten(0, -2))
+        ctx.layer, ctx.starts, ctx.owners, ctx.shape = layer, starts, owners, x.shape
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dy_PI: Tensor) -> tuple[Tensor | None, ...]:
-        layer, (x_PI, mean_P1, scale_P1) = ctx.layer, ctx.saved_tensors
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        layer, (x_PI, mean_P1, scale_P1), dy_PI = ctx.layer, ctx.saved_tensors, dy.flatten(0, -2)
         along_PI = ((x_PI - mean_P1) * scale_P1).mul_(dy_PI)  # dy times what the weight multiplies
         for (group, dy_CPI), (_, along_CPI) in zip(ctx.owners.split(dy_PI), ctx.owners.split(along_PI), strict=True):
             group.add(ctx.starts["weight"], layer.weight, along_CPI.sum(dim=1))
@@ -294,7 +302,7 @@ class _LayerNorm(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             dx_PI = torch.ops.aten.native_layer_norm_backward(
                 dy_PI, x_PI, layer.normalized_shape, mean_P1, scale_P1, layer.weight, layer.bias, [True, False, False]
-            )[0]
+            )[0].view(ctx.shape)
         return None, dx_PI, None, None, None
 
 
@@ -306,20 +314,20 @@ class _Repeated(torch.autograd.Function):
     def forward(
         ctx: Any,
         anchor: Tensor,
-        x_PI: Tensor,
+        x: Tensor,
         layer: nn.Module,
         starts: dict[str, int],
         owners: Owners,
         plain: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        ctx.save_for_backward(x_PI)
-        ctx.layer, ctx.starts, ctx.owners, ctx.plain = layer, starts, owners, plain
-        return plain(x_PI)
+        ctx.save_for_backward(x.flatten(0, -2))
+        ctx.layer, ctx.starts, ctx.owners, ctx.plain, ctx.shape = layer, starts, owners, plain, x.shape
+        return plain(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dy_PO: Tensor) -> tuple[Tensor | None, ...]:
-        (x_PI,) = ctx.saved_tensors
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        (x_PI,), dy_PO = ctx.saved_tensors, dy.flatten(0, -2)
         parameters = dict(ctx.layer.named_parameters(recurse=False))
         for parameter in parameters.values():
             parameter.requires_grad_(True)
@@ -340,5 +348,5 @@ class _Repeated(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             with torch.enable_grad():
                 x_PI = x_PI.detach().requires_grad_(True)
-                dx_PI = torch.autograd.grad(ctx.plain(x_PI), x_PI, dy_PO)[0]
+                dx_PI = torch.autograd.grad(ctx.plain(x_PI), x_PI, dy_PO)[0].view(ctx.shape)
         return None, dx_PI, None, None, None, None
