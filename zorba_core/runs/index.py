@@ -42,23 +42,34 @@ def run_folders(folder: Path) -> list[str]:
     return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_dir())
 
 
-def indexed(folder: Path, say_of: Callable[[Run], dict[str, Any]], kind: str) -> Indexed:
+def stamps(folder: Path) -> dict[str, Stamp]:
+    """By the names that may be runs, a stamp that changes with every file that a list is made from.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return {name: _stamp(f"{folder}/{name}") for name in run_folders(folder)}
+
+
+def indexed(
+    folder: Path, say_of: Callable[[Run], dict[str, Any]], kind: str, now: dict[str, Stamp] | None = None
+) -> Indexed:
     """What ``say_of`` says of each run of a folder, in the order of :func:`zorba_core.runs.list_runs`.
 
     Args:
         say_of: JSON can hold what it returns.
         kind: names what is said, and its version: another has an index of its own.
+        now: the folder's :func:`stamps`, where they have just been taken.
 
     Raises:
         OSError: the folder cannot be read.
     """
     if not folder.is_dir():
         return Indexed((), ())
-    names = run_folders(folder)
-    place = _place(folder, kind) if len(names) >= MANY else None
+    now = stamps(folder) if now is None else now
+    place = _place(folder, kind) if len(now) >= MANY else None
     kept, entries, changed = _read(place), {}, False
-    for name in names:
-        stamp = _stamp(folder / name)
+    for name, stamp in now.items():
         entry = kept.get(name)
         if entry is None or entry[0] != stamp:
             changed = True
@@ -82,7 +93,7 @@ def _seconds(nanoseconds: int) -> float:
     return seconds + 1e-9 * rest
 
 
-def _stamp(run: Path) -> Stamp:
+def _stamp(run: str) -> Stamp:
     """(size, time of change, number on disk) of each file; None where it is missing."""
     stamp: Stamp = []
     for name in _FILES:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
 from app.shared.folders import experiments_folder, short
-from zorba_core.runs import DEFAULT_FOLDER
+from zorba_core.runs import DEFAULT_FOLDER, index
 from zorba_core.runs.notes import NOTES
-from zorba_core.study.comparison import Listing, experiment_records, folder_records, with_notes
+from zorba_core.study.comparison import Listing, experiment_records, with_notes
+from zorba_core.study.comparison.run_folders import records_without_notes
+
+Stamps = dict[str, index.Stamp]
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,8 @@ def folder_listing(folder: Path) -> Listing:
     Raises:
         OSError: the folder cannot be read.
     """
-    files, notes = _signatures(folder)
-    return _noted(str(folder), files, notes)
+    now = index.stamps(folder) if folder.is_dir() else {}
+    return _noted(str(folder), _digest(now), _stamps_of_notes(folder, now), now)
 
 
 def experiment_listing(name: str, profile: str) -> Listing:
@@ -68,18 +74,17 @@ def experiment_listing(name: str, profile: str) -> Listing:
     return _experiment(name, profile, str(experiments_folder()), modified)
 
 
+# Streamlit takes longer to make a key of 60,000 stamps than a digest takes; what begins with _ is no part of a key.
 @st.cache_resource(max_entries=4, show_spinner="Reading runs …")
-def _listing(folder: str, signature: tuple) -> Listing:
-    """The runs of a folder, read again when ``signature`` says that a file changed."""
-    del signature  # part of the cache's key only
-    return folder_records(Path(folder))
+def _listing(folder: str, digest: str, _now: Stamps) -> Listing:
+    """The runs of a folder, read again when ``digest`` says that a file changed."""
+    return records_without_notes(Path(folder), _now)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _noted(folder: str, signature: tuple, notes: tuple) -> Listing:
-    """Runs need not be read again for a new label: ``notes`` is the signature of the notes alone."""
-    del notes  # part of the cache's key only
-    return with_notes(_listing(folder, signature))
+def _noted(folder: str, digest: str, notes: dict[str, tuple[int, int]], _now: Stamps) -> Listing:
+    """Runs need not be read again for a new label."""
+    return with_notes(_listing(folder, digest, _now), notes)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading runs …")
@@ -88,14 +93,15 @@ def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
     return experiment_records(name, profile, Path(root))
 
 
-def _signatures(folder: Path) -> tuple[tuple, tuple]:
-    """(of the runs' files, of their notes): each changes with what it is of."""
-    if not folder.is_dir():
-        return (), ()
-    files, notes = [], []
-    for entry in os.scandir(folder):
-        if entry.is_dir() and not entry.name.startswith("."):
-            stats = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(entry.path)]
-            files.append((entry.name, *sorted(stat for stat in stats if stat[0] != NOTES)))
-            notes += [(entry.name, *stat) for stat in stats if stat[0] == NOTES]
-    return tuple(sorted(files)), tuple(sorted(notes))
+def _digest(now: Stamps) -> str:
+    return hashlib.sha256(repr(now).encode()).hexdigest()
+
+
+def _stamps_of_notes(folder: Path, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """(time of change, size) of the notes, by the names of the runs that have some."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            stats = os.stat(f"{folder}/{name}/{NOTES}")
+            found[name] = (stats.st_mtime_ns, stats.st_size)
+    return found

@@ -60,9 +60,10 @@ def axes_of(records: Sequence[Record]) -> dict[str, str]:
     """What the runs can be laid out along: measured quantities and numeric settings in which they differ, by label."""
     axes = {key: label for key, label in _MEASURED.items() if _differ(_number(record, key) for record in records)}
     for key in _settings(records):
-        values = [record.settings.get(key) for record in records]
-        known = [value for value in values if value is not None]
-        if key not in axes and _worth_offering(key) and all(_is_number(value) for value in known) and _differ(known):
+        if key in axes or not _worth_offering(key):
+            continue
+        known = [value for record in records if (value := record.settings.get(key)) is not None]
+        if all(_is_number(value) for value in known) and _differ(known):
             axes[key] = key
     return axes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,11 +132,16 @@ class Listing(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def with_notes(listing: Listing) -> Listing:
-    """A folder's records with the labels, notes and tags that lie beside the runs now; damaged ones are named."""
+def with_notes(listing: Listing, noted: Container[str] | None = None) -> Listing:
+    """A folder's records with the labels, notes and tags that lie beside the runs now; damaged ones are named.
+
+    Args:
+        noted: names of the only runs that have notes, where that is known.
+    """
     records, damaged = [], []
     for record in listing.records:
-        notes, problem = (NO_NOTES, None) if record.path is None else notes_or_none(record.path)
+        looked_for = record.path is not None and (noted is None or record.name in noted)
+        notes, problem = notes_or_none(record.path) if looked_for else (NO_NOTES, None)
         records.append(record if notes == record.notes else record.noted(notes))
         damaged += [] if problem is None else [problem]
     return listing._replace(records=tuple(records), notes=tuple(damaged))

@@ -27,14 +27,24 @@ def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
     Raises:
         OSError: the folder cannot be read.
     """
-    folder = Path(folder)
-    if folder.is_dir() and len(index.run_folders(folder)) >= index.MANY:
-        listed = index.indexed(folder, _said_of, "records")
+    return with_notes(records_without_notes(Path(folder)))
+
+
+def records_without_notes(folder: Path, now: dict[str, index.Stamp] | None = None) -> Listing:
+    """
+    Args:
+        now: the folder's :func:`zorba_core.runs.index.stamps`, where they have just been taken.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    if folder.is_dir() and len(index.run_folders(folder) if now is None else now) >= index.MANY:
+        listed = index.indexed(folder, _said_of, "records", now)
         records = tuple(_IndexedRecord(folder / name, began, said) for name, began, said in listed.entries)
-        return with_notes(Listing(records, tuple(_with_next_step(line) for line in listed.problems)))
+        return Listing(records, tuple(_with_next_step(line) for line in listed.problems))
     listing = list_runs(folder)
     records = tuple(_of_run(run) for run in listing.runs)
-    return with_notes(Listing(records, tuple(_with_next_step(line) for line in listing.problems)))
+    return Listing(records, tuple(_with_next_step(line) for line in listing.problems))
 
 
 def _of_run(run: Run) -> Record:
