@@ -1,4 +1,4 @@
-"""Does ``zorba tune`` find the rate that a fine grid finds? Two tasks, exact scalars, one process.
+"""Does ``zorba tune`` find the rate that a fine grid finds? Two tasks, two bases, exact scalars, one process.
 
     python -m tests.benchmarks.bench_tune [FILE] [--part grid|tune]
 
@@ -9,6 +9,7 @@ same settings and the same horizon, and its own held-out rows. What is done stan
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from dataclasses import replace
@@ -29,21 +30,21 @@ from zorba_core.runs.environment import describe
 from zorba_core.runs.session import divide_rows, open_network
 
 DEFAULT_FILE = Path("artifacts/benchmarks/tune.json")
-TASKS, SEEDS, ROUNDS, CLIENTS, BLOCKS = ("sst2", "toy-reviews"), (0, 1), 30, 5, 6
+MODELS, TASKS, SEEDS, ROUNDS, CLIENTS, BLOCKS = ("opt-mini", "llama-mini"), ("sst2", "toy-reviews"), (0, 1), 30, 5, 6
 RATES = tuple(float(f"{0.02 * 1.4**k:.3g}") for k in (0, -1, 1, -2, -3, 2, 3))
 JUDGED = (24, 27, 30)
 SETTINGS = TrainSettings(rounds=ROUNDS, batch_size=4, seq_len=64, eval_rows=200, estimator="exact")
 
 
-def opened(task: str, seed: int):
+def opened(model: str, task: str, seed: int):
     settings = replace(SETTINGS, seed=seed)
-    network, tokenizer = open_network(get_task(task), "opt-mini", None, settings)
+    network, tokenizer = open_network(get_task(task), model, None, settings)
     rows, _ = divide_rows(get_task(task), tokenizer, CLIENTS, 1.0, settings)
     allocation = solve(AllocationProblem([BLOCKS] * CLIENTS, network.num_blocks)).allocation
     return network, allocation, rows, settings
 
 
-def run_of(task: str, seed: int, lr: float, parts: tuple) -> dict[str, Any]:
+def run_of(model: str, task: str, seed: int, lr: float, parts: tuple) -> dict[str, Any]:
     network, allocation, rows, settings = parts
     base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     settings, losses = replace(settings, lr=lr), []
@@ -60,18 +61,17 @@ def run_of(task: str, seed: int, lr: float, parts: tuple) -> dict[str, Any]:
         for m, weights in enumerate(base):
             network.block_weights(m).copy_(weights)
     loss = loss if loss is not None and np.isfinite(loss) and loss < 10 else None
-    return {"task": task, "seed": seed, "lr": lr, "initial": float(initial), "loss": loss}
+    return {"model": model, "task": task, "seed": seed, "lr": lr, "initial": float(initial), "loss": loss}
 
 
 def grid(file: Path) -> None:
     content = read(file)
     for seed in SEEDS:
-        for task in TASKS:
-            parts = opened(task, seed)
-            for lr in RATES:
-                if any((one["task"], one["seed"], one["lr"]) == (task, seed, lr) for one in content["grid"]):
-                    continue
-                content["grid"].append(run_of(task, seed, lr, parts))
+        for model, task in itertools.product(MODELS, TASKS):
+            asked = [lr for lr in RATES if (model, task, seed, lr) not in map(_key, content["grid"])]
+            parts = opened(model, task, seed) if asked else ()
+            for lr in asked:
+                content["grid"].append(run_of(model, task, seed, lr, parts))
                 write_sealed(file, content)
 
 
@@ -80,23 +80,28 @@ def tuned(file: Path) -> None:
 
     content = read(file)
     content["tuned"] = []
-    for task in TASKS:
-        network, allocation, rows, settings = opened(task, SEEDS[0])
+    for model, task in itertools.product(MODELS, TASKS):
+        network, allocation, rows, settings = opened(model, task, SEEDS[0])
         started = time.process_time()
         answer = tune(network, allocation, rows, settings, horizon=ROUNDS)
         by_rate = {
-            lr: [one["loss"] for one in content["grid"] if (one["task"], one["lr"]) == (task, lr)] for lr in RATES
+            lr: [one["loss"] for one in content["grid"] for seed in SEEDS if _key(one) == (model, task, seed, lr)]
+            for lr in sorted({one["lr"] for one in content["grid"]})
         }
         mean = {lr: float(np.mean(losses)) for lr, losses in by_rate.items() if losses and None not in losses}
         best = min(mean, key=mean.get)
         content["tuned"].append(
             {
-                "task": task, "lr": answer.lr, "best_of_grid": best,
+                "model": model, "task": task, "lr": answer.lr, "best_of_grid": best,
                 "factor": max(answer.lr / best, best / answer.lr), "cpu_seconds": time.process_time() - started,
                 **answer.describe(),
             }
         )  # fmt: skip
         write_sealed(file, content)
+
+
+def _key(one: dict[str, Any]) -> tuple:
+    return one.get("model", MODELS[0]), one["task"], one["seed"], one["lr"]
 
 
 def read(file: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.report.page import render
 from zorba_core.study.experiments import what_to_run
 from zorba_core.study.experiments.energies import stored_facts
+from zorba_core.study.experiments.speed import speed_table
+from zorba_core.study.experiments.store import read_results
 from zorba_core.study.ledger import DEFAULT_LEDGER, bound_rows, communication_rows, front_rows, read_ledger
 
 
@@ -104,7 +108,7 @@ def test_the_front_of_one_fleet_is_the_methods_own_best():
 def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
     text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
     ours = {claim.id.removeprefix("ours/"): claim for claim in ledger.ours}
-    for name in ("gain", "idle", "alike", "full", "balanced", "lambda-exact"):
+    for name in ("gain", "idle", "alike", "adaptive", "full", "balanced", "lambda-exact"):
         value, interval = ours[f"speed/{name}"].ours.removesuffix(" pairs)").rsplit(", ", 1)[0].split(" (")
         assert f"{value} ({interval})" in text, name
     for name in ("goal", "part/cosine", "part/normalised", "part/hiso", "part/fedkseed", "part/meerkat"):
@@ -120,14 +124,26 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
     for arm in ("gain", "balanced", "full"):
         value, interval = ours[f"elsewhere/{arm}"].ours.removesuffix(" pairs)").rsplit(", ", 1)[0].split(" (")
         assert f"{value} ({interval})" in text, arm
-    assert ours["quarter"].ours == "1.34 (1.26 to 1.43, 22 pairs) with 8% of the blocks"
-    assert "with 8 % of them is 1.34 times as fast as all (1.26 to 1.43, 22 pairs)" in text
-    assert ours["predicts/lambda"].ours == "log_lambda -0.07 (-0.47 to +0.52)"
-    assert "-0.07 (-0.47 to +0.52" in text
-    assert ours["predicts/gain"].ours in "+0.31 (+0.16 to +0.47, 168 runs)"
-    assert "+0.31 with the gain (+0.16 to +0.47, 168 runs)" in text
+    assert ours["quarter"].ours == "1.19 (1.11 to 1.26, 80 pairs) with 8% of the blocks"
+    assert "with 8 % of them is 1.19 times as fast as all (1.11 to 1.26, 80 pairs)" in text
+    for cell in ("log_lambda +0.02 (-0.45 to +0.53), contradicted", "log_lambda -0.08 (-0.49 to +0.46), undecided"):
+        assert cell in ours["predicts/lambda"].note
+        assert cell.removeprefix("log_lambda ").partition(",")[0] in text
+    assert ours["predicts/lambda"].ours.removeprefix("log_lambda ") in text
+    assert "E +0.57 (+0.05 to +0.80); D +0.51 (-0.02 to +0.79)" in ours["predicts/lambda"].note
+    assert "(+0.57, +0.05 to +0.80, corrected p 0.02)" in text
+    assert "(+0.51, -0.02 to +0.79, corrected p 0.03)" in text
+    assert f"the gain by {ours['predicts/gain'].ours}, in each cell" in text
     assert "-0.0007 nats of area (-0.0012 to -0.0002" in text
     assert ours["differences"].ours.startswith("-0.0007 (-0.0012 to -0.0002")
+
+
+def test_readme_says_what_fewer_evaluations_make_of_the_same_runs(root):
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
+    results = read_results("lengths")
+    every_third = replace(results, curves=results.curves[results.curves["round"] % 3 == 0])
+    (row,) = [row for row in speed_table(every_third, ("gain",)).itertuples() if row.model == "all"]
+    assert f"left out give {row.value:.2f} ({row.low:.2f} to {row.high:.2f})" in text
 
 
 def test_readme_has_what_the_gain_says_of_the_arms(root):

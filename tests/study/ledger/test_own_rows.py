@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -155,13 +156,41 @@ def test_runs_of_a_predictor_are_correlated_within_matrices_and_between_them(mon
         )  # fmt: skip
         curves += [{"sha256": spec.sha256, "round": t, "loss": loss} for t in (0, 24)]
     results = Results("predictors", "standard", pd.DataFrame(runs), pd.DataFrame(curves), (), 0)
-    found = predictor_study.predicting(results)
+    cell = ("opt-mini", "toy-reviews")
+    found = predictor_study.predicting(results, [cell])
     assert found.seeds == 4
     assert found.table["value"].idxmax() == "E"
     assert found.table.loc["E", "least"] > 0.5
-    assert predictor_study.within_matrices(results).value > 0.8
+    assert predictor_study.within_matrices(results, [cell]).value > 0.8
     claims = {claim.id: claim for claim in own_rows.rows({"predictors": results})}
     assert claims["ours/predicts/gain"].verdict == "reproduced in shape"
+
+    # A second cell whose losses are ten times as large and turned round: units do not count, and cells disagree.
+    other = replace_cell(results, "llama-mini", lambda loss: 20 - 10 * loss)
+    both = joined(results, other)
+    assert predictor_study.cells_with(both, 4) == [cell, ("llama-mini", "toy-reviews")]
+    assert predictor_study.cells_with(both, 5) == []
+    assert abs(predictor_study.within_matrices(both, predictor_study.cells_with(both, 4)).value) < 0.1
+    same = joined(results, replace_cell(results, "llama-mini", lambda loss: 10 * loss))
+    together = predictor_study.predicting(same, predictor_study.cells_with(same, 4))
+    assert together.seeds == 8
+    assert together.table["value"].to_dict() == pytest.approx(found.table["value"].to_dict())
+    claims = {claim.id: claim for claim in own_rows.rows({"predictors": both})}
+    assert claims["ours/predicts/gain"].verdict == "undecided"
+    assert "llama-mini on toy-reviews" in claims["ours/predicts/gain"].counter_example
+    assert claims["ours/predicts/lambda"].note.count("4 seeds") == 2
+
+
+def replace_cell(results, model, change):
+    """The same runs as those of another base, their losses changed."""
+    curves = results.curves.assign(sha256=results.curves["sha256"] + model, loss=change(results.curves["loss"]))
+    runs = results.runs.assign(model=model, sha256=results.runs["sha256"] + model)
+    return dataclasses.replace(results, runs=runs, curves=curves)
+
+
+def joined(*parts):
+    runs, curves = (pd.concat([getattr(part, name) for part in parts]) for name in ("runs", "curves"))
+    return dataclasses.replace(parts[0], runs=runs, curves=curves)
 
 
 def predictor_config(spec):

@@ -1,11 +1,14 @@
-"""What the experiment ``predictors`` says: correlations between matrices and, of the gain, within them.
+"""What the experiment ``predictors`` says: correlations between matrices and, of the gain, within them; of one cell (a
+base and a task), or of several together.
 
-Shapes: K matrices, S complete seeds, R resamples.
+Shapes: K matrices, S complete seeds, of several cells side by side; R resamples.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +27,8 @@ from zorba_core.study.experiments.statistics import Correlation, rank_correlatio
 from zorba_core.study.experiments.store import Results
 
 _PERMUTATIONS = 4999
+Cell = tuple[str, str]  # base and task
+Values = NDArray[np.float64]
 
 
 class Predicting(NamedTuple):
@@ -32,11 +37,11 @@ class Predicting(NamedTuple):
     leverage of a matrix in the line through the measure."""
 
     table: pd.DataFrame
-    seeds: int
-    cell: str
+    seeds: int  # over all cells
+    cells: str
 
 
-def areas(results: Results, cell: tuple[str, str]) -> pd.DataFrame:
+def areas(results: Results, cell: Cell) -> pd.DataFrame:
     """Area under the loss curve, a row a matrix and a column a complete seed.
 
     Raises:
@@ -57,32 +62,23 @@ def areas(results: Results, cell: tuple[str, str]) -> pd.DataFrame:
     return table
 
 
-def _first_cell(results: Results) -> tuple[str, str]:
-    """The cell with most complete seeds.
-
-    Raises:
-        MissingDataError: none has any.
-    """
+def cells_with(results: Results, seeds: int) -> list[Cell]:
+    """The cells that have at least so many complete seeds, those of most seeds first."""
     counts = {}
     for cell in cells(results.runs[results.runs["role"] == "measure"]):
-        try:
+        with contextlib.suppress(MissingDataError):
             counts[cell] = areas(results, cell).shape[1]
-        except MissingDataError:
-            continue
-    if not counts:
-        raise MissingDataError(f"{results.experiment} has no complete seed yet")
-    return max(counts, key=counts.get)
+    return sorted((cell for cell in counts if counts[cell] >= seeds), key=counts.get, reverse=True)
 
 
-def predicting(results: Results, cell: tuple[str, str] | None = None) -> Predicting:
-    """Between matrices; the cell with most seeds where none is given.
+def predicting(results: Results, of: Sequence[Cell]) -> Predicting:
+    """Between matrices, over the seeds of all of these cells. Each cell's areas are taken less their seed's mean, in
+    units of their standard deviation in the cell.
 
     Raises:
-        MissingDataError: no complete seed.
+        MissingDataError: no cell, or one without a complete seed.
     """
-    cell = cell or _first_cell(results)
-    area_KS = areas(results, cell).to_numpy()
-    area_KS = area_KS - area_KS.mean(axis=0)
+    area_KS = _side_by_side([areas(results, cell).to_numpy() for cell in of], lambda a_KS: a_KS - a_KS.mean(axis=0))
     mean_K, features_KF = area_KS.mean(axis=1), stored_design().features_KF
     arm_RK, mean_RK = two_way_resamples(area_KS)
     rows = {}
@@ -103,10 +99,10 @@ def predicting(results: Results, cell: tuple[str, str] | None = None) -> Predict
         }
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.insert(4, "holm", holm(table["p_value"]))
-    return Predicting(table, area_KS.shape[1], f"{cell[0]} on {cell[1]}")
+    return Predicting(table, area_KS.shape[1], " and ".join(f"{model} on {dataset}" for model, dataset in of))
 
 
-def run_gains(results: Results, cell: tuple[str, str]) -> pd.DataFrame:
+def run_gains(results: Results, cell: Cell) -> pd.DataFrame:
     """-log Phi of every run's own matrix, blocks permuted as in the run, by the public proxy's facts: matrix x seed.
 
     Raises:
@@ -128,28 +124,45 @@ def run_gains(results: Results, cell: tuple[str, str]) -> pd.DataFrame:
     return runs.assign(gain=values).pivot_table(index="arm", columns="seed", values="gain", aggfunc="first")
 
 
-def within_matrices(results: Results, cell: tuple[str, str] | None = None, *, seed: int = 0) -> Correlation:
-    """Of one matrix, does the order of blocks with the larger gain end lower? Both less the means of matrix and seed;
-    the interval resamples matrices, the p-value permutes runs within matrices.
+def within_matrices(results: Results, of: Sequence[Cell], *, seed: int = 0) -> Correlation:
+    """Of one matrix, does the order of blocks with the larger gain end lower? Both less the means of matrix and seed in
+    their cell, and of several cells in units of their standard deviations; the interval resamples matrices, the p-value
+    permutes runs within matrices and cells.
 
     Raises:
-        MissingDataError: fewer than two complete seeds, or no energies.
+        MissingDataError: no cell, one of fewer than two complete seeds, or no energies.
     """
-    cell = cell or _first_cell(results)
-    area_KS = areas(results, cell)
-    if area_KS.shape[1] < 2:
-        raise MissingDataError(f"{results.experiment} needs two complete seeds of {cell[0]} on {cell[1]}")
-    gain_KS = _within(run_gains(results, cell).loc[area_KS.index, area_KS.columns].to_numpy())
-    left_KS, rng = _within(area_KS.to_numpy()), np.random.default_rng(seed)
+    areas_C = [areas(results, cell) for cell in of]
+    for cell, area_KS in zip(of, areas_C, strict=True):
+        if area_KS.shape[1] < 2:
+            raise MissingDataError(f"{results.experiment} needs two complete seeds of {cell[0]} on {cell[1]}")
+    gains_C = [
+        run_gains(results, cell).loc[area_KS.index, area_KS.columns].to_numpy()
+        for cell, area_KS in zip(of, areas_C, strict=True)
+    ]
+    gain_KS = _side_by_side(gains_C, _within)
+    left_KS, rng = _side_by_side([area_KS.to_numpy() for area_KS in areas_C], _within), np.random.default_rng(seed)
     value = float(np.corrcoef(gain_KS.ravel(), left_KS.ravel())[0, 1])
     index_RK = rng.integers(len(left_KS), size=(2000, len(left_KS)))
     low, high = percentile_interval(
         [np.corrcoef(gain_KS[index_K].ravel(), left_KS[index_K].ravel())[0, 1] for index_K in index_RK]
     )
-    permuted = [np.corrcoef(rng.permuted(gain_KS, axis=1).ravel(), left_KS.ravel())[0, 1] for _ in range(_PERMUTATIONS)]
+    cells_of_S = np.split(gain_KS, np.cumsum([gain.shape[1] for gain in gains_C])[:-1], axis=1)
+    permuted = [
+        np.corrcoef(np.hstack([rng.permuted(part, axis=1) for part in cells_of_S]).ravel(), left_KS.ravel())[0, 1]
+        for _ in range(_PERMUTATIONS)
+    ]
     p_value = (1 + int((np.abs(permuted) >= abs(value) - 1e-12).sum())) / (_PERMUTATIONS + 1)
     return Correlation(value, low, high, p_value, left_KS.size)
 
 
-def _within(values_KS: NDArray[np.float64]) -> NDArray[np.float64]:
+def _side_by_side(values_C: Sequence[Values], centred: Callable[[Values], Values]) -> Values:
+    """Each cell's values, centred and in units of their own standard deviation."""
+    if not values_C:
+        raise MissingDataError("no cell has enough complete seeds yet")
+    parts = [centred(values_KS) for values_KS in values_C]
+    return np.hstack([part / part.std() for part in parts])
+
+
+def _within(values_KS: Values) -> Values:
     return values_KS - values_KS.mean(axis=1, keepdims=True) - values_KS.mean(axis=0) + values_KS.mean()

@@ -3,8 +3,9 @@ plans that were committed before the runs (``artifacts/experiments/*/PLAN.md``),
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -12,8 +13,9 @@ import pandas as pd
 from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments import elsewhere, lengths, parts, predictors, what_to_run
 from zorba_core.study.experiments.equivalence import equivalence
-from zorba_core.study.experiments.predictor_study import Predicting, predicting, within_matrices
+from zorba_core.study.experiments.predictor_study import Predicting, cells_with, predicting, within_matrices
 from zorba_core.study.experiments.speed import Speedup, outcomes, speed_table
+from zorba_core.study.experiments.statistics import Correlation
 from zorba_core.study.experiments.store import DEFAULT_ROOT, Results
 from zorba_core.study.experiments.what_to_run import CANDIDATE, DIFFERENCES, FULL, PAPER
 from zorba_core.study.ledger.claims import OURS, Claim
@@ -319,31 +321,39 @@ def _differences(results: Results | None) -> Claim:
 
 
 def _predicting(results: Results | None) -> list[Claim]:
-    between = within = None
+    together = inside = None
+    by_cell, inside_by_cell = {}, {}
     if results is not None:
-        try:
-            between, within = predicting(results), within_matrices(results)
-        except MissingDataError:
-            between = within = None
+        with contextlib.suppress(MissingDataError):
+            of = cells_with(results, FEWEST_SEEDS)
+            together = predicting(results, of)
+            by_cell = {cell: predicting(results, [cell]) for cell in of}
+            inside = within_matrices(results, of)
+            inside_by_cell = {cell: within_matrices(results, [cell]) for cell in of}
     common = {
         "printed": None,
         "how": command_of(predictors.NAME),
         "evidence": _evidence(predictors.NAME, results, "zorba_core.study.experiments.design"),
     }
-    verdict = UNTESTED if between is None else _judge_lambda(between)
-    text = None if between is None else _predictor_text(between, "log_lambda")
-    others = "" if between is None else "; ".join(_predictor_text(between, name) for name in between.table.index)
-    seeds = "no complete seed yet" if between is None else f"{between.seeds} complete seeds of {between.cell}"
-    shown = within is not None and within.count >= FEWEST_SEEDS * 24
+    verdict = _of_every_cell([_judge_lambda(between) for between in by_cell.values()])
+    others = "" if together is None else "; ".join(_predictor_text(together, name) for name in together.table.index)
+    each = "; ".join(
+        f"{between.cells}, {between.seeds} seeds: {_predictor_text(between, 'log_lambda')}, {_judge_lambda(between)}"
+        for between in by_cell.values()
+    )
+    each_inside = "; ".join(
+        f"{model} on {dataset}: {_interval_text(within)}" for (model, dataset), within in inside_by_cell.items()
+    )
+    said = "no cell with three complete seeds yet"
     return [
         Claim(
             id=f"{OURS}predicts/lambda",
             claim="among allocations of one total whose measures are uncorrelated, a larger Lambda learns slower",
             where="ours: predictors",
-            ours=text,
-            unit="Spearman's rho with the area under the loss curve, mean over seeds",
+            ours=None if together is None else _predictor_text(together, "log_lambda"),
+            unit="Spearman's rho with the area under the loss curve, mean over seeds; the verdict is every cell's",
             verdict=verdict,
-            note=f"{seeds}. {others}",
+            note=said if together is None else f"{each}. All cells: {others}",
             counter_example=others if verdict == "contradicted" else "",
             **common,
         ),
@@ -351,18 +361,27 @@ def _predicting(results: Results | None) -> list[Claim]:
             id=f"{OURS}predicts/gain",
             claim="of one matrix, the order of blocks with the larger gain learns faster",
             where="ours: predictors",
-            ours=None
-            if within is None
-            else f"{within.value:+.2f} ({within.low:+.2f} to {within.high:+.2f}, {within.count} runs)",
+            ours=None if inside is None else _interval_text(inside),
             unit="correlation of -log Phi with the area under the loss curve, within matrices and seeds",
-            verdict=UNTESTED
-            if not shown
-            else ("reproduced in shape" if within.low > 0 else "contradicted" if within.high < 0 else UNDECIDED),
-            note=seeds,
-            counter_example=seeds if shown and within.high < 0 else "",
+            verdict=_of_every_cell([_judge_within(within) for within in inside_by_cell.values()]),
+            note=each_inside or said,
+            counter_example=each_inside if any(within.high < 0 for within in inside_by_cell.values()) else "",
             **common,
         ),
     ]
+
+
+def _of_every_cell(verdicts: Sequence[str]) -> str:
+    """What all cells say; undecided where they differ."""
+    return UNTESTED if not verdicts else verdicts[0] if len(set(verdicts)) == 1 else UNDECIDED
+
+
+def _judge_within(within: Correlation) -> str:
+    return "reproduced in shape" if within.low > 0 else "contradicted" if within.high < 0 else UNDECIDED
+
+
+def _interval_text(within: Correlation) -> str:
+    return f"{within.value:+.2f} ({within.low:+.2f} to {within.high:+.2f}, {within.count} runs)"
 
 
 def _judge_lambda(between: Predicting) -> str:
