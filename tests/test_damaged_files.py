@@ -217,6 +217,43 @@ def test_a_folder_that_takes_no_files_is_refused_before_any_work(folder):
         check_folder(folder)
 
 
+@pytest.mark.parametrize("name", ["runs\udcff", "a\0b", "\ud800"])
+def test_a_folder_whose_name_is_no_text_is_refused_before_any_work(tmp_path, tiny_opt_folder, name):
+    """Arrow and the writer of models cannot be told of it: a run was trained and then ended in a traceback."""
+    with pytest.raises(InvalidInputError, match="the name is no text in UTF-8"):
+        check_folder(tmp_path / name / "inside")
+    if name.endswith("\udcff"):  # a shell can name no other
+        left = call("train", "--model", str(tiny_opt_folder), "--clients", "3", "--runs-folder", str(tmp_path / name))
+        check_refused(left)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("dropout", -1), ("dropout", 1e308), ("model_type", []), ("model_type", {})]
+)
+def test_a_models_config_that_cannot_be_is_refused_in_one_line(tiny_opt_folder, tmp_path, field, value):
+    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, field: value}))
+    (model / "SHA256SUMS").unlink(missing_ok=True)
+    words = (
+        "--rounds",
+        "1",
+        "--perturbations",
+        "1",
+        "--batch-size",
+        "2",
+        "--seq-len",
+        "16",
+        "--eval-rows",
+        "8",
+        "--force",
+    )
+    left = call("train", "--model", str(model), "--clients", "3", *words, "--runs-folder", str(tmp_path / "runs"))
+    check_refused(left)
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_a_model_of_a_million_blocks_is_refused_before_they_are_made(tiny_opt_folder, tmp_path):
     model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
     config = json.loads((model / "config.json").read_text())

@@ -69,11 +69,14 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
     """Refuse a folder in which nothing can be written; it may be missing where it can be made.
 
     Raises:
-        InvalidInputError: it, or one it stands in, is a file, has too long a name or cannot be written.
+        InvalidInputError: it, or one it stands in, is a file, has too long a name or one that is no text, or cannot be
+            written.
     """
     path = Path(os.path.abspath(folder))
     problem = ""
-    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in (*path.parts, os.path.basename(for_what or ""))):
+    if not _is_text(f"{path}{for_what or ''}"):
+        problem = "the name is no text in UTF-8; rename the folder, or choose another one"
+    elif any(len(os.fsencode(part)) > _LONGEST_NAME for part in (*path.parts, os.path.basename(for_what or ""))):
         problem = f"a name has at most {_LONGEST_NAME} bytes"
     else:
         there = next(part for part in (path, *path.parents) if os.path.lexists(part))
@@ -85,6 +88,13 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
             problem = f"{there} takes no files; choose another folder"
     if problem:
         raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
+
+
+def _is_text(name: str) -> bool:
+    """False for bytes that are no UTF-8, which Python keeps as halves of characters, and for a NUL."""
+    with contextlib.suppress(UnicodeEncodeError):
+        return b"\0" not in name.encode()
+    return False
 
 
 def as_named(path: str | os.PathLike[str]) -> str:

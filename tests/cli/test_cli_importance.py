@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny
     }  # fmt: skip
     assert "95 % interval" in zorba("importance", first)[1]
     assert zorba("importance", first, "--last", "9")[0] == 2
+    changed = shutil.copytree(first, tmp_path / "changed")
+    config = json.loads((changed / "config.json").read_text())
+    (changed / "config.json").write_text(json.dumps(config | {"block_scales": "1,2,1"}))
+    code, out, error = zorba("importance", str(changed), "--json")
+    assert (code, out) == (2, "")
+    assert "config.json is not the one that trajectory.log was written under" in error
     code, out, _ = zorba(
         "allocate", *budgets, "--blocks", "3", "--solver", "gain", "--idle-blocks", "allow",
         "--energies", ",".join(map(str, read["energies"])), "--json",

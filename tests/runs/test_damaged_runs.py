@@ -155,6 +155,33 @@ def test_a_run_whose_environment_lacks_what_decides_nothing_is_resumed(whole, tm
     assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("base_weights_sha256", "resume"),
+        ("data", "resume"),
+        ("data", "evaluate"),
+        ("data.evaluation_sha256", "resume"),
+        ("data.train_sha256", "resume"),
+        ("data.evaluation_sha256", "evaluate"),
+    ],
+)
+def test_a_field_that_is_gone_is_named(whole, tmp_path, name, command):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    if command == "resume":
+        (run / "summary.json").unlink()
+    environment = json.loads((run / "environment.json").read_text())
+    inner = environment["data"] if "." in name else environment
+    del inner[name.rpartition(".")[2]]
+    (run / "environment.json").write_text(json.dumps(environment))
+    before = tree(run)
+    left = call(command, str(run), "--json")
+    check_refused(left)
+    assert "environment.json" in left.lines[-1]
+    assert "damaged" in left.lines[-1]
+    assert {name: content for name, content in tree(run).items() if name != "replayed.safetensors"} == before
+
+
 def test_a_runs_folder_named_like_a_home_is_a_name_as_any_other(whole, tmp_path, monkeypatch):
     """Arrow takes "~" for the home of whoever runs it: such a run was trained to its end and then called damaged."""
     shutil.copytree(whole.path, tmp_path / "~" / "run")

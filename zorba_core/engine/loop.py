@@ -243,13 +243,10 @@ def run_rounds(
             callback.on_round(entry)
         return entry
 
-    def is_due(round_index: int) -> bool:
-        return round_index % settings.eval_every == 0 or round_index == settings.rounds
-
     def at_target(entry: RoundRecord) -> bool:
         return settings.stop_at_target and entry.eval_accuracy is not None and entry.eval_accuracy >= settings.target
 
-    if not records or (is_due(latest.round) and latest.eval_accuracy is None):
+    if not records or (settings.evaluates_after(latest.round) and latest.eval_accuracy is None):
         latest = record(records.pop() if records else latest, evaluated=True)
     stop = False
     while rounds.rounds_done < settings.rounds and not stop and not at_target(latest):
@@ -264,7 +261,7 @@ def run_rounds(
                 callback.on_step(entry)
         stop = bool(ranks.sum(np.array([any(callback.wants_stop() for callback in callbacks)], float))[0])
         if result is not None:
-            latest = record(RoundRecord.of(entry), evaluated=is_due(entry.round) or stop)
+            latest = record(RoundRecord.of(entry), evaluated=settings.evaluates_after(entry.round) or stop)
     stopped_by = "target" if at_target(latest) else "interrupt" if stop else "rounds"
     return Outcome(tuple(records), rounds.rounds_done, stopped_by)
 
@@ -310,11 +307,14 @@ def check_fit(
     for n, held in enumerate(rows.held_N):
         if len(held) == 0:
             raise InvalidInputError(f"client {n} holds no rows; use fewer clients or a larger alpha")
-    check_length(network, settings)
+    check_model(network, settings)
 
 
-def check_length(network: BlockNetwork, settings: TrainSettings) -> None:
-    """Refuse rows that are longer than the model has positions; best before they are encoded."""
+def check_model(network: BlockNetwork, settings: TrainSettings) -> None:
+    """Refuse block scales of another number of blocks, and rows longer than the model has positions; best before they
+    are encoded."""
+    if (scales := len(settings.block_scale_M)) not in (0, network.num_blocks):
+        raise InvalidInputError(f"block_scales has {scales} numbers; this model has {network.num_blocks} blocks")
     if settings.seq_len > network.max_positions:
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"

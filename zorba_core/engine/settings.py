@@ -306,6 +306,9 @@ class TrainSettings:
         """The same settings for a model whose adapters are merged."""
         return replace(self, train="blocks", lora_rank=_LORA_RANK, lora_alpha=None, lora_targets="", adapter="")
 
+    def evaluates_after(self, round_index: int) -> bool:
+        return round_index % self.eval_every == 0 or round_index == self.rounds
+
     @property
     def torch_dtype(self) -> torch.dtype:
         import torch

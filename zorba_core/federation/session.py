@@ -169,7 +169,7 @@ def resume(
             request.allocation,
             trajectory.rounds,
         )
-        earlier = Earlier.of(trajectory)
+        earlier = Earlier.of(trajectory, config.settings)
         writer = reopen(request, config.settings, log, earlier, tell)
         notes.open(writer)
         gather(server, transport, again=True)

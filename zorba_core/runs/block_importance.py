@@ -11,7 +11,7 @@ from zorba_core.allocation import Allocation
 from zorba_core.allocation.importance import RESAMPLES, Importance, ScalarRound, importance_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.methods import METHODS
-from zorba_core.runs.folder import TRAJECTORY, Request, Run, read_request
+from zorba_core.runs.folder import TRAJECTORY, Request, Run, check_written_under, read_request
 from zorba_core.runs.trajectory import Trajectory, read_trajectory
 
 
@@ -35,12 +35,14 @@ def importance(
     Raises:
         MissingDataError: no such run, or it has no log.
         InvalidInputError: its clients sent no scalars along shared directions, privacy noise hides them, the log has
-            no such rounds, or nobody reported in them.
+            no such rounds, or nobody reported in them; or its config is not the one that its log was written under.
     """
     path = run.path if isinstance(run, Run) else run
     request = read_request(path)
     _check(request)
     trajectory = read_trajectory(request.path / TRAJECTORY)
+    if trajectory.header is not None:
+        check_written_under(request, trajectory.header)  # the scales of its blocks count below
     last = trajectory.rounds_done if last_round is None else last_round
     if not 1 <= first_round <= last <= trajectory.rounds_done:
         raise InvalidInputError(

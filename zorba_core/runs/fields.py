@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.fields import declared
 
+DAMAGED = "the file is damaged"
 MOST = 2**60  # counts beyond it overflow where they are added up
 
 
@@ -193,3 +195,21 @@ def _check_values(where: str, value: Any) -> None:
 
 def _wrong(where: str, value: Any, expected: str) -> InvalidInputError:
     return InvalidInputError(f"{where or 'it'} is {in_short(value)}; it must be {expected}")
+
+
+class Written(dict[str, Any]):
+    """An object of a run's file. That it lacks a field that is asked for is damage, and said so."""
+
+    file: Path
+
+    def __missing__(self, name: str) -> Any:
+        raise InvalidInputError(f"{self.file}: it has no {name}; {DAMAGED}")
+
+    @classmethod
+    def of(cls, content: Any, file: Path) -> Any:
+        """Objects in objects too."""
+        if not isinstance(content, dict):
+            return content
+        written = cls({name: cls.of(value, file) for name, value in content.items()})
+        written.file = file
+        return written

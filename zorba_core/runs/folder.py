@@ -35,7 +35,16 @@ from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, i
 from zorba_core.files import fingerprint, unsealed
 from zorba_core.planning.communication import run_communication
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
-from zorba_core.runs.fields import CONFIG_FIELDS, ENVIRONMENT_FIELDS, MOST, SUMMARY_FIELDS, Fields, check_fields
+from zorba_core.runs.fields import (
+    CONFIG_FIELDS,
+    DAMAGED,
+    ENVIRONMENT_FIELDS,
+    MOST,
+    SUMMARY_FIELDS,
+    Fields,
+    Written,
+    check_fields,
+)
 from zorba_core.runs.trajectory import header_of_rounds
 from zorba_core.runs.trajectory_records import Header
 
@@ -72,7 +81,6 @@ _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
 _MAX_JSON_BYTES = 64_000_000
 _MAX_METRICS_BYTES = 256_000_000
 _MAX_METRIC_ROWS = 10_000_000
-_DAMAGED = "the file is damaged"
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,14 +340,14 @@ def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text)
     except (ValueError, RecursionError):  # also a number of too many digits
-        raise InvalidInputError(f"{path}: not JSON; {_DAMAGED}") from None
+        raise InvalidInputError(f"{path}: not JSON; {DAMAGED}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path}: holds a {type(content).__name__} where a JSON object belongs")
     try:
         check_fields(content, fields)
-        return unsealed(content, text)
+        return Written.of(unsealed(content, text), path)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}; {_DAMAGED}") from None
+        raise InvalidInputError(f"{path}: {error}; {DAMAGED}") from None
 
 
 def _read_metrics(path: Path) -> pd.DataFrame:
@@ -349,9 +357,9 @@ def _read_metrics(path: Path) -> pd.DataFrame:
     try:
         table = read_table(path, _MAX_METRIC_ROWS)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}; {_DAMAGED}") from None
+        raise InvalidInputError(f"{path}: {error}; {DAMAGED}") from None
     except UNREADABLE:
-        raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
+        raise InvalidInputError(f"{path}: not a metrics table; {DAMAGED}") from None
     try:
         absent = [name for name in METRIC_COLUMNS if name not in table.column_names]
         missing = [name for name in absent if name not in _LATER_COLUMNS]
@@ -363,17 +371,17 @@ def _read_metrics(path: Path) -> pd.DataFrame:
     except InvalidInputError:
         raise
     except UNREADABLE:
-        raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
+        raise InvalidInputError(f"{path}: not a metrics table; {DAMAGED}") from None
     for name in _COUNTS:
         if table[name].null_count or not _within(table[name], MOST):
-            raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
+            raise InvalidInputError(f"{path}: {name} has a value that is no count; {DAMAGED}")
     if not (np.diff(table["round"].to_numpy()) > 0).all():
-        raise InvalidInputError(f"{path}: its rounds do not rise; {_DAMAGED}")
+        raise InvalidInputError(f"{path}: its rounds do not rise; {DAMAGED}")
     for name in ("clients_reported", "clients_refused"):
         if not _within(table[name], MOST):
-            raise InvalidInputError(f"{path}: {name} has a value that is no count; {_DAMAGED}")
+            raise InvalidInputError(f"{path}: {name} has a value that is no count; {DAMAGED}")
     if not _within(table["eval_accuracy"], 1):
-        raise InvalidInputError(f"{path}: eval_accuracy has a value outside 0 to 1; {_DAMAGED}")
+        raise InvalidInputError(f"{path}: eval_accuracy has a value outside 0 to 1; {DAMAGED}")
     return table.to_pandas()
 
 

@@ -122,7 +122,7 @@ def counted_spec(source: str) -> ModelSpec:
     local = Path(source).is_dir()
     try:
         config = _read_config(source, trust_remote_code=False, local_files_only=local)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # of fields of any kind
         if local:
             raise InvalidInputError(f"model folder {source}: {_first_line(error)}") from None
         raise MissingDataError(
@@ -214,6 +214,9 @@ def _read_config(source: str, **options: bool) -> PretrainedConfig:
     blocks = getattr(config, "num_hidden_layers", 1)
     if not isinstance(blocks, int) or blocks > _MOST_BLOCKS:  # which would be made one by one, for hours
         raise ValueError(f"num_hidden_layers is {in_short(blocks)}; it must be at most {_MOST_BLOCKS}")
+    for name, value in config.to_dict().items():  # PyTorch looks at them in evaluation too
+        if "drop" in name and isinstance(value, int | float) and not 0 <= value <= 1:
+            raise ValueError(f"{name} is {in_short(value)}; it must be from 0 to 1")
     return config
 
 

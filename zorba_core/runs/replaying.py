@@ -55,9 +55,9 @@ def replay_rounds(
     return state
 
 
-def records_of(trajectory: Trajectory) -> tuple[RoundRecord, ...]:
-    """The metrics from the log, equal to those of an uninterrupted run."""
-    judged = {entry.round: entry for entry in trajectory.evaluations}
+def records_of(trajectory: Trajectory, settings: TrainSettings) -> tuple[RoundRecord, ...]:
+    """The metrics from the log, those of an uninterrupted run: an interruption is evaluated wherever it comes."""
+    judged = {entry.round: entry for entry in trajectory.evaluations if settings.evaluates_after(entry.round)}
     records = [RoundRecord.of(entry) for entry in trajectory.rounds]
     if 0 in judged:
         records.insert(0, RoundRecord(0, None, None, None, 0.0, 0, 0, 0))

@@ -116,7 +116,7 @@ def resume(
                 state = replay_rounds(
                     network, request.allocation, settings, trajectory.rounds, trajectory.evaluations, start
                 )
-            earlier = Earlier.of(trajectory)
+            earlier = Earlier.of(trajectory, settings)
             saves = bool(request.config.get("save_model"))
             rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
             measures = measuring(request.path, rounds, rows, request.config, ranks)

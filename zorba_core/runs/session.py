@@ -34,7 +34,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit, check_length
+from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit, check_model
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.row_kinds import Rows, answer_shape
@@ -143,8 +143,6 @@ def fine_tune(
         network, tokenizer = open_network(task, model, label_words, settings)
         if allocation is None:
             allocation = Allocation(np.ones((network.num_blocks, num_clients), dtype=bool))
-        if (scales := len(settings.block_scale_M)) not in (0, network.num_blocks):
-            raise InvalidInputError(f"block_scales has {scales} numbers; this model has {network.num_blocks} blocks")
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
@@ -250,7 +248,7 @@ def read_spec(model: str | os.PathLike[str]) -> ModelSpec:
         InvalidInputError, MissingDataError: unknown, not available, or of a family whose size cannot be counted.
     """
     source = resolve_model(model)
-    if os.path.isdir(source) and config_of(source).get("model_type") in COUNTS:
+    if os.path.isdir(source) and str(config_of(source).get("model_type")) in COUNTS:  # it may be of any kind
         return model_spec(source)
     return counted_spec(source)
 
@@ -297,28 +295,38 @@ def open_network(
     limit = None if settings.memory_limit is None else MemoryLimit(settings.memory_limit)
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
-    if limit is not None:
-        streamed = StreamedNetwork(
-            *open_model_files(model),
-            label_ids_C,
-            dtype=settings.torch_dtype,
-            precision=settings.precision,
-            watch=limit.watch,
-        )
-        streamed.limit = limit
-        check_length(streamed, settings)
-        return streamed, tokenizer
+    if limit is None:
+        network = _whole_network(model, label_ids_C, settings)
+    else:
+        network = _streamed_network(model, label_ids_C, settings, limit)
+    check_model(network, settings)
+    return network, tokenizer
+
+
+def _whole_network(model: str | os.PathLike[str], label_ids_C: torch.Tensor, settings: TrainSettings) -> BlockNetwork:
     # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
     loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
-    network = BlockNetwork(
+    return BlockNetwork(
         loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed, settings.adapter),
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,
         precision=settings.precision,
     )
-    check_length(network, settings)
-    return network, tokenizer
+
+
+def _streamed_network(
+    model: str | os.PathLike[str], label_ids_C: torch.Tensor, settings: TrainSettings, limit: MemoryLimit
+) -> StreamedNetwork:
+    streamed = StreamedNetwork(
+        *open_model_files(model),
+        label_ids_C,
+        dtype=settings.torch_dtype,
+        precision=settings.precision,
+        watch=limit.watch,
+    )
+    streamed.limit = limit
+    return streamed
 
 
 def division_of(task: Task, division: str | None) -> str:
