@@ -177,6 +177,7 @@ def test_a_diverging_run_leaves_with_status_1_and_one_line_of_reason(zorba, tiny
     assert not list_runs(tmp_path / "runs").runs[0].finished
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_done_and_leaves_with_status_1(tiny, tmp_path):
     command = [sys.executable, "-m", "zorba_core", "train", *tiny, "--clients", "3", "--rounds", "1000000"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

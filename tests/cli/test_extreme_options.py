@@ -14,6 +14,8 @@ import typer
 from tests.damage import Left, call, check_refused, tree
 from zorba_core.cli import build_app
 
+pytestmark = pytest.mark.slow
+
 VALUES = (
     "0", "-0", "-1", "1", "1e400", "-1e400", "nan", "inf", "1e-320", str(10**9), str(2**63), str(10**30), "9" * 400,
     "9" * 5000, "", " ", ",", "é\udcff", "\u0661", "FOLDER", "FILE", "FILE/below", "a" * 300, "/dev/null/x",

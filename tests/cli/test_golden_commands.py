@@ -17,6 +17,8 @@ from tests.golden.command_cases import (
     places,
 )
 
+pytestmark = pytest.mark.slow
+
 # Another processor may round a forward pass otherwise, and one evaluated row may then change sides.
 _TRAINED = {"weights_sha256"}
 _LOOSE = {"final_accuracy": 0.05, "best_accuracy": 0.05, "final_loss": 0.02, "initial_accuracy": 0.02}

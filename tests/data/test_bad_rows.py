@@ -167,6 +167,7 @@ def test_rows_by_chance_are_each_somebodys_once(division, even):
         ('name = "My Task"', "a name has lower-case"),
         ("colour = 3", "unknown key 'colour'"),
         ('label_words = "good"', "label_words is 'good'; it must be a list of texts"),
+        ('[rows]\ntest = "\\u0000"', "a NUL in it"),
         ("[rows]\ncolour = 3", r"\[rows\] has an unknown key 'colour'"),
         ("[rows]\nmade_by = 'os:getcwd'", r"\[rows\] has an unknown key 'made_by'"),
         ("prompt = ", "not TOML"),

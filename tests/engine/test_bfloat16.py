@@ -179,6 +179,7 @@ def updated(make_tiny_model) -> str:
     return hashlib.sha256("".join(network.weights_sha256()).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_another_process_rounds_to_the_same_bits(make_tiny_model, root):
     command = [sys.executable, "-c", CHILD]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)

@@ -76,6 +76,7 @@ def test_the_environment_names_no_host_and_no_user(monkeypatch):
     assert "secret-17" not in str(environment.describe(TrainSettings()))
 
 
+@pytest.mark.slow
 def test_importing_the_training_package_loads_torch_only_when_a_name_is_used():
     before = "import sys, zorba_core.runs as training; early = 'torch' in sys.modules; training.fine_tune"
     code = f"{before}; sys.exit(early or 'torch' not in sys.modules)"

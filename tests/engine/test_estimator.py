@@ -69,6 +69,7 @@ def test_rho_tends_to_the_directional_derivative_and_its_error_falls_as_mu(netwo
     assert error[1e-5] / error[1e-6] == pytest.approx(10, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
     network = BlockNetwork(make_tiny_model("opt", num_blocks=1), LABELS, dtype=torch.float64)
     directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)

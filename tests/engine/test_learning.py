@@ -10,8 +10,8 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.runs import Run
 from zorba_core.runs.session import fine_tune
 
-# Eight clients with four of the twelve blocks each.
-ALLOCATION = solve(AllocationProblem(np.full(8, 4), num_blocks=12)).allocation
+# Four clients with four of the twelve blocks each.
+ALLOCATION = solve(AllocationProblem(np.full(4, 4), num_blocks=12)).allocation
 SETTINGS = TrainSettings(rounds=20, eval_every=20, eval_rows=300)
 
 

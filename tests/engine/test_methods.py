@@ -284,6 +284,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_spoils_the_weights
     assert network.weights_sha256() == before
 
 
+@pytest.mark.slow
 def test_preflight_measures_the_step_that_each_method_takes(new_network, rows):
     network = new_network()
     before = network.weights_sha256()

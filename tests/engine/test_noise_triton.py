@@ -68,6 +68,7 @@ def in_the_interpreter(program: str, root) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_kernel_draws_and_adds_the_cpus_bits(root):
     answer = in_the_interpreter(CHILD, root)
     assert answer.returncode == 0, answer.stderr[-2000:]

@@ -31,6 +31,8 @@ from zorba_core.errors import RunError
 from zorba_core.runs import TRAJECTORY, list_runs, read_run
 from zorba_core.runs.trajectory import read_trajectory
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = [
     *("--clients", "5", "--rounds", "4", "--batch-size", "2", "--perturbations", "3", "--num-seeds", "16"),
     *("--seq-len", "48", "--eval-rows", "20", "--eval-every", "2", "--participation", "0.8", "--json"),
@@ -163,7 +165,6 @@ def test_two_ranks_resume_what_was_cut(two, tmp_path):
     assert json.loads(done.stdout)["weights_sha256"] == run.summary["weights_sha256"]
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_both_ranks_after_one_round_and_the_run_goes_on(tiny_opt_folder, tmp_path, monkeypatch, capsys):
     """As a terminal sends it: to torchrun and all that share its process group."""
     where = ["--model", str(tiny_opt_folder), "--runs-folder", str(tmp_path)]
