@@ -256,4 +256,5 @@ def _tell_ignored() -> None:
         st.toast(
             f"The link has values that cannot be used ({', '.join(ignored)}); their defaults are shown instead.",
             icon=":material/link_off:",
+            duration="infinite",  # a page that loads for long would outlive it
         )

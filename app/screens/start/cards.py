@@ -115,7 +115,8 @@ def _take_upload() -> None:
     try:
         st.session_state[_FILE] = (file.name[:80], read_inventory(file.getvalue(), file.name[:80]))
     except InvalidInputError as error:
-        st.toast(f"{components.plain(file.name[:80])}: {components.plain(str(error))}.", icon=":material/warning:")
+        said = f"{components.plain(file.name[:80])}: {components.plain(str(error))}."
+        st.toast(said, icon=":material/warning:", duration="infinite")
 
 
 def _forget_file() -> None:
@@ -126,7 +127,7 @@ def _this_machine() -> None:
     try:
         printed = subprocess.run(_QUERY.split(), capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        st.toast("nvidia-smi did not answer.", icon=":material/warning:")
+        st.toast("nvidia-smi did not answer.", icon=":material/warning:", duration="long")
         return
     st.session_state.pop(_FILE, None)
     choose("my_cards", printed)
