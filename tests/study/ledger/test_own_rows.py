@@ -17,7 +17,7 @@ from zorba_core.study.experiments.design import FEATURES
 from zorba_core.study.experiments.predictor_study import Predicting
 from zorba_core.study.experiments.speed import Speedup
 from zorba_core.study.experiments.store import Results
-from zorba_core.study.ledger import own_rows
+from zorba_core.study.ledger import own_rows, predictor_rows
 from zorba_core.study.ledger.claims import OURS, Ledger
 
 
@@ -113,8 +113,8 @@ def between(values, seeds=4):
     ],
 )
 def test_lambda_is_judged_against_the_other_measures(first, rest, verdict):
-    assert own_rows._judge_lambda(between([first, rest, rest, rest])) == verdict
-    assert own_rows._judge_lambda(between([first, rest, rest, rest], seeds=2)) == "cannot be tested here"
+    assert predictor_rows.judge_lambda(between([first, rest, rest, rest])) == verdict
+    assert predictor_rows.judge_lambda(between([first, rest, rest, rest], seeds=2)) == "cannot be tested here"
 
 
 def test_the_page_shows_ours_apart_and_does_not_count_them_among_the_papers():

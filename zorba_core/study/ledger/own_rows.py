@@ -1,11 +1,10 @@
-"""Our own claims: what to run at equal VRAM, what each part buys, which measure predicts. Decided by the rules of the
+"""Our own claims: what to run at equal VRAM, what each part buys. Decided by the rules of the
 plans that were committed before the runs (``artifacts/experiments/*/PLAN.md``), with the same words as the paper's."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,19 +12,18 @@ import pandas as pd
 from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments import elsewhere, lengths, parts, predictors, what_to_run
 from zorba_core.study.experiments.equivalence import equivalence
-from zorba_core.study.experiments.predictor_study import Predicting, cells_with, predicting, within_matrices
 from zorba_core.study.experiments.speed import Speedup, outcomes, speed_table
-from zorba_core.study.experiments.statistics import Correlation
-from zorba_core.study.experiments.store import DEFAULT_ROOT, Results
+from zorba_core.study.experiments.store import Results
 from zorba_core.study.experiments.what_to_run import CANDIDATE, DIFFERENCES, FULL, PAPER
 from zorba_core.study.ledger.claims import OURS, Claim
+from zorba_core.study.ledger.predictor_rows import predictor_rows
 from zorba_core.study.ledger.verdicts import (
     FEWEST_SEEDS,
     PROFILE,
     UNDECIDED,
     UNTESTED,
     command_of,
-    evidence_of,
+    evidence_of_plan,
     judge_alike,
 )
 
@@ -163,7 +161,7 @@ def rows(results: Mapping[str, Results | None]) -> list[Claim]:
         *(_faster(compared, tables[compared.experiment]) for compared in COMPARED),
         _quarter(results.get(what_to_run.NAME)),
         _differences(results.get(what_to_run.NAME)),
-        *_predicting(results.get(predictors.NAME)),
+        *predictor_rows(results.get(predictors.NAME)),
     ]
 
 
@@ -215,12 +213,6 @@ def _missing_cells(table: pd.DataFrame | None, arm: str, experiment: str = what_
     return f". Not run yet: {', '.join(missing)}" if missing else ""
 
 
-def _evidence(experiment: str, there: object, *more: str) -> tuple[str, ...]:
-    """The plan, the tables where there are any, and the code."""
-    tables = () if there is None else evidence_of(experiment)
-    return (str(DEFAULT_ROOT / experiment / "PLAN.md"), *tables, *more)
-
-
 def _unit(compared: SpeedClaim) -> str:
     """Scalars along directions of each client's own go to every client: more bytes."""
     own = compared.experiment == lengths.NAME and lengths.ARMS[compared.arm].own
@@ -243,7 +235,7 @@ def _goal(goal: SpeedClaim, table: pd.DataFrame | None, stricter: pd.DataFrame |
         else _SPEED_UNIT.replace(", forward passes and bytes", " and passes"),
         verdict=verdict,
         how=command_of(goal.experiment),
-        evidence=_evidence(goal.experiment, table, "tests/study/experiments/test_speed.py"),
+        evidence=evidence_of_plan(goal.experiment, table, "tests/study/experiments/test_speed.py"),
         note=_cells_text(table, goal.arm) + also + _missing_cells(table, goal.arm, goal.experiment),
         counter_example=_cells_text(table, goal.arm) if verdict == "contradicted" else "",
     )
@@ -261,7 +253,7 @@ def _faster(compared: SpeedClaim, table: pd.DataFrame | None) -> Claim:
         unit=_unit(compared),
         verdict=verdict,
         how=command_of(compared.experiment),
-        evidence=_evidence(compared.experiment, table, "zorba_core.study.experiments.speed"),
+        evidence=evidence_of_plan(compared.experiment, table, "zorba_core.study.experiments.speed"),
         note=_cells_text(table, compared.arm) + _missing_cells(table, compared.arm, compared.experiment),
         counter_example=_cells_text(table, compared.arm) if verdict == "contradicted" else "",
     )
@@ -288,7 +280,7 @@ def _quarter(results: Results | None) -> Claim:
         unit="times as fast as all blocks to a fixed loss, at equal rounds, forward passes and bytes",
         verdict=verdict,
         how=command_of(what_to_run.NAME),
-        evidence=_evidence(what_to_run.NAME, table, "zorba_core.study.experiments.speed"),
+        evidence=evidence_of_plan(what_to_run.NAME, table, "zorba_core.study.experiments.speed"),
         note=note,
         counter_example=note if verdict == "contradicted" else "",
     )
@@ -314,87 +306,7 @@ def _differences(results: Results | None) -> Claim:
         unit="nats of area under the loss curve, differences - exact (90 % interval, margin 0.01)",
         verdict=verdict,
         how=command_of(what_to_run.NAME),
-        evidence=_evidence(what_to_run.NAME, results, "zorba_core.engine.estimators.exact"),
+        evidence=evidence_of_plan(what_to_run.NAME, results, "zorba_core.engine.estimators.exact"),
         note="opt-mini on toy-reviews, the paper's and the gain allocation" if pairs else "no pair of runs yet",
         counter_example=f"{len(pairs)} pairs differ by more than the margin" if verdict == "contradicted" else "",
     )
-
-
-def _predicting(results: Results | None) -> list[Claim]:
-    together = inside = None
-    by_cell, inside_by_cell = {}, {}
-    if results is not None:
-        with contextlib.suppress(MissingDataError):
-            of = cells_with(results, FEWEST_SEEDS)
-            together = predicting(results, of)
-            by_cell = {cell: predicting(results, [cell]) for cell in of}
-            inside = within_matrices(results, of)
-            inside_by_cell = {cell: within_matrices(results, [cell]) for cell in of}
-    common = {
-        "printed": None,
-        "how": command_of(predictors.NAME),
-        "evidence": _evidence(predictors.NAME, results, "zorba_core.study.experiments.design"),
-    }
-    verdict = _of_every_cell([_judge_lambda(between) for between in by_cell.values()])
-    others = "" if together is None else "; ".join(_predictor_text(together, name) for name in together.table.index)
-    each = "; ".join(
-        f"{between.cells}, {between.seeds} seeds: {_predictor_text(between, 'log_lambda')}, {_judge_lambda(between)}"
-        for between in by_cell.values()
-    )
-    each_inside = "; ".join(
-        f"{model} on {dataset}: {_interval_text(within)}" for (model, dataset), within in inside_by_cell.items()
-    )
-    said = "no cell with three complete seeds yet"
-    return [
-        Claim(
-            id=f"{OURS}predicts/lambda",
-            claim="among allocations of one total whose measures are uncorrelated, a larger Lambda learns slower",
-            where="ours: predictors",
-            ours=None if together is None else _predictor_text(together, "log_lambda"),
-            unit="Spearman's rho with the area under the loss curve, mean over seeds; the verdict is every cell's",
-            verdict=verdict,
-            note=said if together is None else f"{each}. All cells: {others}",
-            counter_example=others if verdict == "contradicted" else "",
-            **common,
-        ),
-        Claim(
-            id=f"{OURS}predicts/gain",
-            claim="of one matrix, the order of blocks with the larger gain learns faster",
-            where="ours: predictors",
-            ours=None if inside is None else _interval_text(inside),
-            unit="correlation of -log Phi with the area under the loss curve, within matrices and seeds",
-            verdict=_of_every_cell([_judge_within(within) for within in inside_by_cell.values()]),
-            note=each_inside or said,
-            counter_example=each_inside if any(within.high < 0 for within in inside_by_cell.values()) else "",
-            **common,
-        ),
-    ]
-
-
-def _of_every_cell(verdicts: Sequence[str]) -> str:
-    """What all cells say; undecided where they differ."""
-    return UNTESTED if not verdicts else verdicts[0] if len(set(verdicts)) == 1 else UNDECIDED
-
-
-def _judge_within(within: Correlation) -> str:
-    return "reproduced in shape" if within.low > 0 else "contradicted" if within.high < 0 else UNDECIDED
-
-
-def _interval_text(within: Correlation) -> str:
-    return f"{within.value:+.2f} ({within.low:+.2f} to {within.high:+.2f}, {within.count} runs)"
-
-
-def _judge_lambda(between: Predicting) -> str:
-    if between.seeds < FEWEST_SEEDS:
-        return UNTESTED
-    own = between.table.loc["log_lambda"]
-    if own["low"] > 0:
-        return "reproduced in shape"
-    others = between.table.drop(index="log_lambda")
-    better = others[(others["low"] > 0) & (others["value"] > own["high"])]
-    return "contradicted" if len(better) or own["high"] < 0 else UNDECIDED
-
-
-def _predictor_text(between: Predicting, name: str) -> str:
-    row = between.table.loc[name]
-    return f"{name} {row['value']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})"
