@@ -75,6 +75,20 @@ def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     assert again.summary["stopped_by"] == "target"
 
 
+def test_a_run_that_another_process_finishes_before_its_log_is_had_is_left_as_it_is(whole, tmp_path, monkeypatch):
+    run, before = copy_of(whole, tmp_path / "run"), len((whole.path / TRAJECTORY).read_bytes())
+
+    def had_late(path):
+        shutil.copy(whole.path / "summary.json", run)
+        return TrajectoryLog(path)
+
+    monkeypatch.setattr("zorba_core.runs.resume.TrajectoryLog", had_late)
+    with pytest.raises(InvalidInputError, match="this run is finished"):
+        resume(run)
+    assert len((run / TRAJECTORY).read_bytes()) == before
+    TrajectoryLog(run / TRAJECTORY).close()  # nobody holds it
+
+
 def test_an_interrupted_run_goes_on_and_a_finished_one_does_not(whole, tmp_path):
     half = fine_tune(
         ALLOCATION, model=whole.config["model"], settings=SETTINGS, runs_folder=tmp_path, callbacks=[After4()]

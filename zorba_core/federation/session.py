@@ -37,10 +37,9 @@ from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replaying import replay_rounds
-from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, reopen
+from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, open_log, reopen
 from zorba_core.runs.run_task import with_data
 from zorba_core.runs.session import evaluation_rows, open_network, use_threads
-from zorba_core.runs.trajectory import TrajectoryLog
 from zorba_core.runs.writer import RunWriter, check_name
 
 Notice = Callable[[str], None]
@@ -144,7 +143,7 @@ def resume(
     config, settings = configs_of(request.path, request.config)
     check_unfinished(request)
     config = replace(config, model=model or config.model, token=str(request.environment.get(_TOKEN, "")))
-    log = TrajectoryLog(request.path / runs.TRAJECTORY)
+    log = open_log(request)
     try:
         trajectory = log.trajectory
         parts = open_server(config, force=True, evaluate_on=settings.evaluate_on)

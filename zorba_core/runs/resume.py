@@ -92,7 +92,7 @@ def resume(
     check_files(request.environment.get("data", {}).get("files", {}), task, request.path)
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
         raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
-    log = TrajectoryLog(request.path / runs.TRAJECTORY) if ranks.writes else None
+    log = open_log(request) if ranks.writes else None
     try:
         trajectory = log.trajectory if log is not None else None
         trajectory = ranks.from_first(trajectory)
@@ -245,6 +245,17 @@ def _cannot_replay(request: Request, settings: TrainSettings, last_round: int) -
         else ("only round 0, the base, can be had (train with --save-model to keep the final model)")
     )
     return f"{request.path}: {settings.method} exchanges weights, so its log has no scalars to replay; {available}"
+
+
+def open_log(request: Request) -> TrajectoryLog:
+    """The run's log, for this process alone, of a run that nobody finished before it was had."""
+    log = TrajectoryLog(request.path / runs.TRAJECTORY)
+    try:
+        check_unfinished(request)
+    except BaseException:
+        log.close()
+        raise
+    return log
 
 
 def check_unfinished(request: Request) -> None:
