@@ -2,7 +2,8 @@
 
 At N=50, M=24 and at N=1000, M=48, both with E=1000 and the default solver: the study alone, the script that Streamlit
 reruns (AppTest), and in a real browser, on every page, the time from a key press or click on each control to the first
-frame with another picture. Then the server's memory over many interactions in one session and over many sessions.
+frame with another picture. Then the server's memory over many interactions in one session and over many sessions, and
+people's ways through the pages (:mod:`tests.benchmarks.dashboard_journeys`).
 Writes medians and 95th percentiles, with what they were measured on; asserts nothing. SCALE below 1 repeats everything
 less often.
 """
@@ -28,6 +29,7 @@ from app.shared.study import study
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
 from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
+from tests.benchmarks.dashboard_journeys import journeys
 from zorba_core.files import write_sealed
 
 SIZES = {
@@ -59,6 +61,7 @@ def main(target: Path, scale: float = 1.0) -> None:
             "figure_export": _exports(browser, address, repeats),
             "memory": _memory(browser, address, pid, scale),
         }
+        result["journeys"] = journeys(browser)
     result |= {
         "repeats": repeats,
         "machine": {
