@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.shared.engine_costs import stored_calibration
 from tests.damage import call, damage_bytes
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
+from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError
@@ -199,3 +201,15 @@ def test_doctor_names_the_maker_of_a_damaged_benchmark(root, tmp_path):
     (finding,) = verify_folder(tmp_path)
     assert finding.state == "broken"
     assert "python -m tests.benchmarks.bench_tune" in finding.cure
+
+
+def test_a_stretch_of_zeros_anywhere_in_a_table_is_noticed_also_where_it_ends_the_metadata(tmp_path):
+    path = tmp_path / "table.parquet"
+    write_table(path, pa.table({"round": list(range(9)), "loss": [n / 7 for n in range(9)]}))
+    whole, expected = path.read_bytes(), read_table(path, 100)
+    for at in range(len(whole) - 11):
+        path.write_bytes(whole[:at] + bytes(11) + whole[at + 11 :])
+        try:
+            assert read_table(path, 100).equals(expected) or b"zorba_sha256" not in path.read_bytes(), at
+        except (InvalidInputError, *UNREADABLE):
+            continue

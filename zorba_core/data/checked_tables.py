@@ -6,6 +6,7 @@ Tables without one, of an earlier version or of another program, are read as the
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,13 +36,17 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
     """
     with pq.ParquetFile(as_named(path), page_checksum_verification=True) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-        rows = max(file.metadata.num_rows, sum(group.num_rows for group in groups))
-        if rows > most_rows:
-            raise InvalidInputError(f"{rows} rows are too many (limit {most_rows})")
+        grouped = sum(group.num_rows for group in groups)
+        if file.metadata.num_rows != grouped:
+            raise InvalidInputError(f"it says {file.metadata.num_rows} rows and has {grouped}: it was damaged")
+        if grouped > most_rows:
+            raise InvalidInputError(f"{grouped} rows are too many (limit {most_rows})")
         if sum(max(group.total_byte_size, 0) for group in groups) > _MOST_BYTES:
             raise InvalidInputError(f"it unpacks to more than {_MOST_BYTES} bytes")
         table = file.read()
     stated = (table.schema.metadata or {}).get(_KEY)
+    if stated is None and _KEY in _footer(path):
+        raise InvalidInputError("its checksum is there and cannot be read: it was damaged")
     if stated is not None and stated != digest(table).encode():
         raise InvalidInputError("its checksum does not fit what it holds: it was damaged or changed")
     return table
@@ -50,6 +55,16 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
 def has_checksum(path: Path) -> bool:
     """Whether a table that could be read carries one."""
     return _KEY in (pq.read_schema(as_named(path)).metadata or {})
+
+
+def _footer(path: Path) -> bytes:
+    """The bytes of the file's metadata, whatever a reader makes of them."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END) - 8  # its length, four bytes, and four of the format's name
+        file.seek(end)
+        length = min(int.from_bytes(file.read(4), "little"), end)
+        file.seek(end - length)
+        return file.read(length)
 
 
 def digest(table: pa.Table) -> str:
