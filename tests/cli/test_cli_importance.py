@@ -83,6 +83,24 @@ def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny
         assert (code, error.count("\n"), "--lengths" in error) == (2, 1, True)
 
 
+def test_a_run_whose_scalars_do_not_tell_blocks_apart_is_no_ground_for_a_plan(zorba, tiny_opt_folder, tmp_path):
+    tiny = (
+        "--model", str(tiny_opt_folder), "--rounds", "2", "--seq-len", "16", "--perturbations", "2",
+        "--batch-size", "2", "--eval-rows", "4", "--force", "--runs-folder", str(tmp_path / "runs"),
+    )  # fmt: skip
+    whole = json.loads(zorba("train", *tiny, "--budgets", "3,3,3", "--json")[1])["run"]
+    assert not importance(whole).identifiable_M.any()
+    for use in (("--solver", "gain"), ("--lengths",), ("--preset", "best")):
+        code, out, error = zorba("train", *tiny, "--budgets", "2,1,1", "--importance", whole, *use)
+        assert (code, out, error.count("\n")) == (2, "", 1)
+        assert "its scalars do not tell blocks 0, 1, 2 apart" in error
+        assert "--vary rotate" in error
+    varied = json.loads(zorba("train", *tiny, "--budgets", "2,1,1", "--vary", "rotate", "--rounds", "6", "--json")[1])[
+        "run"
+    ]
+    assert importance(varied).identifiable_M.all()
+
+
 def log_of(run):
     request = read_request(run)
     return read_trajectory(request.path / TRAJECTORY), request.allocation

@@ -76,7 +76,17 @@ class AllocationChoice:
 
     @functools.cached_property
     def _worth(self) -> Importance | None:
-        return None if self.importance is None else importance(read_run(self.importance))
+        if self.importance is None:
+            return None
+        worth = importance(read_run(self.importance))
+        unknown = [str(m) for m, known in enumerate(worth.identifiable_M) if not known]
+        if unknown:  # the gain of energies that fit as well as others would be a guess
+            raise InvalidInputError(
+                f"--importance {self.importance}: its scalars do not tell blocks {', '.join(unknown[:8])}"
+                f"{', …' if len(unknown) > 8 else ''} apart, which the same clients activated; train a run with "
+                "--vary rotate, some rounds long, in which clients activate parts of the blocks"
+            )
+        return worth
 
     @property
     def facts(self) -> BlockFacts | None:
