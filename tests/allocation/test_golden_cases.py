@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_exact import check_meets
 
+from tests.allocation.test_exact import check_meets
 from zorba_core.allocation import SOLVERS, AllocationProblem, gamma_star, solve, solve_scenario, water_filled_bound
 from zorba_core.errors import InfeasibleError
 from zorba_core.planning.memory import GIB, Workload, total_bytes

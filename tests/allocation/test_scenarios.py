@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from allocation_oracles import enumerate_matrices
-from test_exact import check_meets
 
+from tests.allocation.test_exact import check_meets
 from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio
 from zorba_core.allocation.scenarios import _upper_bound
 from zorba_core.errors import InfeasibleError, InvalidInputError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from test_balanced import budgets_and_blocks
 
+from tests.allocation.test_balanced import budgets_and_blocks
 from zorba_core.allocation import AllocationProblem, solve, sweep
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet

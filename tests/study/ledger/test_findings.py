@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -126,14 +127,20 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
         assert f"{value} ({interval})" in text, arm
     assert ours["quarter"].ours == "1.19 (1.11 to 1.26, 80 pairs) with 8% of the blocks"
     assert "with 8 % of them is 1.19 times as fast as all (1.11 to 1.26, 80 pairs)" in text
-    for cell in ("log_lambda +0.02 (-0.45 to +0.53), contradicted", "log_lambda -0.08 (-0.49 to +0.46), undecided"):
-        assert cell in ours["predicts/lambda"].note
-        assert cell.removeprefix("log_lambda ").partition(",")[0] in text
-    assert ours["predicts/lambda"].ours.removeprefix("log_lambda ") in text
-    assert "E +0.57 (+0.05 to +0.80); D +0.51 (-0.02 to +0.79)" in ours["predicts/lambda"].note
-    assert "(+0.57, +0.05 to +0.80, corrected p 0.02)" in text
-    assert "(+0.51, -0.02 to +0.79, corrected p 0.03)" in text
-    assert f"the gain by {ours['predicts/gain'].ours}, in each cell" in text
+    together = ours["predicts/lambda"].note.split("All cells: ")[1]
+    assert "E +0.63 (+0.13 to +0.83); D +0.39 (-0.18 to +0.69)" in together
+    for measure in together.split("; "):
+        assert measure.split(" ", 1)[1].removesuffix(")") in text, measure
+    cells = re.findall(r"log_lambda (\S+) \(\S+ to \S+\), (\w+)", ours["predicts/lambda"].note)
+    assert cells == [("+0.02", "contradicted"), ("-0.08", "undecided"), ("+0.30", "undecided"), ("+0.19", "undecided")]
+    assert "cell by cell +0.02, -0.08, +0.30, +0.19: contradicted on the first" in text
+    assert f"together {ours['predicts/gain'].ours}" in text
+    assert [value for value in re.findall(r": (\S+) \(", ours["predicts/gain"].note)] == [
+        "+0.37",
+        "+0.27",
+        "-0.13",
+        "-0.20",
+    ]
     assert "-0.0007 nats of area (-0.0012 to -0.0002" in text
     assert ours["differences"].ours.startswith("-0.0007 (-0.0012 to -0.0002")
 
