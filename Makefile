@@ -56,7 +56,7 @@ test: $(STAMP)
 	    -p no:python notebooks
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not browser and not data" tests/planning \
+	$(BIN)/python -m pytest -q -p no:nbval -n 2 --dist worksteal -m "not slow and not browser and not data" tests/planning \
 	    tests/allocation tests/engine tests/data tests/cli tests/plots tests/test_layers.py tests/test_registry.py \
 	    tests/test_public_names.py
 

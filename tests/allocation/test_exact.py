@@ -51,6 +51,7 @@ def small_requests(seed: int, instances: int, requests_each: int):
             yield budgets, M, matrices, request
 
 
+@pytest.mark.slow
 def test_every_solver_on_thousands_of_small_instances_against_all_matrices():
     solved = refused = 0
     for budgets, M, matrices, request in small_requests(seed=7, instances=150, requests_each=14):

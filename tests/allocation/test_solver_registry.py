@@ -167,6 +167,7 @@ def test_commands_take_it_by_name(dice, command):
     assert '"solver": "dice"' in answered.output
 
 
+@pytest.mark.slow
 def test_a_run_trains_what_it_allocated(dice, tmp_path):
     run = (
         "train --clients 4 --budgets 6,5,3,2 --solver dice --rounds 2 --eval-every 2 --eval-rows 16 --perturbations 2 "

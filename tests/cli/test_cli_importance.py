@@ -30,6 +30,7 @@ def zorba(monkeypatch, capsys):
     return call
 
 
+@pytest.mark.slow
 def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny_opt_folder, tmp_path):
     tiny = (
         "--model", str(tiny_opt_folder), "--rounds", "3",
@@ -83,6 +84,7 @@ def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny
         assert (code, error.count("\n"), "--lengths" in error) == (2, 1, True)
 
 
+@pytest.mark.slow
 def test_a_run_whose_scalars_do_not_tell_blocks_apart_is_no_ground_for_a_plan(zorba, tiny_opt_folder, tmp_path):
     tiny = (
         "--model", str(tiny_opt_folder), "--rounds", "2", "--seq-len", "16", "--perturbations", "2",

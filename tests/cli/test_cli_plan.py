@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.test_cli_vram import zorba
+from tests.damage import call, check_refused
 from zorba_core.cli import build_app
 from zorba_core.planning.engine_memory import Load, footprint
 from zorba_core.planning.memory import GIB
@@ -107,11 +107,10 @@ def test_a_wrong_request_gets_one_line_and_status_2(tmp_path, fleet, words, says
     if fleet is not None:
         (tmp_path / "fleet.csv").write_text(fleet)
         words = ("--fleet", str(tmp_path / "fleet.csv"), *words)
-    done = zorba("plan", *words, "--json")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    left = call("plan", *words, "--json")
+    check_refused(left)
+    assert left.status == 2
+    assert says in left.err
 
 
 @pytest.mark.parametrize(
@@ -126,10 +125,11 @@ def test_a_wrong_request_gets_one_line_and_status_2(tmp_path, fleet, words, says
 def test_a_damaged_calibration_is_refused_with_the_cure(tmp_path, change, says):
     (tmp_path / "rates.json").write_text(json.dumps({**RATES, **change}))
     (tmp_path / "fleet.csv").write_text("vram_gib\n8\n")
-    done = zorba("plan", "--fleet", str(tmp_path / "fleet.csv"), "--calibration", str(tmp_path / "rates.json"))
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "remove it, and it is measured anew" in done.stderr
+    left = call("plan", "--fleet", str(tmp_path / "fleet.csv"), "--calibration", str(tmp_path / "rates.json"))
+    check_refused(left)
+    assert left.status == 2
+    assert says in left.err
+    assert "remove it, and it is measured anew" in left.err
 
 
 def test_a_calibration_is_measured_once_and_read_back(tmp_path, monkeypatch):

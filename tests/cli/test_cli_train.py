@@ -36,6 +36,7 @@ def tiny(tiny_opt_folder, tmp_path) -> list[str]:
     return where + size
 
 
+@pytest.mark.slow
 def test_training_prints_one_json_object_and_leaves_a_run(zorba, tiny):
     code, out, err = zorba("train", *tiny, "--clients", "4", "--rounds", "3", "--json")
     assert code == 0
@@ -49,6 +50,7 @@ def test_training_prints_one_json_object_and_leaves_a_run(zorba, tiny):
     assert "round 3/3" in err
 
 
+@pytest.mark.slow
 def test_budgets_fleet_and_equal_shares_decide_the_allocation(zorba, tiny, tmp_path):
     fleet = tmp_path / "fleet.csv"
     fleet.write_text("client,vram_gib\na,24\nb,24\n")
@@ -93,6 +95,7 @@ def test_an_allocation_that_does_not_fit_is_refused(zorba, tiny, tmp_path, block
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_each_method_leaves_a_run_that_says_what_it_computed_and_sent(zorba, tiny, tmp_path):
     options = [*tiny[:6], *tiny[8:]]  # without --perturbations
     for method, work in (("zorba", 11), ("decomfl", 2), ("fedzo", 2), ("fedit", 3)):

@@ -6,13 +6,12 @@ import sys
 
 import pytest
 
-
-def zorba(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "zorba_core", *arguments], capture_output=True, text=True, check=False)
+from tests.damage import call, check_refused
 
 
 def test_vram_prints_one_json_object_and_nothing_else():
-    done = zorba("vram", "--model", "opt-1.3b", "--seq-len", "256", "--total-blocks", "850", "--json")
+    command = ["vram", "--model", "opt-1.3b", "--seq-len", "256", "--total-blocks", "850", "--json"]
+    done = subprocess.run([sys.executable, "-m", "zorba_core", *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr == ""
     result = json.loads(done.stdout)
@@ -30,8 +29,7 @@ def test_vram_prints_one_json_object_and_nothing_else():
     ],
 )
 def test_a_wrong_request_gets_one_line_on_stderr_and_status_2(arguments, says):
-    done = zorba("vram", *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    left = call("vram", *arguments)
+    check_refused(left)
+    assert left.status == 2
+    assert says in left.err

@@ -106,6 +106,7 @@ def model(tokenizer, tmp_path):
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_such_a_model_trains_writes_and_is_exported_as_it_was_measured(model, tmp_path, monkeypatch, capsys):
     rows = pd.DataFrame(
         {"text": [f"{text} , {number}" for number, text in enumerate(TEXTS)], "topic": ["late box", "lost card"] * 75}

@@ -211,6 +211,7 @@ def test_the_gradient_is_the_derivative_along_any_direction(new_network, rows):
             assert along == pytest.approx(rho_NQ[n, q], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_backward_pass_counts_as_two_forward_passes_of_work(new_network, rows):
     last = {method: run(new_network(), FULL, rows, of(method)).records[-1] for method in METHODS}
     passes = {method: (record.forward_passes, record.backward_passes) for method, record in last.items()}
@@ -307,6 +308,7 @@ def test_preflight_measures_the_step_that_each_method_takes(new_network, rows):
 
 
 @pytest.mark.parametrize("method", BASELINES)
+@pytest.mark.slow
 def test_a_learning_rate_is_tuned_for_each_method_in_the_same_rounds(new_network, rows, method):
     always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
     network = new_network()

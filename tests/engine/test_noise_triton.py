@@ -75,6 +75,7 @@ def test_the_kernel_draws_and_adds_the_cpus_bits(root):
     assert "compared 48" in answer.stdout
 
 
+@pytest.mark.slow
 def test_a_device_whose_bits_differ_is_not_trusted(root):
     answer = in_the_interpreter(WRONG, root)
     assert "False" in answer.stdout, answer.stderr[-2000:]
@@ -83,6 +84,7 @@ def test_a_device_whose_bits_differ_is_not_trusted(root):
     )
 
 
+@pytest.mark.slow
 def test_the_cpu_does_without_triton():
     """Importing the noise and drawing on the CPU loads no Triton."""
     program = "import sys, zorba_core.engine.noise as noise; noise.signs(1, 2, 0, 9); print('triton' in sys.modules)"

@@ -219,6 +219,7 @@ def test_their_rounds_are_repeated_from_scalars_alone_and_estimators_agree(new_n
 
 @pytest.mark.usefixtures("rows_divided_once")
 @pytest.mark.parametrize("method", NEW)
+@pytest.mark.slow
 def test_their_runs_are_resumed_and_replayed_to_the_same_bits(tiny_opt_folder, tmp_path, method):
     settings = TrainSettings(
         rounds=7, num_seeds=32, batch_size=2, seq_len=24, eval_every=3, eval_rows=8, participation=0.7
