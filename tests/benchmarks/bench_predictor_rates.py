@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -77,7 +77,7 @@ def _of(results: Results, cell: Cell) -> pd.DataFrame:
 
 
 def _within(results: Results, cell: Cell) -> dict[str, float]:
-    return asdict(within_matrices(results, [cell]))
+    return within_matrices(results, [cell])._asdict()
 
 
 if __name__ == "__main__":
