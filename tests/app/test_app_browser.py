@@ -242,9 +242,11 @@ def test_what_is_said_about_one_file_does_not_stay_beside_the_next(visit):
     alert = page.locator("[data-testid=stAlert]").filter(has_text="cannot be used")
     files = {"too-large.csv": b"1" * 5_300_000, "notes.xlsx": b"PK\x03\x04\x00", "wrong.json": b'{"a": 1}'}
     for name, content in files.items():
+        playwright.expect(place).to_have_count(1, timeout=PATIENCE_MS)  # the one of before goes when the page is drawn
         place.locator("input").set_input_files({"name": name, "mimeType": "text/plain", "buffer": content})
         said = place.filter(has_text="must be") if name == "too-large.csv" else alert.filter(has_text=name)
         said.wait_for(timeout=PATIENCE_MS)
+    playwright.expect(place).to_have_count(1, timeout=PATIENCE_MS)
     assert alert.count() == 1
     assert not any(name in place.inner_text() for name in files)
 
