@@ -64,11 +64,10 @@ def main(work: Path, target: Path) -> None:
 def _specs(before: Results) -> list[RunSpec]:
     """The experiment's own requests at the other rate; wave by wave a seed of each cell."""
     specs = []
-    for request in (json.loads(config)["request"] for config in before.runs["config"]):
-        spec = RunSpec.from_request(request)
+    for row in before.runs[(before.runs["role"] == "measure") & before.runs["seed"].isin(SEEDS)].itertuples():
+        spec = RunSpec.from_request(json.loads(row.config)["request"])
         rate = OTHER_RATE[spec.model, spec.dataset]
-        if spec.role == "measure" and spec.seed in SEEDS:
-            specs.append(replace(spec, settings={**spec.settings, "lr": rate}, wave=spec.seed))
+        specs.append(replace(spec, arm=row.arm, settings={**spec.settings, "lr": rate}, wave=spec.seed))
     return specs
 
 
