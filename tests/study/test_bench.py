@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
-from zorba_core.study.bench.common import BenchSettings, allocations, client_batches
+from zorba_core.study.bench.common import BenchSettings, allocations, client_batches, synchronised
 from zorba_core.study.bench.engine import run_bench
 from zorba_core.study.bench.targets import run_targets
 
@@ -95,3 +97,11 @@ def test_rows_of_unequal_length_are_cut_to_their_clients_longest():
 def test_a_count_below_one_is_refused():
     with pytest.raises(InvalidInputError, match="repeats is 0"):
         BenchSettings(repeats=0)
+
+
+def test_a_clock_that_stands_still_gives_the_least_it_can_tell_apart(monkeypatch):
+    def process_time() -> float:
+        return 1.0
+
+    monkeypatch.setattr(time, "process_time", process_time)
+    assert synchronised(lambda: None, BenchSettings(threads=1)) == time.get_clock_info("process_time").resolution > 0

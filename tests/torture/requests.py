@@ -27,8 +27,9 @@ def options(world: World, random_: random.Random, folder: Path) -> int:
         value = random_.choice(MORE_VALUES)
     if (key, option) == ("make-base", "--out"):
         return 0
-    (folder / "work").mkdir()
-    check_option(key, option, value, folder / "work", places_in(folder, world.model, world.whole))
+    work = folder / "near" / "work"  # "../../etc" is a place of this attempt alone
+    work.mkdir(parents=True)
+    check_option(key, option, value, work, places_in(folder, world.model, world.whole))
     return 1
 
 

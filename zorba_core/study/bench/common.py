@@ -8,6 +8,7 @@ Shapes: M blocks, N clients, B rows of a client, L positions.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,12 +62,13 @@ def client_batches(settings: BenchSettings, vocabulary: int, shortest: int | Non
 
 
 def synchronised(run: Callable[[], Any], settings: BenchSettings) -> float:
-    """Seconds until the device has done it."""
+    """Seconds until the device has done it: at least what its clock can tell apart. (That of a processor's time may
+    stand still for milliseconds, as on Windows or beside a profiler.)"""
     started = settings.clock()
     run()
     if settings.device == "cuda":
         torch.cuda.synchronize()
-    return settings.clock() - started
+    return max(settings.clock() - started, time.get_clock_info(settings.clock.__name__).resolution)
 
 
 def take_turns(
