@@ -13,8 +13,9 @@ PACKAGE = Path(__file__).resolve().parent.parent / "zorba_core"
 GROUND = ("errors", "lazy", "files", "registry", "fields")
 ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federation", "study", "plots", "report", "cli")
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
-# 7,000 held the paper's methods; the rest is for exact scalars, streaming, families, answers, adapters, plans, lengths.
-CORE_LINES = 13_600
+# 7,000 held the paper's methods; the rest is for exact scalars, streaming, families, answers, adapters, plans, lengths,
+# products.
+CORE_LINES = 13_700
 
 
 def modules(room: str) -> list[Path]:

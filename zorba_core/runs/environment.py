@@ -13,6 +13,7 @@ import torch
 
 import zorba_core
 from zorba_core.engine.engine_version import ENGINE_VERSION
+from zorba_core.engine.products import cpu_kernels
 from zorba_core.engine.settings import TrainSettings
 
 _CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
@@ -31,7 +32,7 @@ def describe(settings: TrainSettings) -> dict[str, Any]:
         "python": platform.python_version(),
         **_versions(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # decides the kernels, hence the last bits
+        "cpu_capability": cpu_kernels(),  # decides the last bits
         "device": torch.cuda.get_device_name() if on_cuda else "cpu",
         "dtype": settings.dtype,
         "threads": settings.threads,

@@ -23,6 +23,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
 
+from zorba_core.engine import products
+
 
 @dataclass(eq=False)
 class BlockGradient:
@@ -237,13 +239,11 @@ class _Linear(torch.autograd.Function):
         x_PI = x.flatten(0, -2)
         ctx.save_for_backward(x_PI)
         ctx.layer, ctx.starts, ctx.owners, ctx.shape = layer, starts, owners, x.shape
-        weight_IO = layer.weight if isinstance(layer, Conv1D) else layer.weight.t()
+        weight_OI = layer.weight.t() if isinstance(layer, Conv1D) else layer.weight
         if not _goes_into_memory(x, layer):
-            return F.linear(x, weight_IO.t(), layer.bias)
-        y = _with_room_behind(x, weight_IO.shape[1])
-        y_PO = y.flatten(0, -2)
-        bias = layer.bias
-        torch.mm(x_PI, weight_IO, out=y_PO) if bias is None else torch.addmm(bias, x_PI, weight_IO, out=y_PO)
+            return F.linear(x, weight_OI, layer.bias)
+        y = _with_room_behind(x, weight_OI.shape[0])
+        products.put_linear(y.flatten(0, -2), x_PI, weight_OI, layer.bias)
         return y
 
     @staticmethod
@@ -256,7 +256,7 @@ class _Linear(torch.autograd.Function):
             left, right = (x_CPI, dy_CPO) if transposed else (dy_CPO, x_CPI)
             part, adds = group.part(ctx.starts["weight"], layer.weight)
             if part.dtype == dy_PO.dtype:
-                part.baddbmm_(left.transpose(1, 2), right, beta=int(adds))
+                products.put_products(part, left, right, add=adds)
             else:
                 product = left.transpose(1, 2) @ right
                 part.add_(product) if adds else part.copy_(product)
@@ -265,7 +265,7 @@ class _Linear(torch.autograd.Function):
         if not ctx.needs_input_grad[1]:
             return (None,) * 5
         weight = layer.weight.to(dy_PO.dtype)
-        dx_PI = dy_PO @ (weight.t() if transposed else weight)
+        dx_PI = products.linear(dy_PO, weight if transposed else weight.t())
         return None, dx_PI.view(ctx.shape), None, None, None
 
 

@@ -1,0 +1,80 @@
+"""Products of float32 matrices on the CPU, by the library that is fast there.
+
+PyTorch multiplies them with Intel's MKL, whose kernels for processors of other makers use half of an AVX-512 unit: on
+an AMD EPYC (Zen 5) 92 GFLOP/s a core. There oneDNN, which PyTorch has too, multiplies: 200 GFLOP/s. Elsewhere, and in
+every other dtype, it is PyTorch's own product. Which of the two is a matter of the machine alone, so that one machine
+gives one set of bits.
+
+Shapes: P positions, I inputs, O outputs, C clients.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_INTEL, _AMD_AVX512 = "GenuineIntel", "AVX512 of AuthenticAMD"
+# Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 192 numbers: even).
+_LEAST_WORK = 4_000_000
+
+
+@functools.cache
+def cpu_maker() -> str:
+    """``GenuineIntel``, ``AuthenticAMD``; what the platform says where there is no list of processors."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+
+
+@functools.cache
+def cpu_kernels() -> str:
+    """What decides the last bits of products on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD``."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return capability if cpu_maker() in ("", _INTEL) else f"{capability} of {cpu_maker()}"
+
+
+def linear(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
+    """x W^T, (P, O), outside of autograd."""
+    return _onednn_linear(x_PI, weight_OI) if _suits_onednn(x_PI) else F.linear(x_PI, weight_OI)
+
+
+def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+    """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
+    if _suits_onednn(x_PI):
+        out_PO.copy_(_onednn_linear(x_PI, weight_OI, bias_O))
+    elif bias_O is None:
+        torch.mm(x_PI, weight_OI.t(), out=out_PO)
+    else:
+        torch.addmm(bias_O, x_PI, weight_OI.t(), out=out_PO)
+
+
+def put_products(out_COI: Tensor, left_CPO: Tensor, right_CPI: Tensor, *, add: bool) -> None:
+    """out = left^T right of each of C clients, or out += that, outside of autograd; all of one dtype."""
+    _, positions, outputs = left_CPO.shape
+    if positions * outputs * right_CPI.shape[2] < _LEAST_WORK or not _suits_onednn(out_COI):
+        out_COI.baddbmm_(left_CPO.transpose(1, 2), right_CPI, beta=int(add))
+        return
+    for out_OI, left_PO, right_PI in zip(out_COI, left_CPO, right_CPI, strict=True):
+        product_OI = _onednn_linear(left_PO.t(), right_PI.t())
+        out_OI.add_(product_OI) if add else out_OI.copy_(product_OI)
+
+
+def _suits_onednn(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.device.type == "cpu" and _onednn_is_faster()
+
+
+@functools.cache
+def _onednn_is_faster() -> bool:
+    known = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()
+    return known and torch.backends.mkl.is_available() and cpu_kernels() == _AMD_AVX512
+
+
+def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x_PI, weight_OI, bias_O, "none", [], "")
