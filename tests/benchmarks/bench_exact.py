@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.bench_exact
 
+Where oneDNN multiplies (:mod:`zorba_core.engine.products`), the cohort with PyTorch's own products stands beside it.
 One process, one thread, taking turns; process CPU seconds, whose medians of ratios within a turn are compared, since
 other work on the machine changes both alike. Memory is the growth of the resident set above the loaded model, each
 estimator in a process of its own. Writes artifacts/benchmarks/exact.json.
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core.engine import products
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
@@ -48,7 +50,16 @@ def estimators() -> dict[str, Callable[[int], Estimate]]:
     def by(estimate: Callable[..., Estimate]) -> Callable[[int], Estimate]:
         return lambda count: estimate(network, batches_N, A_MN, range(count), directions, mu=SETTINGS.mu)
 
-    return {"cohort": by(estimate_cohort), "exact": by(estimate_exact), "jvp": by(estimate_jvp)}
+    run = {"cohort": by(estimate_cohort), "exact": by(estimate_exact), "jvp": by(estimate_jvp)}
+    return run | {"cohort, PyTorch's products": lambda count: with_pytorchs_products(run["cohort"], count)}
+
+
+def with_pytorchs_products(run: Callable[[int], Estimate], count: int) -> Estimate:
+    before, products._onednn_is_faster = products._onednn_is_faster, lambda: False
+    try:
+        return run(count)
+    finally:
+        products._onednn_is_faster = before
 
 
 def timed(run: Callable[[int], Estimate], count: int) -> tuple[float, Estimate]:
@@ -58,7 +69,8 @@ def timed(run: Callable[[int], Estimate], count: int) -> tuple[float, Estimate]:
 
 
 def turns(run: dict[str, Callable[[int], Estimate]], count: int) -> dict[str, Any]:
-    seconds: dict[str, list[float]] = {"cohort": [], "exact": []}
+    contestants = ["cohort", "exact"] + ["cohort, PyTorch's products"] * products._onednn_is_faster()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(TURNS[count]):
         estimates = {}
         for name, values in seconds.items():
@@ -67,7 +79,11 @@ def turns(run: dict[str, Callable[[int], Estimate]], count: int) -> dict[str, An
     exact, differences = estimates["exact"].rho_NQ, estimates["cohort"].rho_NQ
     return {
         "seconds": seconds,
-        "exact_over_cohort": statistics.median(b / a for a, b in zip(*seconds.values(), strict=True)),
+        **{
+            f"exact_over_{name}": statistics.median(b / a for a, b in zip(seconds[name], seconds["exact"], strict=True))
+            for name in contestants
+            if name != "exact"
+        },
         "correlation_with_finite_differences": float(np.corrcoef(exact.ravel(), differences.ravel())[0, 1]),
         "differences_off_by": float(np.linalg.norm(differences - exact) / np.linalg.norm(exact)),
     }
@@ -97,6 +113,7 @@ def main() -> None:
             "settings": settings | {"direction": SETTINGS.direction, "activation": "full"},
             "environment": describe(SETTINGS.run_settings),
             "clock": SETTINGS.clock_name,
+            "products": "oneDNN" if products._onednn_is_faster() else "PyTorch",
             "directions": {},
         }
         exact_NQ, jvp_NQ = run["exact"](1).rho_NQ, run["jvp"](1).rho_NQ

@@ -11,16 +11,21 @@ Shapes: P positions, I inputs, O outputs, C clients.
 from __future__ import annotations
 
 import functools
+import math
 import platform
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 _INTEL, _AMD_AVX512 = "GenuineIntel", "AVX512 of AuthenticAMD"
 # Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 192 numbers: even).
 _LEAST_WORK = 4_000_000
+_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+# For a ``FlopCounterMode``, which does not know it: of the shapes of x and W.
+FLOPS = {_ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]} if _ONEDNN else {}
 
 
 @functools.cache
@@ -38,6 +43,23 @@ def cpu_kernels() -> str:
     """What decides the last bits of products on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD``."""
     capability = torch.backends.cpu.get_cpu_capability()
     return capability if cpu_maker() in ("", _INTEL) else f"{capability} of {cpu_maker()}"
+
+
+class FastLinear(nn.Linear):
+    """A linear layer that takes oneDNN's product wherever nothing is differentiated."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if _suits_onednn(input) and not _is_watched(input):
+            return _onednn_linear(input, self.weight, self.bias)
+        return super().forward(input)
+
+
+def speed_up(block: nn.Module) -> None:
+    """Make the block's linear layers the fast ones, on a machine that has them."""
+    if _onednn_is_faster():
+        for module in block.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = FastLinear
 
 
 def linear(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
@@ -66,15 +88,22 @@ def put_products(out_COI: Tensor, left_CPO: Tensor, right_CPI: Tensor, *, add: b
         out_OI.add_(product_OI) if add else out_OI.copy_(product_OI)
 
 
+def _is_watched(x: Tensor) -> bool:
+    """Whether autograd, autocast or a fake mode has to see the product."""
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor:
+        return True
+    return forward_ad._current_level >= 0  # dual numbers are plain tensors to look at
+
+
 def _suits_onednn(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and _onednn_is_faster()
 
 
 @functools.cache
 def _onednn_is_faster() -> bool:
-    known = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()
+    known = _ONEDNN is not None and torch.backends.mkldnn.is_available()
     return known and torch.backends.mkl.is_available() and cpu_kernels() == _AMD_AVX512
 
 
 def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x_PI, weight_OI, bias_O, "none", [], "")
+    return _ONEDNN(x_PI, weight_OI, bias_O, "none", [], "")

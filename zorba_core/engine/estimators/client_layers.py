@@ -215,7 +215,7 @@ class LayerFunctions:
 
 def _multiplies(layer: nn.Module) -> bool:
     """Is it x W^T + b and nothing else?"""
-    return type(layer).forward in (nn.Linear.forward, Conv1D.forward)
+    return type(layer).forward in (nn.Linear.forward, products.FastLinear.forward, Conv1D.forward)
 
 
 def _goes_into_memory(x: Tensor, layer: nn.Module) -> bool:

@@ -17,6 +17,7 @@ from zorba_core.engine.families.interface import Family, LabelPositions, Layout
 from zorba_core.engine.families.llama import GptNeoxFamily, LlamaFamily
 from zorba_core.engine.families.opt import OptFamily
 from zorba_core.engine.families.own_forward import OwnForwardFamily, check_pieces
+from zorba_core.engine.products import speed_up
 from zorba_core.errors import InvalidInputError
 
 __all__ = ["ADAPTERS", "OWN_FORWARD", "Family", "LabelPositions", "Layout", "attention_of", "family_of"]
@@ -48,7 +49,7 @@ def family_of(model: nn.Module) -> Family:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     windows = "sliding_attention" in (getattr(model.config, "layer_types", None) or ()) if model_type else False
     if model_type in ADAPTERS and not windows:
-        return ADAPTERS[model_type](model)
+        return _fast(ADAPTERS[model_type](model))
     try:
         if model_type is None or not callable(getattr(model, "get_output_embeddings", None)):
             raise InvalidInputError(f"a {type(model).__name__} is no causal language model of transformers")
@@ -59,4 +60,10 @@ def family_of(model: nn.Module) -> Family:
     except InvalidInputError as error:
         supported = ", ".join([*ADAPTERS, *OWN_FORWARD])
         raise InvalidInputError(f"{error}; supported are the model types {supported}") from None
+    return _fast(family)
+
+
+def _fast(family: Family) -> Family:
+    for block in family.blocks():
+        speed_up(block)
     return family

@@ -25,6 +25,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.precision import products_in
+from zorba_core.engine.products import FLOPS
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import MemoryMeter
@@ -120,7 +121,7 @@ def _whole_round(network: BlockNetwork, settings: BenchSettings) -> Callable[[],
 def _time_rounds(run: Callable[[], None], settings: BenchSettings) -> dict[str, Any]:
     meter = MemoryMeter(settings.device)
     meter.begin()
-    with FlopCounterMode(display=False) as counter:  # the first round also warms up
+    with FlopCounterMode(display=False, custom_mapping=FLOPS) as counter:  # the first round also warms up
         run()
     memory = meter.describe()
     times = [synchronised(run, settings) for _ in range(settings.repeats)]
