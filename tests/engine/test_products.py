@@ -100,3 +100,16 @@ def test_what_is_differentiated_or_rounded_takes_pytorchs_product(monkeypatch):
             along = forward_ad.unpack_dual(layer(forward_ad.make_dual(x_PI.detach(), torch.ones(20, 96)))).tangent
             torch.testing.assert_close(along, (torch.ones(20, 96) @ layer.weight.t()), rtol=1e-4, atol=1e-4)
         assert layer.double()(x_PI.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("positions", [1, 15, 16, 17, 48, 100, 127, 128, 129, 300, 2047, 2048, 2049, 5000])
+def test_any_number_of_positions_goes_in_few_kinds_of_pieces(monkeypatch, positions):
+    monkeypatch.setattr(products, "_onednn_is_faster", lambda: True)
+    given, multiply = set(), products._onednn_linear
+    monkeypatch.setattr(
+        products, "_onednn_linear", lambda x, weight, bias=None: given.add(len(x)) or multiply(x, weight, bias)
+    )
+    x_PI, weight_OI, bias_O = _numbers(positions, 32), _numbers(24, 32), _numbers(24)
+    product_PO = products.linear(x_PI, weight_OI, bias_O)
+    torch.testing.assert_close(product_PO, nn.functional.linear(x_PI, weight_OI, bias_O), rtol=1e-5, atol=1e-4)
+    assert given <= {16, 32, 64, *range(128, 2049, 128)}

@@ -23,6 +23,8 @@ from torch.nn import functional as F
 _INTEL, _AMD_AVX512 = "GenuineIntel", "AVX512 of AuthenticAMD"
 # Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 192 numbers: even).
 _LEAST_WORK = 4_000_000
+# oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
+_SMALL, _STEP, _MOST = (16, 32, 64, 128, 256), 128, 2048
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 # For a ``FlopCounterMode``, which does not know it: of the shapes of x and W.
 FLOPS = {_ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]} if _ONEDNN else {}
@@ -50,7 +52,8 @@ class FastLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         if _suits_onednn(input) and not _is_watched(input):
-            return _onednn_linear(input, self.weight, self.bias)
+            product_PO = linear(input.reshape(-1, self.in_features), self.weight, self.bias)
+            return product_PO.view(*input.shape[:-1], self.out_features)
         return super().forward(input)
 
 
@@ -62,25 +65,50 @@ def speed_up(block: nn.Module) -> None:
                 module.__class__ = FastLinear
 
 
-def linear(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
-    """x W^T, (P, O), outside of autograd."""
-    return _onednn_linear(x_PI, weight_OI) if _suits_onednn(x_PI) else F.linear(x_PI, weight_OI)
+def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """x W^T + b, (P, O), outside of autograd."""
+    if not _suits_onednn(x_PI):
+        return F.linear(x_PI, weight_OI, bias_O)
+    if _is_whole(len(x_PI)):
+        return _onednn_linear(x_PI, weight_OI, bias_O)
+    return _by_pieces(x_PI.new_empty(len(x_PI), len(weight_OI)), x_PI, weight_OI, bias_O)
 
 
 def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
     """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
     if _suits_onednn(x_PI):
-        out_PO.copy_(_onednn_linear(x_PI, weight_OI, bias_O))
+        _by_pieces(out_PO, x_PI, weight_OI, bias_O)
     elif bias_O is None:
         torch.mm(x_PI, weight_OI.t(), out=out_PO)
     else:
         torch.addmm(bias_O, x_PI, weight_OI.t(), out=out_PO)
 
 
+def _is_whole(positions: int) -> bool:
+    return positions in _SMALL or (positions <= _MOST and positions % _STEP == 0 < positions)
+
+
+def _by_pieces(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    """out = x W^T + b, in small pieces: little is held twice. A row has the same bits in any of them, so the last may
+    begin within the one before."""
+    positions, start = len(x_PI), 0
+    if positions < _SMALL[0]:
+        padded_PI = F.pad(x_PI, (0, 0, 0, _SMALL[0] - positions))
+        return out_PO.copy_(_onednn_linear(padded_PI, weight_OI, bias_O)[:positions])
+    sizes = [size for size in _SMALL if size <= positions]
+    while start < positions:
+        size = next((size for size in sizes if size >= positions - start), sizes[-1])
+        start = min(start, positions - size)
+        out_PO[start : start + size] = _onednn_linear(x_PI[start : start + size], weight_OI, bias_O)
+        start += size
+    return out_PO
+
+
 def put_products(out_COI: Tensor, left_CPO: Tensor, right_CPI: Tensor, *, add: bool) -> None:
     """out = left^T right of each of C clients, or out += that, outside of autograd; all of one dtype."""
     _, positions, outputs = left_CPO.shape
-    if positions * outputs * right_CPI.shape[2] < _LEAST_WORK or not _suits_onednn(out_COI):
+    work = positions * outputs * right_CPI.shape[2]
+    if not _is_whole(positions) or work < _LEAST_WORK or not _suits_onednn(out_COI):
         out_COI.baddbmm_(left_CPO.transpose(1, 2), right_CPI, beta=int(add))
         return
     for out_OI, left_PO, right_PI in zip(out_COI, left_CPO, right_CPI, strict=True):
