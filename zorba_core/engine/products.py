@@ -77,7 +77,8 @@ def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
 def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
     """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
     if _suits_onednn(x_PI):
-        _by_pieces(out_PO, x_PI, weight_OI, bias_O)
+        whole = _is_whole(len(x_PI))
+        out_PO.copy_(_onednn_linear(x_PI, weight_OI, bias_O)) if whole else _by_pieces(out_PO, x_PI, weight_OI, bias_O)
     elif bias_O is None:
         torch.mm(x_PI, weight_OI.t(), out=out_PO)
     else:
