@@ -15,7 +15,7 @@ ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federatio
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
 # 7,000 held the paper's methods; the rest is for exact scalars, streaming, families, answers, adapters, plans, lengths,
 # products.
-CORE_LINES = 13_750
+CORE_LINES = 13_770
 
 
 def modules(room: str) -> list[Path]:

@@ -55,11 +55,8 @@ def estimators() -> dict[str, Callable[[int], Estimate]]:
 
 
 def with_pytorchs_products(run: Callable[[int], Estimate], count: int) -> Estimate:
-    before, products._onednn_is_faster = products._onednn_is_faster, lambda: False
-    try:
+    with products.by_pytorch():
         return run(count)
-    finally:
-        products._onednn_is_faster = before
 
 
 def timed(run: Callable[[int], Estimate], count: int) -> tuple[float, Estimate]:

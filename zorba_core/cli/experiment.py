@@ -58,11 +58,19 @@ def _make_again(name: str | None, profile: str, count: int, root: Path, as_json:
     if name is None:
         raise InvalidInputError("--again works on one experiment: name it")
     checks = run_again(name, profile, count, root)
-    strays = [f"{check.arm}, seed {check.seed}" for check in checks if not check.agrees]
+    strays = [f"{check.arm}, seed {check.seed}{_made_by(check)}" for check in checks if not check.agrees]
     found = [{**asdict(check), "matches": check.matches, "agrees": check.agrees} for check in checks]
     emit({"checks": found}, as_json, [f"{check.arm}, seed {check.seed}: {_same(check)}" for check in checks])
     if strays:
         raise RunError(f"{len(strays)} of {count} runs gave other weights than stored: {strays[0]}")
+
+
+def _made_by(check: RepeatedRun) -> str:
+    """Where the same bits are promised: under the commit and on the kind of processor that made them."""
+    places = [f"under commit {check.commit[:7]}"] if check.commit else []
+    if not check.same_processor:
+        places.append(f"on {check.processor}" if check.processor else "on a processor that its row does not name")
+    return f" (made {' '.join(places)}: the same bits are promised there)" if places else ""
 
 
 def _same(check: RepeatedRun) -> str:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 import math
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -20,12 +22,14 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-_INTEL, _AMD_AVX512 = "GenuineIntel", "AVX512 of AuthenticAMD"
+_INTEL = "GenuineIntel"
+ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines that multiply by oneDNN
 # Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 192 numbers: even).
 _LEAST_WORK = 4_000_000
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
 _SMALL, _STEP, _MOST = (16, 32, 64, 128, 256), 128, 2048
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_by_pytorch_alone = False
 # For a ``FlopCounterMode``, which does not know it: of the shapes of x and W.
 FLOPS = {_ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]} if _ONEDNN else {}
 
@@ -45,6 +49,17 @@ def cpu_kernels() -> str:
     """What decides the last bits of products on this CPU: ``AVX512``, or ``AVX512 of AuthenticAMD``."""
     capability = torch.backends.cpu.get_cpu_capability()
     return capability if cpu_maker() in ("", _INTEL) else f"{capability} of {cpu_maker()}"
+
+
+@contextmanager
+def by_pytorch() -> Iterator[None]:
+    """Meanwhile every product is PyTorch's own, to repeat what was made by it. Not for several threads."""
+    global _by_pytorch_alone
+    before, _by_pytorch_alone = _by_pytorch_alone, True
+    try:
+        yield
+    finally:
+        _by_pytorch_alone = before
 
 
 class FastLinear(nn.Linear):
@@ -128,10 +143,14 @@ def _suits_onednn(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and _onednn_is_faster()
 
 
-@functools.cache
 def _onednn_is_faster() -> bool:
+    return not _by_pytorch_alone and _machine_has_onednn()
+
+
+@functools.cache
+def _machine_has_onednn() -> bool:
     known = _ONEDNN is not None and torch.backends.mkldnn.is_available()
-    return known and torch.backends.mkl.is_available() and cpu_kernels() == _AMD_AVX512
+    return known and torch.backends.mkl.is_available() and cpu_kernels() == ONEDNN_KERNELS
 
 
 def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:

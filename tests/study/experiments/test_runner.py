@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from zorba_core.allocation import coupled_noise
+from zorba_core.engine import products
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments import EXPERIMENTS, read_results, run_experiments, store
+from zorba_core.study.experiments import EXPERIMENTS, read_results, run_experiments, runner, store
 from zorba_core.study.experiments.runner import RepeatedRun, run_again
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.worker import run_folder
@@ -52,11 +53,43 @@ def test_a_run_made_again_from_its_stored_request_has_the_same_weights(root):
 
 
 @pytest.mark.parametrize(
-    ("loss", "exact", "agrees"),
-    [(0.5001, True, True), (0.5001, False, False), (0.51, True, False), (math.nan, True, False)],
+    ("machine", "processor", "by_onednn"),
+    [
+        ("Linux x86_64 cpu, 1 thread, torch 2.13.0+cpu", "", False),
+        ("Linux x86_64 cpu, 1 thread, torch 2.13.0+cpu, AVX512", "AVX512", False),
+        (f"Linux x86_64 cpu, 1 thread, torch 2.13.0+cpu, {products.ONEDNN_KERNELS}", products.ONEDNN_KERNELS, True),
+    ],
 )
-def test_other_weights_agree_only_with_exact_scalars_and_the_same_loss_but_for_rounding(loss, exact, agrees):
-    assert RepeatedRun("arm", 0, "one", "other", 0.5, loss, exact).agrees is agrees
+def test_a_run_is_made_again_by_the_library_of_the_machine_that_made_it(
+    copy, monkeypatch, machine, processor, by_onednn
+):
+    folder = store.results_folder("ablations", "ci", copy)
+    runs, curves = store.read_tables(folder)
+    assert runs["machine"].str.endswith(f", {products.cpu_kernels()}").all()
+    store.write_tables(folder, runs.assign(machine=machine), curves)
+    monkeypatch.setattr(products, "_machine_has_onednn", lambda: True)
+    seen = []
+    stored = runs.sort_values("sha256").iloc[0].to_dict()
+    monkeypatch.setattr(runner, "run_spec", lambda *given: seen.append(products._onednn_is_faster()) or (stored, []))
+    (check,) = run_again("ablations", "ci", 1, copy)
+    assert seen == [by_onednn]
+    assert (check.processor, check.same_processor) == (processor, processor == products.cpu_kernels())
+    assert products._onednn_is_faster()
+
+
+@pytest.mark.parametrize(
+    ("loss", "exact", "same_processor", "agrees"),
+    [
+        (0.5001, True, True, True),
+        (0.5001, False, True, False),
+        (0.5001, False, False, True),
+        (0.51, True, False, False),
+        (math.nan, True, False, False),
+    ],
+)
+def test_other_weights_agree_only_but_for_rounding_and_where_no_bits_are_promised(loss, exact, same_processor, agrees):
+    run = RepeatedRun("arm", 0, "one", "other", 0.5, loss, exact, "", "", same_processor)
+    assert run.agrees is agrees
 
 
 def test_more_workers_give_the_same_weights(root, tmp_path):

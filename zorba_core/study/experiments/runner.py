@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -22,6 +22,7 @@ from typing import TextIO
 import pandas as pd
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
+from zorba_core.engine.products import ONEDNN_KERNELS, by_pytorch, cpu_kernels
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.study.experiments import store
 from zorba_core.study.experiments.pools import RunOutcome, cluster, processes
@@ -141,6 +142,9 @@ class RepeatedRun:
     stored_loss: float  # at the end
     again_loss: float
     exact: bool  # its scalars are derivatives, whose last bits follow the order in which the code adds
+    commit: str  # of the code that made the stored run; empty where unknown
+    processor: str  # whose kernels multiplied then; empty where unknown
+    same_processor: bool  # as here
 
     @property
     def matches(self) -> bool:
@@ -148,15 +152,17 @@ class RepeatedRun:
 
     @property
     def agrees(self) -> bool:
-        """The same weights; with exact scalars also the same loss but for rounding."""
-        return self.matches or (self.exact and abs(self.again_loss - self.stored_loss) <= _ROUNDING * self.stored_loss)
+        """The same weights; with exact scalars or another processor also the same loss but for rounding."""
+        close = abs(self.again_loss - self.stored_loss) <= _ROUNDING * self.stored_loss
+        return self.matches or ((self.exact or not self.same_processor) and close)
 
 
 def run_again(
     name: str, profile: str, count: int, root: str | os.PathLike[str] = store.DEFAULT_ROOT
 ) -> list[RepeatedRun]:
     """Make ``count`` finished runs again, each from the request in its row and in a folder of its own, and compare the
-    final weights. Which runs they are follows from the hashes of their requests.
+    final weights. Which runs they are follows from the hashes of their requests. Matrices are multiplied by the library
+    of the machine that the row names, where this one has it.
 
     Raises:
         InvalidInputError, MissingDataError: no such results, or fewer finished runs than asked for.
@@ -167,17 +173,33 @@ def run_again(
     checks = []
     for row in finished.head(count).itertuples():
         spec = RunSpec.from_request(json.loads(row.config)["request"], row.arm)
-        with tempfile.TemporaryDirectory() as work:
+        processor = _processor_of(row.machine)
+        as_then = nullcontext() if processor == ONEDNN_KERNELS else by_pytorch()
+        with tempfile.TemporaryDirectory() as work, as_then:
             outcome = run_spec(spec, Path(work))
         if isinstance(outcome, NotDone | Refused):
             raise RunError(f"{row.arm}, seed {row.seed}: {outcome.value}")
         again = outcome[0]
-        losses = (float(row.final_loss), float(again.get("final_loss", math.nan)))
-        exact = ESTIMATORS[spec.settings.get("estimator", "cohort")].exact
         checks.append(
-            RepeatedRun(row.arm, row.seed, row.weights_sha256, again.get("weights_sha256", ""), *losses, exact)
+            RepeatedRun(
+                arm=row.arm,
+                seed=row.seed,
+                stored=row.weights_sha256,
+                again=again.get("weights_sha256", ""),
+                stored_loss=float(row.final_loss),
+                again_loss=float(again.get("final_loss", math.nan)),
+                exact=ESTIMATORS[spec.settings.get("estimator", "cohort")].exact,
+                commit=row.git_commit if isinstance(row.git_commit, str) else "",
+                processor=processor,
+                same_processor=processor == cpu_kernels(),
+            )
         )
     return checks
+
+
+def _processor_of(machine: str) -> str:
+    """What a row's ``machine`` says of the processor after the version of torch: nothing in the oldest rows."""
+    return machine.partition("torch ")[2].partition(", ")[2]
 
 
 class _Table:

@@ -178,7 +178,7 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
             "git_commit": environment["git_commit"],
             "git_dirty": environment["git_dirty"],
             "machine": f"{environment['platform']} {environment['device']}, {environment['threads']} thread, "
-            f"torch {environment['torch']}",
+            f"torch {environment['torch']}, {environment['cpu_capability']}",
             "rounds_done": int(run.metrics["round"].max()),
             "initial_loss": float(evaluations["eval_loss"].iloc[0]),
             "initial_accuracy": float(evaluations["eval_accuracy"].iloc[0]),
