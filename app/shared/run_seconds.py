@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from app.shared import engine_costs
@@ -30,6 +32,7 @@ _COUNTED = (None, "cohort", "exact")  # estimators whose rounds are counted
 TEST_ROWS = 400  # of a task whose size is not known before it is read
 _NEWEST = 12  # run folders that are looked at
 _MOST_BYTES = 4_000_000
+_BUSY, _YOUNG_S = 0.5, 5.0  # of a core; seconds below which a process is only starting
 _SAMPLED, _LONGEST = 300, 0.98  # rows whose length is counted; of them, the longest that a round meets
 
 
@@ -99,11 +102,25 @@ def pace(runs_folder: Path) -> float:
 
 
 def _load() -> float:
-    """Processes that want a core, of the last minute; a page that is drawn is one of them."""
+    """Cores that other processes want: of the last minute, a page that is drawn being one of them, but no more than
+    there are processes at work now."""
     try:
-        return max(0.0, os.getloadavg()[0] - 1.0)
+        return max(0.0, min(os.getloadavg()[0] - 1.0, _at_work()))
     except OSError:
         return 0.0
+
+
+def _at_work() -> float:
+    """Cores of the other processes that compute now and have used more than half a core since they began."""
+    now, cores = time.time(), 0.0
+    for process in psutil.process_iter(["status", "cpu_times", "create_time"]):
+        status, used, began = (process.info[key] for key in ("status", "cpu_times", "create_time"))
+        if process.pid == os.getpid() or status != psutil.STATUS_RUNNING or None in (used, began):
+            continue
+        age = now - began
+        share = (used.user + used.system) / max(age, _YOUNG_S)
+        cores += share if share > _BUSY else 0.0
+    return cores
 
 
 def _ratios(runs_folder: Path) -> Iterator[float]:
