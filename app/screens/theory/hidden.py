@@ -22,6 +22,7 @@ SHOWN = ("lambda", "mean_inverse_popularity", "effective_clients", "coupled_nois
 
 def show(study: Study, allocation: Allocation) -> None:
     rows = _allocations(study, allocation)
+    st.empty()  # takes the place of the other part, whose container would else be drawn once more, with all within
     formula = st.container()  # filled after the picture, which is what a change is looked at for
     numbers_by_name = {name: numbers(each) for name, each in rows.items()}
     full = numbers_by_name["full activation"]
@@ -37,7 +38,7 @@ def show(study: Study, allocation: Allocation) -> None:
         name="zorba-what-lambda-hides",
         alt="Each number of each allocation as a multiple of full activation's. The table below has the numbers.",
     )
-    components.let_it_be_drawn("hidden", tuple(ratios))
+    components.let_it_be_drawn("theory", ratios)
     with formula:
         st.markdown(
             "Λ is one number, and it looks at one block of each client. Two allocations with the same Λ can differ "
