@@ -19,7 +19,7 @@ from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
 
 _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
-HEAD_START_SECONDS = 0.08
+HEAD_START_SECONDS = 0.13
 FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
 _DRAWN = "drawn_before"
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
