@@ -22,7 +22,6 @@ from typing import TextIO
 import pandas as pd
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.engine.products import ONEDNN_KERNELS, by_pytorch, cpu_kernels
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.study.experiments import store
 from zorba_core.study.experiments.pools import RunOutcome, cluster, processes
@@ -167,6 +166,8 @@ def run_again(
     Raises:
         InvalidInputError, MissingDataError: no such results, or fewer finished runs than asked for.
     """
+    from zorba_core.engine.products import ONEDNN_KERNELS, by_pytorch, cpu_kernels  # loads torch
+
     finished = store.read_results(name, profile, root).finished.sort_values("sha256")
     if not 1 <= count <= len(finished):
         raise InvalidInputError(f"{name} has {len(finished)} finished runs, not {count}; give a number up to that")
