@@ -87,11 +87,22 @@ def test_a_paste_of_nvidia_smi_is_read_and_what_it_says_goes_into_the_address(ap
 
 def test_a_column_of_any_name_can_be_mapped(app):
     app.run()
-    app.text_area(key=shown_key(app, "my_cards")).set_value("thing;size;pieces\nA;24;2\nB;8;3\n").run()
+    app.text_area(key=shown_key(app, "my_cards")).set_value("thing;size;pezzi\nA;24;2\nB;8;3\n").run()
     assert "**2 cards** of 2 kinds" in texts(app)
     box = next(box for box in app.selectbox if box.label == "How many")
-    box.set_value("pieces").run()
+    box.set_value("pezzi").run()
     assert "**5 cards** of 2 kinds" in texts(app)
+
+
+def test_columns_that_are_not_used_are_named_and_cards_without_speeds_are_not_told_apart(app):
+    app.run()
+    table = "GPU;Units;GB;Free %;Rack\nL4;3;24;50;7\nT4;2;16;100;8\n"
+    app.text_area(key=shown_key(app, "my_cards")).set_value(table).run()
+    assert "**5 cards** of 2 kinds" in texts(app)
+    assert "Not used: Rack." in texts(app).replace("\\", "")
+    assert "no speeds given: as one CPU" in "".join(str(metric.delta) for metric in app.metric)
+    app.text_area(key=shown_key(app, "my_cards")).set_value("3 x L4, 24 GB ~ 5\n2 x T4, 16 GB").run()
+    assert "waits for T4 #1" in "".join(str(metric.delta) for metric in app.metric)
 
 
 def test_the_kind_that_all_wait_for_can_be_left_out_and_taken_back(app):

@@ -50,6 +50,36 @@ def test_a_list_as_people_have_it_becomes_kinds_of_card(text, expected):
     assert cards(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [  # the words that lists of other people have; a wrong guess would plan another fleet without a word
+        ("GPU-Modell;Grafikspeicher (GB);Anzahl;frei %\nL4;22,5;30;80\n", [("L4", 30, 18.0)]),
+        ("gpu,gb,Anteil (%)\nA100,40,50\nT4,16,1\n", [("A100", 1, 20.0), ("T4", 1, 0.16)]),
+        ("gpu,gb,share\nA100,40,0.5\nT4,16,1\n", [("A100", 1, 20.0), ("T4", 1, 16.0)]),
+        ("host,gpu,Mem used (GiB),Mem free (GiB)\na,T4,3,12\n", [("T4", 1, 12.0)]),
+        ("GPU model,Units,Memory [GiB]\nL4,3,24\nT4,2,16\n", [("L4", 3, 24.0), ("T4", 2, 16.0)]),
+        ("Name,Memory size,Cards\nA10,24 GB,6\nP100,16 GB,9\n", [("A10", 6, 24.0), ("P100", 9, 16.0)]),
+        ("GPU,#,GB\nL4,3,24\n", [("L4", 3, 24.0)]),
+        ("Node type,GPU,GPUs per node,Nodes,VRAM per GPU (GB)\nx,V100,8,4,32\n", [("V100", 32, 32.0)]),
+        ("node,card,VRAM,GPU-Util %,Power W,CPU RAM GB\na,T4,16,55,70,256\n", [("T4", 1, 16.0)]),
+        ("gpu,Bandwidth GB/s,Storage GB,memory\nL4,300,2000,24\n", [("L4", 1, 24.0)]),
+        ("Bezeichnung;Menge;RAM\nRTX A6000;4;48 GB\n", [("RTX A6000", 4, 48.0)]),
+        ("Carte graphique;Mémoire (Go);Quantité\nRTX 3060;12;7\n", [("RTX 3060", 7, 12.0)]),
+        ("型号,显存GB,数量\nRTX 4090,24,12\n", [("RTX 4090", 12, 24.0)]),
+        ("GPU,name,memory\n0,T4,16\n1,T4,16\n", [("T4", 2, 16.0)]),
+    ],
+)
+def test_columns_are_known_by_the_words_of_many_lists(text, expected):
+    assert cards(text) == expected
+
+
+def test_what_is_not_read_and_what_may_be_of_all_cards_is_said():
+    inventory = read_inventory("GPU Type,Number of GPUs,Total memory (GB),tflops\nA100,8,640,19.5\nT4,4,64,8.1\n")
+    assert inventory.unread(inventory.columns) == ["tflops"]
+    assert any("'Total memory (GB)' is read as the memory of one card" in doubt for doubt in inventory.doubts)
+    assert not any("one card" in doubt for doubt in read_inventory(QUERY).doubts)
+
+
 def test_an_excel_export_counts_and_a_share_of_each_card_is_left_to_others():
     openpyxl = pytest.importorskip("openpyxl")
     workbook, content = openpyxl.Workbook(), io.BytesIO()

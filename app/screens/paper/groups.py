@@ -50,7 +50,6 @@ def draw(group: Sequence[Claim], detail) -> None:
             ),
             hide_index=True,
             width="stretch",
-            height=min(36 * (len(group) + 1) + 3, 330),
             alt=f"{len(group)} rows of one finding: the claim, what is printed, what was found.",
         )
         by_claim = {claim.claim: claim for claim in group}

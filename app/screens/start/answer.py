@@ -104,7 +104,7 @@ def _numbers(answered: FleetAnswer) -> list[Number]:
             f"at rates of {engine_costs.whose_rates()}, times each card's relative speed: a GPU is faster than that "
             "CPU, so give its speed (`~ 20`) to have its seconds. Predicted rounds took 0.7 to 1.2 times as long when "
             "measured.",
-            f"waits for {slowest.client}"[:28],
+            _waits_for(answered),
         ),
         Number(
             "Memory of a card",
@@ -136,6 +136,17 @@ def _numbers(answered: FleetAnswer) -> list[Number]:
             )
         )
     return shown
+
+
+def _waits_for(answered: FleetAnswer) -> str:
+    """Whom a round waits for; cards of one duration whose speeds nobody has given are not told apart."""
+    able = answered.able
+    if (
+        len({(plan.relative_speed, plan.seconds_per_round) for plan in able}) == 1 < len(able)
+        and able[0].relative_speed == 1
+    ):
+        return "no speeds given: as one CPU"
+    return f"waits for {answered.slowest.client}"[:28]
 
 
 def loss_difference(answered: FleetAnswer) -> LossDifference | None:
@@ -194,7 +205,6 @@ def table(kinds: Sequence[CardKind], answered: FleetAnswer) -> None:
         pd.DataFrame(rows if left_out else [{k: v for k, v in row.items() if k != "would"} for row in rows]),
         hide_index=True,
         width="stretch",
-        height=min(36 * (len(rows) + 1) + 3, 330),
         column_config={
             "kind": st.column_config.TextColumn("Card", width="medium"),
             "count": st.column_config.NumberColumn("Cards", format="%d", width="small"),

@@ -21,6 +21,7 @@ _ROLES = {
     "memory": "Memory",
     "free": "Free memory",
     "count": "How many",
+    "each": "Cards per machine",
     "kind": "Kind of card",
     "name": "Machine",
     "speed": "Relative speed",
@@ -143,18 +144,30 @@ def _columns(inventory: Inventory) -> Columns:
         icon=":material/table_view:" if not inventory.doubts else ":material/help:",
         expanded=guess.memory is None,
     ):
-        for doubt in inventory.doubts:
-            st.caption(f":material/help: {components.plain(doubt[:1].upper() + doubt[1:])}.")
         chosen: dict[str, str | None] = {}
-        places = [*st.columns(2), *st.columns(2), *st.columns(2), *st.columns(2)]
+        places = [place for _ in range(5) for place in st.columns(2)]
         for place, (role, label) in zip(places, _ROLES.items(), strict=False):
             options = [_NONE, *inventory.header]
             usual = getattr(guess, role) or _NONE
             value = place.selectbox(label, options, options.index(usual), key=f"start_{role}_{identity}")
             chosen[role] = None if value == _NONE else value
-        unit = places[-1].selectbox("Unit", list(UNITS), list(UNITS).index(guess.unit), key=f"start_unit_{identity}")
+        unit = places[len(_ROLES)].selectbox(
+            "Unit", list(UNITS), list(UNITS).index(guess.unit), key=f"start_unit_{identity}"
+        )
         _preview(inventory)
-    return Columns(unit=unit, **chosen)
+    columns = Columns(unit=unit, **chosen)
+    if remarks := [*inventory.doubts, *_unread(inventory, columns)]:
+        st.caption(" ".join(f"{remark[:1].upper()}{remark[1:]}." for remark in map(components.plain, remarks)))
+    return columns
+
+
+def _unread(inventory: Inventory, columns: Columns) -> list[str]:
+    """The columns that nothing is taken from, named, so that a wrong guess is seen."""
+    names = inventory.unread(columns)
+    if not names:
+        return []
+    named = ", ".join(name[:24] for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return [f"not used: {named}"]
 
 
 def _preview(inventory: Inventory) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from zorba_core.data.inventory.cells import decoded, excel_cells, separated_cells
 from zorba_core.data.inventory.columns import Columns, Inventory, guessed
-from zorba_core.data.inventory.numbers import UNITS, gib_of, has_decimal_comma, number_of, whole
+from zorba_core.data.inventory.numbers import UNITS, gib_of, has_decimal_comma, is_percent, number_of, whole
 from zorba_core.data.inventory.recognised import nvidia_smi, written_list
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.fleets import Fleet
@@ -84,6 +84,9 @@ def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list
     groups: dict[tuple[str, float, float], tuple[int, list[str]]] = {}
     total = 0
     comma = _decimal_comma(inventory, columns)
+    in_percent = columns.share is not None and is_percent(
+        columns.share, [r[place[columns.share]] for r in inventory.rows]
+    )
     for number, cells in enumerate(inventory.rows, start=1):
 
         def cell(column: str | None, cells: Sequence[str] = cells) -> str:
@@ -102,12 +105,13 @@ def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list
                 continue
             raise InvalidInputError(f"{where}: {columns.memory or columns.free} is empty; give the card's memory")
         count = whole(cell(columns.count) or "1", f"{where}: {columns.count}", comma)
+        count *= whole(cell(columns.each) or "1", f"{where}: {columns.each}", comma)
         if count == 0:
             continue
         usable = min(sizes)
         if cell(columns.share):
             part = number_of(cell(columns.share), f"{where}: {columns.share}", comma)
-            usable *= part / 100 if part > 1 or "%" in cell(columns.share) else part
+            usable *= part / 100 if in_percent else part
         elif columns.free is None:
             usable *= share
         if not 0 < usable < 1e9:

@@ -12,18 +12,37 @@ from zorba_core.data.inventory.cells import MAX_ROWS
 from zorba_core.data.inventory.numbers import has_decimal_comma, has_number, number_of, unit_in
 from zorba_core.errors import InvalidInputError
 
+_GRAPHICS = (  # the memory of a card, before any other memory
+    "memory.total", "vram_gib", "vram", "gpu memory", "gpu mem", "graphics memory", "video memory", "grafikspeicher",
+    "videospeicher", "mémoire vidéo", "framebuffer", "显存",
+)  # fmt: skip
 _ROLES = {  # words of a header, longest match first
-    "free": ("memory.free", "free", "available", "avail", "frei", "verfügbar", "libre", "disponible", "usable"),
+    "free": ("memory.free", "free", "available", "avail", "frei", "verfügbar", "libre", "disponible", "usable", "可用"),
     "memory": (
-        "memory.total", "vram_gib", "vram", "gpu memory", "gpu_mem", "memory", "mem", "speicher", "framebuffer",
-        "mémoire", "memoria", "ram", "gib", "gb", "mib", "mb",
+        *_GRAPHICS, "memory", "mem", "speicher", "mémoire", "memoria", "内存", "ram", "gib", "gb", "go", "mib", "mb",
     ),
-    "count": ("count", "quantity", "qty", "number", "anzahl", "stück", "stueck", "nombre", "cantidad", "pcs", "num"),
-    "kind": ("gpu name", "card", "kind", "gpu model", "model", "gpu", "karte", "grafikkarte", "device", "type"),
+    "each": (),  # by "per node" alone
+    "count": (
+        "count", "quantity", "qty", "number", "num", "units", "pieces", "pcs", "amount", "cards", "gpus", "how many",
+        "anzahl", "stück", "stueck", "stk", "menge", "karten", "nombre", "quantité", "cantidad", "数量", "nodes",
+        "machines", "servers", "hosts", "no.", "#",
+    ),
+    "kind": (
+        "gpu name", "card", "kind", "gpu model", "model", "gpu", "karte", "grafikkarte", "carte graphique", "carte",
+        "tarjeta", "bezeichnung", "device", "type", "型号", "显卡",
+    ),
     "name": ("client", "host", "hostname", "node", "machine", "rechner", "name", "asset", "server", "id"),
-    "speed": ("relative_speed", "speed", "tempo"),
+    "speed": ("relative_speed", "relative speed", "speed", "tempo"),
     "share": ("share", "anteil", "fraction", "percent", "part"),
 }  # fmt: skip
+_NUMBERS = ("free", "memory", "each", "count", "speed", "share")
+_EACH = re.compile(r"(?i)(per|/|je|pro|par|por)\s*(node|machine|host|server|box|rechner|knoten|maschine|nœud|nodo)")
+_OTHER = re.compile(  # numbers of a card or of its machine that are none of these
+    r"(?i)used|usage|util|belegt|genutzt|auslastung|utilis|temp|power|leistung|watt|clock|takt|[mg]hz|tflop|price|preis"
+    r"|prix|cost|kosten|year|jahr|serial|slot|index|driver|bandwidth|/s\b|bps\b|disk|storage|ssd|hdd|festplatte"
+    r"|system|host.?(ram|mem)|cpu|core|arbeitsspeicher|uuid|pci|bus"
+)
+_PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
 
 
 @dataclass(frozen=True)
@@ -34,6 +53,7 @@ class Columns:
     unit: str = "GiB"
     free: str | None = None  # memory that may be used; the smaller of it and the total counts
     count: str | None = None
+    each: str | None = None  # cards in each machine, where ``count`` counts machines
     kind: str | None = None
     name: str | None = None
     speed: str | None = None
@@ -49,6 +69,10 @@ class Inventory:
     columns: Columns
     source: str  # what it was recognised as
     doubts: tuple[str, ...] = ()
+
+    def unread(self, columns: Columns) -> list[str]:
+        """The columns that nothing is taken from."""
+        return [name for name in self.header if name not in vars(columns).values()]
 
 
 def guessed(cells: list[list[str]], source: str) -> Inventory:
@@ -75,30 +99,22 @@ def guessed(cells: list[list[str]], source: str) -> Inventory:
 
 
 def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns, list[str]]:
+    """What each column is, and what a person should look at."""
     chosen: dict[str, str | None] = dict.fromkeys(_ROLES)
-    numeric = {name: _numeric(rows, index) for index, name in enumerate(header)}
-
-    def score(role: str, name: str) -> int:
-        word = name.lower()
-        return max((len(key) for key in _ROLES[role] if re.search(rf"(?<![a-zäöü]){re.escape(key)}", word)), default=0)
-
+    traits = {name: _Traits.of(name, [row[index] for row in rows]) for index, name in enumerate(header)}
+    numeric = {name: traits[name].numeric for name in header}
     for role in _ROLES:
-        wants_number = role in ("free", "memory", "count", "speed", "share")
         options = [
-            name
-            for name in header
-            if name not in chosen.values()
-            and score(role, name)
-            and (not wants_number or numeric[name])
-            and not (role == "count" and unit_in(name))
-            and not (role == "kind" and numeric[name] and not re.search(r"(?i)card|kind|gpu|model", name))
+            name for name in header if name not in chosen.values() and _score(role, name) and traits[name].may_be(role)
         ]
-        chosen[role] = max(options, key=lambda name: score(role, name), default=None)
+        chosen[role] = max(
+            options, key=lambda name: (role in _NUMBERS or not numeric[name], _score(role, name)), default=None
+        )
     doubts = []
     if chosen["memory"] is None and chosen["free"] is not None:
         chosen["memory"], chosen["free"] = chosen["free"], None
     if chosen["memory"] is None:
-        left = [name for name in header if numeric[name] and name not in chosen.values()]
+        left = [name for name in header if traits[name].may_be("memory") and name not in chosen.values()]
         with_unit = [name for name in left if unit_in(name) or any(unit_in(row[header.index(name)]) for row in rows)]
         chosen["memory"] = next(iter(with_unit or left), None)
         doubts.append(
@@ -126,11 +142,62 @@ def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns
             doubts.append(f"{memory!r} names no unit; its size suggests {unit}")
         elif re.search(r"(?i)\bgb\b", memory + " " + " ".join(column[:3])):
             doubts.append("GB is read as GiB, as vendors mean it for graphics memory")
+        if (
+            re.search(r"(?i)\btotal(?!\])|gesamt|totale?\b", memory)
+            and "memory.total" not in memory
+            and chosen["count"]
+        ):
+            doubts.append(f"{memory!r} is read as the memory of one card; if it is of all of them, divide it")
     return Columns(unit=unit, **chosen), doubts
 
 
-def _numeric(rows: Sequence[Sequence[str]], index: int) -> bool:
-    """Whether most filled cells begin with a number, or are one with a unit."""
-    cells = [row[index].strip() for row in rows[:200] if row[index].strip()]
-    return bool(cells) and sum(bool(re.match(r"[-+]?[\d.,][\d.,' ]*\s*(?:%|[kmgt]?i?b(?:ytes)?|[gm])?\s*$", c, re.I))
-                               for c in cells) > 0.6 * len(cells)  # fmt: skip
+@dataclass(frozen=True)
+class _Traits:
+    """What a column's header and cells say of it, before the meaning of its words."""
+
+    numeric: bool  # most filled cells begin with a number, or are one with a unit
+    index: bool  # they are small whole numbers, as of the cards in a machine
+    percent: bool
+    each: bool
+    other: bool  # a number of something that no role asks for
+    unit: bool
+    free: bool
+
+    @classmethod
+    def of(cls, name: str, cells: Sequence[str]) -> _Traits:
+        filled = [cell.strip() for cell in cells[:200] if cell.strip()]
+
+        def most(pattern: str) -> bool:
+            return bool(filled) and sum(bool(re.match(pattern, cell)) for cell in filled) > 0.6 * len(filled)
+
+        return cls(
+            numeric=most(r"(?i)[-+]?[\d.,][\d.,' ]*\s*(?:%|[kmgt]?i?b(?:ytes)?|[gmkt]o|[gm])?\s*$"),
+            index=most(r"\d{1,2}$"),
+            percent=bool(_PERCENT.search(name)) or most(r".*\d\s*%\s*$"),
+            each=bool(_EACH.search(name)),
+            other=bool(_OTHER.search(name)),
+            unit=unit_in(name) is not None,
+            free=bool(_score("free", name)),
+        )
+
+    def may_be(self, role: str) -> bool:
+        if role not in _NUMBERS:
+            return role == "name" or not (self.numeric and (self.index or self.percent or self.other))
+        if not self.numeric or self.other:
+            return False
+        if role == "share":
+            return True
+        if role in ("count", "each"):
+            return not self.unit and not self.percent and self.each == (role == "each")
+        return not self.percent
+
+
+def _score(role: str, name: str) -> int:
+    """How well a header's words say that its column has a role; 0: not at all."""
+    word = re.sub(r"[_\s]+", " ", name.lower())
+    if role == "each":
+        return int(bool(_EACH.search(word)))
+    if role == "share" and _PERCENT.search(word) and _score("free", name):
+        return 100  # "free %"
+    matched = [key for key in _ROLES[role] if re.search(rf"(?<![a-zäöü]){re.escape(key)}", word)]
+    return max((len(key) + 100 * (key in _GRAPHICS) + 50 * (key == word) for key in matched), default=0)

@@ -10,7 +10,7 @@ from zorba_core.planning.memory import GIB
 
 UNITS = {"GiB": GIB, "GB (10^9 bytes)": 10**9, "MiB": 2**20, "MB (10^6 bytes)": 10**6, "KiB": 1024, "bytes": 1}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+)")
-_WITH_UNIT = re.compile(r"(?i)\b(bytes|kib|mib|gib|tib|kb|mb|gb|tb|[gm])\b")
+_WITH_UNIT = re.compile(r"(?i)\b(bytes|kib|mib|gib|tib|kb|mb|gb|tb|[gm]o|[gm])\b")
 _DECIMAL_COMMA = re.compile(r"\d,(\d{1,2}|\d{4,})(\D|$)")
 
 
@@ -54,11 +54,21 @@ def unit_in(text: str) -> str | None:
     """The unit that a cell or a header names. ``GB`` of graphics memory are GiB."""
     match = _WITH_UNIT.search(text.replace("_", " ").replace("[", " ").replace("(", " ").replace("]", " "))
     if match is None:
-        glued = re.search(r"(?i)\d(gib|gb|g|mib|mb|m|kib|tb|tib)\b", text)
+        glued = re.search(r"(?i)\d(gib|gb|go|g|mib|mb|mo|m|kib|tb|tib)\b", text)
         word = glued[1].lower() if glued else ""
     else:
         word = match[1].lower()
     return {"g": "GiB", "m": "MiB", "b": "bytes", "k": "KiB", "t": "GiB", "": None}[word[:1]]
+
+
+def is_percent(header: str, cells: Iterable[str]) -> bool:
+    """Whether a column of shares is in percent: by its header or its cells, or because one is above 1."""
+    filled = [cell for cell in cells if has_number(cell)]
+    return (
+        re.search(r"(?i)%|percent|prozent|pourcent", header) is not None
+        or any("%" in cell for cell in filled)
+        or any(number_of(cell, header) > 1 for cell in filled)
+    )
 
 
 def has_number(text: str) -> bool:
