@@ -39,6 +39,7 @@ SMALL = {
     ],
     "tune": ["--model", "MODEL", "--clients", "3", "--first-rounds", "1", "--lrs", "0.01", "--batch-size", "2"],
     "plan": ["--fleet", "FLEET", "--model", "opt-mini", "--calibration", "RATES", "--seq-len", "16"],
+    "fleet check": ["FLEET", "--to", "new.csv"],
     "task check": ["ROWS", "--model", "MODEL", "--seq-len", "48"],
     "predict": ["RUNS/whole", "--text", "the room was clean"],
     "evaluate": ["RUNS/whole"],

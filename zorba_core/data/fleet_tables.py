@@ -20,7 +20,10 @@ from zorba_core.planning.memory import GIB, MAX_CLIENTS
 MAX_CSV_BYTES = 64_000_000
 COLUMNS = ("client", "vram_gib")
 SPEED = "relative_speed"  # a further column: how fast a client is, where 1 is as fast as the machine that plans
-SAVE_AS_CSV = "save the fleet as UTF-8 CSV with columns client,vram_gib separated by commas"
+SAVE_AS_CSV = (
+    "save the fleet as UTF-8 CSV with columns client,vram_gib separated by commas; zorba fleet check FILE --to "
+    "fleet.csv reads lists with other columns"
+)
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
 

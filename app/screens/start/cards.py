@@ -156,7 +156,7 @@ def _columns(inventory: Inventory) -> Columns:
         )
         _preview(inventory)
     columns = Columns(unit=unit, **chosen)
-    if remarks := [*inventory.doubts, *_unread(inventory, columns)]:
+    if remarks := [*inventory.doubts_of(columns), *_unread(inventory, columns)]:
         st.caption(" ".join(f"{remark[:1].upper()}{remark[1:]}." for remark in map(components.plain, remarks)))
     return columns
 

@@ -22,7 +22,17 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import GIB, MAX_CLIENTS
 
-__all__ = ["UNITS", "CardKind", "Columns", "Inventory", "cards_of", "fleet_of_cards", "read_inventory", "written"]
+__all__ = [
+    "MAX_BYTES",
+    "UNITS",
+    "CardKind",
+    "Columns",
+    "Inventory",
+    "cards_of",
+    "fleet_of_cards",
+    "read_inventory",
+    "written",
+]
 
 MAX_BYTES = 8_000_000
 

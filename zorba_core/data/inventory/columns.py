@@ -70,6 +70,10 @@ class Inventory:
     source: str  # what it was recognised as
     doubts: tuple[str, ...] = ()
 
+    def doubts_of(self, columns: Columns) -> tuple[str, ...]:
+        """What a person should look at; nothing where that person has said what the columns are."""
+        return self.doubts if columns == self.columns else ()
+
     def unread(self, columns: Columns) -> list[str]:
         """The columns that nothing is taken from."""
         return [name for name in self.header if name not in vars(columns).values()]
