@@ -50,7 +50,7 @@ def test_a_wrong_guess_is_corrected_by_options(tmp_path):
     options = ("--column", "count=pezzi", "--column", "memory=spare", "--unit", "MB (10^6 bytes)", "--share", "0.5")
     shown = json.loads(called(str(tmp_path / "cards.csv"), *options, "--json").stdout)
     assert shown["clients"] == 5
-    assert shown["not_used"] == ["thing", "size"]
+    assert shown["not_used"] == ["size"]
     assert shown["doubts"] == []
     assert shown["kinds"][0]["vram_gib"] == pytest.approx(8000e6 / 2**30 / 2, abs=1e-3)
 

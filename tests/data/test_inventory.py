@@ -66,6 +66,10 @@ def test_a_list_as_people_have_it_becomes_kinds_of_card(text, expected):
         ("Bezeichnung;Menge;RAM\nRTX A6000;4;48 GB\n", [("RTX A6000", 4, 48.0)]),
         ("Carte graphique;Mémoire (Go);Quantité\nRTX 3060;12;7\n", [("RTX 3060", 7, 12.0)]),
         ("型号,显存GB,数量\nRTX 4090,24,12\n", [("RTX 4090", 12, 24.0)]),
+        ("Asset No.,GPU,Memory\n1001,T4,16GB\n1002,T4,16GB\n", [("T4", 2, 16.0)]),
+        ("Instance,GPUs,VRAM (GiB),Instances\ng5,1,24,10\np3,4,16,2\n", [("g5", 10, 24.0), ("p3", 8, 16.0)]),
+        ("name,total_memory\nA100,42949672960\n", [("A100", 1, 40.0)]),
+        ("RTX 3090;24 GB\nRTX 3080;10 GB\n", [("RTX 3090", 1, 24.0), ("RTX 3080", 1, 10.0)]),
         ("GPU,name,memory\n0,T4,16\n1,T4,16\n", [("T4", 2, 16.0)]),
     ],
 )

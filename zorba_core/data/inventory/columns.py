@@ -13,8 +13,8 @@ from zorba_core.data.inventory.numbers import has_decimal_comma, has_number, num
 from zorba_core.errors import InvalidInputError
 
 _GRAPHICS = (  # the memory of a card, before any other memory
-    "memory.total", "vram_gib", "vram", "gpu memory", "gpu mem", "graphics memory", "video memory", "grafikspeicher",
-    "videospeicher", "mémoire vidéo", "framebuffer", "显存",
+    "memory.total", "memory total", "vram_gib", "vram", "gpu memory", "gpu mem", "graphics memory", "video memory",
+    "grafikspeicher", "videospeicher", "mémoire vidéo", "framebuffer", "显存",
 )  # fmt: skip
 _ROLES = {  # words of a header, longest match first
     "free": ("memory.free", "free", "available", "avail", "frei", "verfügbar", "libre", "disponible", "usable", "可用"),
@@ -25,7 +25,7 @@ _ROLES = {  # words of a header, longest match first
     "count": (
         "count", "quantity", "qty", "number", "num", "units", "pieces", "pcs", "amount", "cards", "gpus", "how many",
         "anzahl", "stück", "stueck", "stk", "menge", "karten", "nombre", "quantité", "cantidad", "数量", "nodes",
-        "machines", "servers", "hosts", "no.", "#",
+        "machines", "servers", "hosts", "instances", "no.", "#",
     ),
     "kind": (
         "gpu name", "card", "kind", "gpu model", "model", "gpu", "karte", "grafikkarte", "carte graphique", "carte",
@@ -41,6 +41,12 @@ _OTHER = re.compile(  # numbers of a card or of its machine that are none of the
     r"(?i)used|usage|util|belegt|genutzt|auslastung|utilis|temp|power|leistung|watt|clock|takt|[mg]hz|tflop|price|preis"
     r"|prix|cost|kosten|year|jahr|serial|slot|index|driver|bandwidth|/s\b|bps\b|disk|storage|ssd|hdd|festplatte"
     r"|system|host.?(ram|mem)|cpu|core|arbeitsspeicher|uuid|pci|bus"
+)
+_IDENTITY = re.compile(r"(?i)asset|serial|s/n|inventory|inventar|order|ticket|room|rack|raum|\bid\b|_id\b")
+_MACHINES = re.compile(r"(?i)\b(nodes|machines|servers|hosts|instances|rechner|knoten)\b")
+_CARDS = re.compile(  # names of cards, to know their column by
+    r"(?i)nvidia|geforce|\brtx|\bgtx|tesla|quadro|titan|jetson|radeon|instinct|\bmi\d{2,3}\b|\barc\b|gaudi|\btpu|gpu"
+    r"|^[abhlpvt]\d{1,3}0?\b"
 )
 _PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
 
@@ -104,55 +110,66 @@ def guessed(cells: list[list[str]], source: str) -> Inventory:
 
 def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns, list[str]]:
     """What each column is, and what a person should look at."""
+    cells = {name: [row[index] for row in rows] for index, name in enumerate(header)}
+    traits = {name: _Traits.of(name, cells[name]) for name in header}
     chosen: dict[str, str | None] = dict.fromkeys(_ROLES)
-    traits = {name: _Traits.of(name, [row[index] for row in rows]) for index, name in enumerate(header)}
-    numeric = {name: traits[name].numeric for name in header}
+    doubts: list[str] = []
+
+    def left(role: str) -> list[str]:
+        return [name for name in header if name not in chosen.values() and traits[name].may_be(role)]
+
     for role in _ROLES:
-        options = [
-            name for name in header if name not in chosen.values() and _score(role, name) and traits[name].may_be(role)
-        ]
-        chosen[role] = max(
-            options, key=lambda name: (role in _NUMBERS or not numeric[name], _score(role, name)), default=None
-        )
-    doubts = []
+        options = [name for name in left(role) if _score(role, name) or (role == "kind" and traits[name].cards)]
+        chosen[role] = max(options, key=lambda name: (traits[name].rank(role), _score(role, name)), default=None)
     if chosen["memory"] is None and chosen["free"] is not None:
         chosen["memory"], chosen["free"] = chosen["free"], None
     if chosen["memory"] is None:
-        left = [name for name in header if traits[name].may_be("memory") and name not in chosen.values()]
-        with_unit = [name for name in left if unit_in(name) or any(unit_in(row[header.index(name)]) for row in rows)]
-        chosen["memory"] = next(iter(with_unit or left), None)
-        doubts.append(
-            "no column is called memory"
-            + (f"; {chosen['memory']!r} is taken" if chosen["memory"] else ": choose the one that says it")
-        )
-    if chosen["kind"] is None:  # a column of few different words
-        index = {name: i for i, name in enumerate(header)}
-        words = [name for name in header if not numeric[name] and name not in chosen.values()]
-        chosen["kind"] = next((n for n in words if len({row[index[n]] for row in rows}) < max(2, len(rows))), None)
-        if chosen["kind"] is None and chosen["name"] is not None:
-            distinct = {row[index[chosen["name"]]] for row in rows}
-            if chosen["count"] is not None or len(distinct) < len(rows):
-                chosen["kind"], chosen["name"] = chosen["name"], None
+        with_unit = [name for name in left("memory") if unit_in(name) or any(map(unit_in, cells[name]))]
+        chosen["memory"] = next(iter(with_unit or left("memory")), None)
+        taken = f"; {chosen['memory']!r} is taken" if chosen["memory"] else ": choose the one that says it"
+        doubts.append("no column is called memory" + taken)
+    if chosen["kind"] is None:
+        _look_for_kind(chosen, left("kind"), cells)
+    others = [name for name in left("count") if _score("count", name)]
+    if chosen["count"] and chosen["each"] is None and others:  # machines, and the cards in each
+        machines = [name for name in (chosen["count"], *others) if _MACHINES.search(name)]
+        if len(machines) == 1:
+            chosen["each"] = next(name for name in (chosen["count"], *others) if name not in machines)
+            chosen["count"] = machines[0]
+            doubts.append(f"{chosen['each']!r} is read as the cards in each of {chosen['count']!r}")
     unit = "GiB"
     memory = chosen["memory"]
     if memory is not None:
-        column = [row[list(header).index(memory)] for row in rows]
-        named = unit_in(memory) or next((u for cell in column if (u := unit_in(cell))), None)
-        comma = has_decimal_comma(column)
-        sizes = [number_of(cell, "", comma) for cell in column if has_number(cell)]
-        typical = float(np.median(sizes)) if sizes else 0.0
-        unit = named or ("bytes" if typical > 1e8 else "MiB" if typical >= 500 else "GiB")
-        if named is None:
-            doubts.append(f"{memory!r} names no unit; its size suggests {unit}")
-        elif re.search(r"(?i)\bgb\b", memory + " " + " ".join(column[:3])):
-            doubts.append("GB is read as GiB, as vendors mean it for graphics memory")
-        if (
-            re.search(r"(?i)\btotal(?!\])|gesamt|totale?\b", memory)
-            and "memory.total" not in memory
-            and chosen["count"]
-        ):
+        unit, said = _unit_of(memory, cells[memory])
+        doubts += said
+        if re.search(r"(?i)\btotal|gesamt|totale", memory) and "memory.total" not in memory and chosen["count"]:
             doubts.append(f"{memory!r} is read as the memory of one card; if it is of all of them, divide it")
     return Columns(unit=unit, **chosen), doubts
+
+
+def _look_for_kind(chosen: dict[str, str | None], words: Sequence[str], cells: dict[str, list[str]]) -> None:
+    """No header says which column names the cards: one of few different words, or the one with names."""
+    rows = len(next(iter(cells.values())))
+    chosen["kind"] = next((name for name in words if len(set(cells[name])) < max(2, rows)), None)
+    name = chosen["name"]
+    if chosen["kind"] is None and name is not None and (chosen["count"] is not None or len(set(cells[name])) < rows):
+        chosen["kind"], chosen["name"] = name, None
+    elif chosen["kind"] is None and name is None:
+        chosen["kind"] = next(iter(words), None)
+
+
+def _unit_of(memory: str, cells: Sequence[str]) -> tuple[str, list[str]]:
+    """The unit of the column of memory, and what is to be said of it."""
+    named = unit_in(memory) or next((unit for cell in cells if (unit := unit_in(cell))), None)
+    comma = has_decimal_comma(cells)
+    sizes = [number_of(cell, "", comma) for cell in cells if has_number(cell)]
+    typical = float(np.median(sizes)) if sizes else 0.0
+    unit = named or ("bytes" if typical > 1e8 else "MiB" if typical >= 500 else "GiB")
+    if named is None:
+        return unit, [f"{memory!r} names no unit; its size suggests {unit}"]
+    if re.search(r"(?i)\bgb\b", f"{memory} {' '.join(cells[:3])}"):
+        return unit, ["GB is read as GiB, as vendors mean it for graphics memory"]
+    return unit, []
 
 
 @dataclass(frozen=True)
@@ -165,7 +182,8 @@ class _Traits:
     each: bool
     other: bool  # a number of something that no role asks for
     unit: bool
-    free: bool
+    cards: bool  # most cells name a card
+    identity: bool
 
     @classmethod
     def of(cls, name: str, cells: Sequence[str]) -> _Traits:
@@ -181,7 +199,8 @@ class _Traits:
             each=bool(_EACH.search(name)),
             other=bool(_OTHER.search(name)),
             unit=unit_in(name) is not None,
-            free=bool(_score("free", name)),
+            cards=bool(filled) and sum(bool(_CARDS.search(cell)) for cell in filled) > 0.6 * len(filled),
+            identity=bool(_IDENTITY.search(name)),
         )
 
     def may_be(self, role: str) -> bool:
@@ -192,8 +211,12 @@ class _Traits:
         if role == "share":
             return True
         if role in ("count", "each"):
-            return not self.unit and not self.percent and self.each == (role == "each")
+            return not (self.unit or self.percent or self.identity) and self.each == (role == "each")
         return not self.percent
+
+    def rank(self, role: str) -> int:
+        """Before the words of headers: cells that name cards, then words rather than numbers."""
+        return 0 if role in _NUMBERS else 2 * (role == "kind" and self.cards) + (not self.numeric)
 
 
 def _score(role: str, name: str) -> int:
