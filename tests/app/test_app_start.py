@@ -102,7 +102,7 @@ def test_columns_that_are_not_used_are_named_and_cards_without_speeds_are_not_to
     assert "Not used: Rack." in texts(app).replace("\\", "")
     assert "no speeds given: as one CPU" in "".join(str(metric.delta) for metric in app.metric)
     app.text_area(key=shown_key(app, "my_cards")).set_value("3 x L4, 24 GB ~ 5\n2 x T4, 16 GB").run()
-    assert "waits for T4 #1" in "".join(str(metric.delta) for metric in app.metric)
+    assert "waits for T4 \\#1" in "".join(str(metric.delta) for metric in app.metric)
 
 
 def test_the_kind_that_all_wait_for_can_be_left_out_and_taken_back(app):

@@ -204,7 +204,7 @@ def test_a_running_job_is_found_with_its_curve_and_a_stop_button(app, runs):
     labels = {metric.label: metric.value for metric in app.metric}
     assert labels["Accuracy"] == "50.0%"
     assert labels["VRAM by the paper's model"].endswith("GiB")
-    assert labels["Memory, measured"].endswith("MiB")
+    assert labels["Memory now, measured"].endswith("MiB")
     assert "Stop" in [button.label for button in app.button]
 
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from zorba_core.data.inventory import Columns, cards_of, fleet_of_cards, read_inventory, written
+from zorba_core.data.inventory import Columns, busy_cards, cards_of, fleet_of_cards, read_inventory, written
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import GIB
 
@@ -75,6 +75,36 @@ def test_a_list_as_people_have_it_becomes_kinds_of_card(text, expected):
 )
 def test_columns_are_known_by_the_words_of_many_lists(text, expected):
     assert cards(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4 A100 80GB\n1080 Ti 11 GB", [("A100", 4, 80.0), ("1080 Ti", 1, 11.0)]),
+        ("RTX 3060 12GB x4\nT4 16 GB", [("T4", 1, 16.0), ("RTX 3060", 4, 12.0)]),
+        ("4x3090 24GB\n3090 24 GB", [("3090", 5, 24.0)]),
+        ("Karte;Speicher\nL4;24 GB\nT4;16 GB", [("L4", 1, 24.0), ("T4", 1, 16.0)]),
+    ],
+)
+def test_written_lines_may_name_the_number_first_or_last(text, expected):
+    assert cards(text) == expected
+    assert any("taken as the number" in doubt for doubt in read_inventory(text).doubts) == text.startswith("4 A")
+
+
+@pytest.mark.parametrize("line", ["-4 x A100, 80 GB", "1e9 x A100, 80 GB", "1,5 GiB", "2 x foo, 12 GiB ~ 1e30", "A100"])
+def test_a_line_that_is_not_understood_says_how_to_write_it(line):
+    with pytest.raises(InvalidInputError, match=r"is not understood; write such lines as `4 x RTX 3090, 24 GB`"):
+        read_inventory(line)
+
+
+def test_cards_with_nothing_free_are_left_out_and_counted():
+    inventory = read_inventory("name,memory.total [MiB],memory.free [MiB]\nT4,15360,0\nT4,15360,14336\nT4,15360,0\n")
+    assert [(card.count, card.gib) for card in cards_of(inventory, inventory.columns)] == [(1, 14.0)]
+    assert busy_cards(inventory, inventory.columns) == 2
+    none = read_inventory("gpu,gb,free %\nL4,24,0\n")
+    with pytest.raises(InvalidInputError, match="none of the 1 cards has memory free"):
+        cards_of(none, none.columns)
+    assert busy_cards(read_inventory(QUERY), read_inventory(QUERY).columns) == 0
 
 
 def test_what_is_not_read_and_what_may_be_of_all_cards_is_said():

@@ -95,7 +95,7 @@ def check_feasible(
     if budgets < need:
         raise InfeasibleError(
             f"budgets add up to {budgets} blocks, but {M} blocks with {each} each need {need}: {need - budgets} short; "
-            "raise budgets, add clients or lower min popularity"
+            f"raise budgets or add clients{' or lower min popularity' if floor > 1 else ''}"
         )
     if usable < need:
         raise InfeasibleError(

@@ -10,7 +10,16 @@ from pathlib import Path
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.data.inventory import MAX_BYTES, UNITS, Columns, Inventory, cards_of, fleet_of_cards, read_inventory
+from zorba_core.data.inventory import (
+    MAX_BYTES,
+    UNITS,
+    Columns,
+    Inventory,
+    busy_cards,
+    cards_of,
+    fleet_of_cards,
+    read_inventory,
+)
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
 from zorba_core.files import as_named, check_target, write_text
 
@@ -49,6 +58,7 @@ def check(
         "kinds": [{"kind": kind.kind, "count": kind.count, "vram_gib": kind.gib, "relative_speed": kind.speed}
                   for kind in kinds],
         "clients": len(fleet.names),
+        "busy": busy_cards(inventory, columns),
         "fleet": None if to is None else str(to),
     }  # fmt: skip
     emit(result, as_json, _lines(result))
@@ -97,6 +107,8 @@ def _lines(result: dict) -> Iterator[str]:
         yield f"not used: {', '.join(result['not_used'])}"
     kinds = len(result["kinds"])
     yield f"{result['clients']:,} cards of {kinds} kind{'s' if kinds > 1 else ''}"
+    if result["busy"]:
+        yield f"left out, with nothing free: {result['busy']:,}"
     for kind in result["kinds"][:_MOST_KINDS]:
         speed = "" if kind["relative_speed"] == 1 else f", speed {kind['relative_speed']:g}"
         yield f"  {kind['count']:>6} x {kind['kind'][:40]:<40}{kind['vram_gib']:>9.2f} GiB{speed}"

@@ -193,7 +193,11 @@ def _readme(plan: StartPlan) -> str:
         if plan.model_is_bundled
         else f"the folder of the base model ({plan.model}), the same files everywhere; MODEL names it"
     )
-    data = "its own rows (ROWS names the file)" if plan.own_rows else "nothing else: the task's rows are built in"
+    data = (
+        "A client also needs its own rows (ROWS names the file)"
+        if plan.own_rows
+        else "A client needs nothing else: the task's rows are built in"
+    )
     task = (
         "\nPut the task's description beside `3-run.sh` as `task.toml` (`zorba task check` writes and checks one), and "
         "set TEST to rows that the server evaluates on.\n"
@@ -262,9 +266,9 @@ echo "follow it: tail -f $HERE/run/server.log"
 
 _CLIENT = """\
 #!/bin/sh
-# On a client with a {kind}: start.sh SEAT. Each machine takes a seat of its own.
+# On a client, kind of card {kind}: start.sh SEAT. Each machine takes a seat of its own.
 # Seats: {seats}
-# Each activates at most {blocks} blocks.
+# Most blocks that each activates: {blocks}.
 set -eu
 {environment}
 SEAT=${{1:-{first}}}
@@ -282,7 +286,7 @@ _README = """\
 
 On every machine: Python 3.11 or newer, this package with its extra `flower`
 (`pip install -c constraints.txt torch==2.13.0 -e '.[flower]'`, the same version everywhere), and {model}.
-A client also needs {data}.
+{data}.
 
 | card | seats | blocks at most | holds the model | script |
 | --- | --- | --- | --- | --- |

@@ -303,7 +303,8 @@ def _star(curve: Curve, look: CurveLook, axis: str, palette: Palette, *, labelle
         y=[y],
         mode="markers+text" if labelled else "markers",
         text=[f"round {done}"] if labelled else None,
-        textposition="bottom right",
+        # Beside the right edge its words would be cut.
+        textposition="bottom left" if x > 0.85 * curve.x_P.max() else "bottom right",
         textfont={"size": 12, "color": palette.text},
         marker={"symbol": "star", "size": 16, "color": look.color, "line": {"width": 1.5, "color": palette.paper}},
         hovertemplate=f"target reached in round {done}<extra></extra>",

@@ -152,7 +152,8 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
             True,
             key="align",
             help="Λ, V and N_eff do not depend on the order of blocks, so two solvers may name the same allocation "
-            "differently. Matching renames the other's blocks so that as few cells as possible differ.",
+            "differently. Matching renames the other's blocks in the picture, so that as few cells as possible differ. "
+            "Forward work does depend on the order: what is handed on keeps the solver's own.",
         )
     if other not in solutions:
         other = next(iter(solutions))
@@ -189,7 +190,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
         f"Go on with this matrix: {SOLVERS[other].title}",
         key="adopt",
         on_click=_adopt,
-        args=(edits.become(theirs_MN),),
+        args=(edits.become(solutions[other].allocation.A_MN),),  # its own blocks, not the matched ones
         icon=":material/input:",
         help="It becomes the matrix under edit, and what Train starts from. Undo takes it back.",
     )

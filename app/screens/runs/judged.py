@@ -138,7 +138,7 @@ def _clients(record: Record, report: EvaluationReport) -> None:
 
 def _changed(record: Record, report: EvaluationReport) -> None:
     change = report.changes
-    st.markdown(f"**Answers that changed**: {change['fixed']} errors fixed, {change['broken']} rows newly wrong")
+    st.markdown(f"**Answers that changed**: errors fixed {change['fixed']}, newly wrong {change['broken']}")
     which = st.segmented_control(
         "Show",
         ["fixed", "broken"],

@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from app.screens.start.model import ChosenModel
+from app.screens.train.words import size
 from app.shared import components, engine_costs
 from app.shared.components import Number
 from app.shared.folders import experiments_folder
@@ -115,10 +116,10 @@ def _numbers(answered: FleetAnswer) -> list[Number]:
         ),
         Number(
             "Sent a round",
-            megabytes(sent.total("wire_bytes")),
+            size(sent.total("wire_bytes")),
             "Counted from the messages' own layout, all clients together, both ways. Numbers and block ids; no weight "
             "ever leaves a client.",
-            f"counted; {megabytes(sent.total('wire_bytes') / len(able))} a card",
+            f"counted; {size(sent.total('wire_bytes') / len(able))} a card",
         ),
     ]
     loss = loss_difference(answered)
@@ -146,7 +147,7 @@ def _waits_for(answered: FleetAnswer) -> str:
         and able[0].relative_speed == 1
     ):
         return "no speeds given: as one CPU"
-    return f"waits for {answered.slowest.client}"[:28]
+    return f"waits for {components.plain(answered.slowest.client[:40])}"
 
 
 def loss_difference(answered: FleetAnswer) -> LossDifference | None:
@@ -157,14 +158,6 @@ def loss_difference(answered: FleetAnswer) -> LossDifference | None:
         return rehearsed(experiments_folder()).at(answered.allocation.mean_inverse_popularity)
     except MissingDataError:
         return None
-
-
-def megabytes(count: float) -> str:
-    for unit in ("B", "KB", "MB"):
-        if count < 1000 or unit == "MB":
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    raise AssertionError("unreachable")
 
 
 def by_kind(kinds: Sequence[CardKind], answered: FleetAnswer) -> list[list[ClientPlan]]:
@@ -196,7 +189,7 @@ def table(kinds: Sequence[CardKind], answered: FleetAnswer) -> None:
                 "holds": holds,
                 "needs": plan.peak.peak / GIB,
                 "trains": trains,
-                "seconds": plan.seconds_per_round,
+                "seconds": np.nan if plan.seconds_per_round is None else plan.seconds_per_round,
                 "would": plan.would_fit,
             }
         )

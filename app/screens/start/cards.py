@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.shared import components
 from app.shared.links import choose, draw, keep, linked_number, remembered
-from zorba_core.data.inventory import UNITS, CardKind, Columns, Inventory, cards_of, read_inventory, written
+from zorba_core.data.inventory import UNITS, CardKind, Columns, Inventory, busy_cards, cards_of, read_inventory, written
 from zorba_core.errors import InvalidInputError
 
 EXAMPLE = "4 x RTX 3060, 12 GiB\n6 x Laptop RTX 3050, 4 GiB\n2 x Jetson Nano, 2 GiB ~ 0.3"
@@ -58,8 +58,10 @@ def ask() -> list[CardKind] | None:
     try:
         inventory = read_inventory(text) if upload is None else upload[1]
         columns = _columns(inventory)
-        kinds = cards_of(inventory, columns)
+        kinds, busy = cards_of(inventory, columns), busy_cards(inventory, columns)
     except InvalidInputError as error:
+        link = text.replace("\n", ";")
+        keep("my_cards", link if link and len(link) <= LONGEST_LINK else None)
         components.problem("These cards cannot be read yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         if upload is not None and "inventory" in locals():
             _preview(inventory)
@@ -69,7 +71,10 @@ def ask() -> list[CardKind] | None:
     keep("my_cards", None if listed == _example_list() or len(link) > LONGEST_LINK else link)
     count = sum(card.count for card in kinds)
     st.caption(
-        f"**{count:,} cards** of {len(kinds)} kind{'s' if len(kinds) > 1 else ''}, {share} % of each for training. One "
+        f"**{count:,} card{'s' if count > 1 else ''}** of {len(kinds)} kind{'s' if len(kinds) > 1 else ''}, {share} % "
+        "of each for training. "
+        + (f"{busy:,} with nothing free {'is' if busy == 1 else 'are'} left out. " if busy else "")
+        + "One "
         "card is one client." + (" Too many kinds for a link: keep the file." if len(link) > LONGEST_LINK else "")
     )
     return [replace(card, gib=card.gib * share / 100) for card in kinds]
@@ -137,6 +142,8 @@ def _this_machine() -> None:
 def _columns(inventory: Inventory) -> Columns:
     """The guess, as the reader has corrected it."""
     if inventory.source == "a written list":
+        for doubt in inventory.doubts:
+            st.caption(f":material/help: {components.plain(doubt[:1].upper() + doubt[1:])}.")
         return inventory.columns
     guess, identity = inventory.columns, hash((inventory.header, len(inventory.rows)))
     with st.expander(

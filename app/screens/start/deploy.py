@@ -43,6 +43,8 @@ def section(kinds: Sequence[CardKind], answered: FleetAnswer, model: ChosenModel
             on_click="ignore",
             icon=":material/download:",
             type="primary",
+            disabled=not server,
+            help=None if server else "Name the server first: keys, certificate and scripts are made for it.",
         )
         st.caption(
             f"{plan.num_seats} clients in {len(plan.kinds)} scripts. The private keys are made on the click: send "

@@ -20,6 +20,7 @@ OTHER = "other"
 _CONFIG = "start_config"
 _DTYPES = {"float32": "32 bits", "bfloat16": "16 bits"}
 _MOST_CONFIG_BYTES = 1_000_000
+_HUB_SECONDS = 600  # for which the hub's answer counts
 
 
 @dataclass(frozen=True)
@@ -117,28 +118,37 @@ def _other() -> ChosenModel | None:
 
 def _of_config(name: str, content: bytes) -> ChosenModel:
     if len(content) > _MOST_CONFIG_BYTES:
-        raise InvalidInputError(f"{name} has {len(content) / 1e6:.1f} MB; a config.json is smaller than 1 MB")
+        raise InvalidInputError(f"the file {name} has {len(content) / 1e6:.1f} MB; a config.json is smaller than 1 MB")
     try:
         config = json.loads(content)
     except (ValueError, RecursionError):
-        raise InvalidInputError(f"{name} is not JSON; give the config.json of a Hugging Face model") from None
+        raise InvalidInputError(f"the file {name} is not JSON; give the config.json of a Hugging Face model") from None
     if not isinstance(config, dict):
-        raise InvalidInputError(f"{name} is no config; give the config.json of a Hugging Face model")
+        raise InvalidInputError(f"the file {name} is no config; give the config.json of a Hugging Face model")
     title = str(config.get("_name_or_path") or config.get("model_type") or "model")[:60]
     return ChosenModel(title, spec_from_config(config, title), shape_from_config(config, title))
 
 
-@st.cache_resource(max_entries=8, show_spinner="Asking the hub for the model's config")
 def _of_hub(name: str) -> ChosenModel:
+    answered = _asked_of_hub(name)
+    if isinstance(answered, str):
+        st.button("Ask the hub again", on_click=_asked_of_hub.clear, icon=":material/refresh:")
+        raise MissingDataError(answered)
+    return answered
+
+
+@st.cache_resource(max_entries=8, ttl=_HUB_SECONDS, show_spinner="Asking the hub for the model's config")
+def _asked_of_hub(name: str) -> ChosenModel | str:
+    """The model, or why the hub does not give it: without a network, to find that out takes half a minute."""
     try:
         from huggingface_hub import hf_hub_download
 
         file = hf_hub_download(name, "config.json", etag_timeout=5)
     except Exception as error:  # no network, no such model, a model behind a licence
-        raise MissingDataError(
+        return (
             f"the hub did not give the config of {name} ({type(error).__name__}); check the name and the network, or "
             "upload its config.json"
-        ) from None
+        )
     spec = model_spec(file)
     title = name.split("/")[1]
     return ChosenModel(name, ModelSpec(**{**vars(spec), "name": title}), model_shape(file))

@@ -81,7 +81,8 @@ def _introduction(study: Study) -> None:
     if study.left_out:
         shown = ", ".join(study.left_out[:8]) + (" …" if len(study.left_out) > 8 else "")
         st.caption(
-            f":material/person_remove: {len(study.left_out)} clients too small for one block are left out: {shown}"
+            f":material/person_remove: {len(study.left_out)} clients are too small for one block by the paper's model "
+            f"and left out (My fleet lets them stream): {shown}"
         )
     blank = int(np.isnan(study.front.bias_lambda_E).sum())
     if blank:

@@ -71,19 +71,19 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
     if resident is not None:
         shown.append(
             Number(
-                "Memory, measured",
+                "Memory now, measured",
                 mib(resident),
                 "Of the process now: it plays all clients, Python and its libraries included.",
-                "the process, all included",
+                "with Python and libraries",
             )
         )
     elif (grown := _measured_at_the_end(state.run)) is not None:
         shown.append(
             Number(
-                "Memory, measured",
+                "Memory above the model, measured",
                 mib(grown),
                 "How far the process, which plays all clients, grew above the loaded model at most.",
-                "above the loaded model",
+                "at most, in all rounds",
             )
         )
     return shown

@@ -18,7 +18,7 @@ import pandas as pd
 import streamlit as st
 
 from app.shared import components
-from app.shared.links import choose, draw, keep, linked, linked_many, linked_text, remembered
+from app.shared.links import draw, forget, keep, linked, linked_many, linked_text, remembered
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
 from zorba_core.data.inference import Said, default_prompt, infer_task
@@ -60,8 +60,7 @@ def ask(runs_folder: Path, model: str | None) -> OwnRows | None:
         return None
     if st.session_state.get(_FILE) not in (None, path):
         for key in _MAPPING:  # another file has other columns
-            choose(key, None)
-            keep(key, None)
+            forget(key)
     st.session_state[_FILE] = path
     try:
         rows = FileRows(path)
@@ -302,7 +301,7 @@ def _example(task: Task, frame: pd.DataFrame, tokenizer: Any) -> None:
     ]
     st.caption(
         f"{count} tokens and the answer. Of {len(lengths):,} rows looked at, half have at most "
-        f"{sorted(lengths)[len(lengths) // 2]} tokens and the longest {max(lengths)}; what exceeds the length L below "
+        f"{sorted(lengths)[len(lengths) // 2]} tokens and the longest {max(lengths)}; what exceeds the length L "
         "is cut off the texts."
     )
     if task.kind == "labels":

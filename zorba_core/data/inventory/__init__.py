@@ -28,6 +28,7 @@ __all__ = [
     "CardKind",
     "Columns",
     "Inventory",
+    "busy_cards",
     "cards_of",
     "fleet_of_cards",
     "read_inventory",
@@ -74,14 +75,25 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
 
 
 def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list[CardKind]:
-    """The kinds of card, largest first.
+    """The kinds of card, largest first; without those that have no memory free (:func:`busy_cards`).
 
     Args:
         share: of each card's memory that training may use; a column of shares comes before it.
 
     Raises:
-        InvalidInputError: no column of memory, a cell that is no number, or too many cards; names row and value.
+        InvalidInputError: no column of memory, a cell that is no number, too many cards, or none with memory to use;
+            names row and value.
     """
+    return _read(inventory, columns, share)[0]
+
+
+def busy_cards(inventory: Inventory, columns: Columns) -> int:
+    """How many cards have nothing free, by a column of free memory or of shares, and are left out."""
+    return _read(inventory, columns, 1.0)[1]
+
+
+def _read(inventory: Inventory, columns: Columns, share: float) -> tuple[list[CardKind], int]:
+    """The kinds, and the number of cards that have nothing free."""
     if columns.memory is None and columns.free is None:
         raise InvalidInputError("no column of memory is chosen; choose the one that says how much each card has")
     if not 0 < share <= 1:
@@ -92,7 +104,7 @@ def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list
     ]:
         raise InvalidInputError(f"the table has no column {in_short(missing[0])}")
     groups: dict[tuple[str, float, float], tuple[int, list[str]]] = {}
-    total = 0
+    total = busy = 0
     comma = _decimal_comma(inventory, columns)
     in_percent = columns.share is not None and is_percent(
         columns.share, [r[place[columns.share]] for r in inventory.rows]
@@ -124,8 +136,11 @@ def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list
             usable *= part / 100 if in_percent else part
         elif columns.free is None:
             usable *= share
+        if usable == 0 < max(sizes):
+            busy += count
+            continue
         if not 0 < usable < 1e9:
-            raise InvalidInputError(f"{where}: the card has {usable:g} GiB to use; that must be above 0")
+            raise InvalidInputError(f"{where}: the card has {usable:g} GiB to use; that must be above 0 and below 1e9")
         speed = number_of(cell(columns.speed), f"{where}: {columns.speed}", comma) if cell(columns.speed) else 1.0
         if not 0 < speed <= 1e6:
             raise InvalidInputError(f"{where}: {columns.speed} is {speed:g}; it must be above 0")
@@ -139,12 +154,14 @@ def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list
             names.append(cell(columns.name)[:60])
         groups[key] = (counted + count, names)
     if not groups:
-        raise InvalidInputError("the table has no rows with a card")
+        raise InvalidInputError(
+            f"none of the {busy} cards has memory free" if busy else "the table has no rows with a card"
+        )
     kinds = [
         CardKind(kind, count, gib, speed, tuple(names) if len(names) == count else ())
         for (kind, gib, speed), (count, names) in groups.items()
     ]
-    return sorted(_told_apart(kinds), key=lambda card: (-card.gib, card.kind))
+    return sorted(_told_apart(kinds), key=lambda card: (-card.gib, card.kind)), busy
 
 
 def fleet_of_cards(kinds: Sequence[CardKind]) -> Fleet:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 
 from zorba_core.data.inventory.columns import Columns, Inventory
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 
 _SMI_NAME = re.compile(r"^\|\s*(\d+)\s+(.+?)\s+(?:On|Off|N/A|WDDM|TCC|MCDM)\s*\|.*\|.*\|\s*$")
 _SMI_MEMORY = re.compile(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
 _SMI_LIST = re.compile(r"(?m)^\s*GPU\s+\d+:\s*(.+?)\s*\(UUID:")
 _MIG = re.compile(r"^\s*MIG\s+(\S+)\s+Device", re.MULTILINE)
 _WRITTEN = re.compile(
-    r"(?ix)^\s*(?:(\d{1,6})\s*[x×*]\s*)?(.+?)[\s,;:@]+(\d+(?:[.,]\d+)?)\s*(gib|gb|g|mib|mb)?\s*"
-    r"(?:~\s*(\d*[.,]?\d+))?\s*$"
+    r"""(?ix)^\s*
+    (?: (?P<count>\d{1,6})\s*[x×*]\s* | (?P<bare>\d{1,3})\s+(?=[a-z]) )?
+    (?P<kind>.+?)[\s,;:@]+
+    (?P<size>\d+(?:[.,]\d+)?)\s*(?P<unit>gib|gb|g|mib|mb)?\s*
+    (?: [x×*]\s*(?P<after>\d{1,6})\s* )?
+    (?: ~\s*(?P<speed>\d*[.,]?\d+) )?\s*$"""
 )
+_SIZE_ALONE = re.compile(r"(?i)^\d+(?:[.,]\d+)?\s*(gib|gb|g|mib|mb)$")
+_NO_COUNT = re.compile(r"^(?!\d{1,6}\s*[x×*])[-+]?[\d.,]+(?:e[-+]?\d+)?\s*[x×*]\s")
+_HOW = "write such lines as `4 x RTX 3090, 24 GB`, with `~ 0.5` at the end for a card's relative speed"
 
 
 def nvidia_smi(text: str) -> Inventory | None:
@@ -64,14 +71,29 @@ def _size_in(name: str) -> str:
 
 
 def written_list(text: str) -> Inventory | None:
-    """Lines as people write them: ``4 x RTX 3090, 24 GB``, ``2× Jetson Orin Nano 8 GB ~ 0.5`` (its relative speed)."""
-    lines = [line for line in re.split(r"[\n;]", text) if line.strip()]
+    """Lines as people write them: ``4 x RTX 3090, 24 GB``, ``2× Jetson Orin Nano 8 GB ~ 0.5`` (its relative speed).
+
+    Raises:
+        InvalidInputError: a line begins like one of these and goes on otherwise.
+    """
+    lines = [line.strip() for line in re.split(r"[\n;]", text) if line.strip()]
+    alone = lines[0] if len(lines) == 1 and _SIZE_ALONE.match(lines[0]) else None
+    if refused := next((line for line in lines if _NO_COUNT.match(line)), alone):
+        raise InvalidInputError(f"{in_short(refused)} is not understood; {_HOW}")
     matches = [_WRITTEN.match(line) for line in lines]
-    if not lines or not all(matches) or not any(match[1] or match[4] for match in matches):
+    if not all(matches):
+        if len(lines) == 1 and (re.match(r"\d{1,6}\s*[x×*]\s", lines[0]) or not re.search(r"[,\t|]", lines[0])):
+            raise InvalidInputError(f"{in_short(lines[0])} is not understood; {_HOW}")
         return None
-    rows = []
-    for match in matches:
-        unit = {"m": "MiB"}.get((match[4] or "g")[0].lower(), "GiB")
-        rows.append((match[1] or "1", match[2].strip(" ,"), f"{match[3].replace(',', '.')} {unit}", match[5] or "1"))
+    if not any(match["count"] or match["unit"] for match in matches):
+        return None
+    rows, doubts = [], []
+    for line, match in zip(lines, matches, strict=True):
+        unit = {"m": "MiB"}.get((match["unit"] or "g")[0].lower(), "GiB")
+        if match["bare"] and not (match["count"] or match["after"]):
+            doubts.append(f"{match['bare']} in {line[:40]!r} is taken as the number of cards")
+        count = match["count"] or match["after"] or match["bare"] or "1"
+        kind = match["kind"] if not (match["bare"] and match["after"]) else f"{match['bare']} {match['kind']}"
+        rows.append((count, kind.strip(" ,"), f"{match['size'].replace(',', '.')} {unit}", match["speed"] or "1"))
     columns = Columns(memory="memory", count="count", kind="card", speed="speed")
-    return Inventory(("count", "card", "memory", "speed"), tuple(rows), columns, "a written list")
+    return Inventory(("count", "card", "memory", "speed"), tuple(rows), columns, "a written list", tuple(doubts))
