@@ -10,6 +10,8 @@ import pytest
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 
+from app.screens.train.jobs import list_jobs  # noqa: E402
+from app.screens.train.processes import stop  # noqa: E402
 from tests.app.serving import FRONT_POINT, serve, settled  # noqa: E402
 
 PATIENCE_MS = 60_000
@@ -26,13 +28,28 @@ TITLES = {
 }
 LABELS = {"clients": "Clients N", "batch": "Batch B", "seq": "Length L", "seed": "Seed"}
 OWN_THEORY = "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"
+CARDS = "3 x Mine, 8 GiB\n2 x Other, 3 GiB"
+REHEARSE = ".st-key-start_rehearse button"
 METRICS, BLOCKS = "[data-testid=stMetricValue]", 4  # activated blocks are the fifth of the Trade-off
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("runs")) as at:
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    with serve(folder) as at:
         yield at
+
+
+@pytest.fixture
+def rehearsals_end(folder):
+    yield
+    for job in list_jobs(folder).jobs:
+        stop(folder, job)
+        stop(folder, job)
 
 
 @pytest.fixture
@@ -144,3 +161,42 @@ def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
     arrived(page, "Fleet", AFFORDABLE)
     page.wait_for_function("() => location.search.includes('clients=20')", timeout=PATIENCE_MS)
     shows(page, clients="20")
+
+
+@pytest.mark.parametrize(
+    ("button", "path", "ready"),
+    [("Explore the trade-off", "/tradeoff", FRONT_POINT), ("Rehearse here", "/train", "[class*=st-key-stop_]")],
+)
+@pytest.mark.parametrize("early", [False, True], ids=["after the answer", "right after typing"])
+def test_back_after_a_button_that_changes_the_page_shows_what_was_left(
+    page, address, rehearsals_end, button, path, ready, early
+):
+    answer = page.get_by_role("heading", name="5 of 5 cards can train OPT-1.3B")
+    box = page.get_by_label("Cards", exact=True)
+    here = {"my_model": "opt-1.3b", "my_cards": CARDS.replace("\n", ";")}
+    page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
+    page.get_by_role("heading", name="12 of 12 cards can train OPT-1.3B").wait_for(timeout=PATIENCE_MS)
+    settled(page, REHEARSE)
+    entries = page.evaluate("history.length")
+    box.fill(CARDS)
+    if not early:
+        box.press("Control+Enter")
+        answer.wait_for(timeout=PATIENCE_MS)
+        settled(page, REHEARSE)
+        address_is(page, **here)
+    page.get_by_role("button", name=button).click(no_wait_after=True)
+    page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
+    settled(page, ready)
+    there = query(page)
+    assert not {*here, "leaves"} & set(there)
+    assert page.evaluate("history.length") == entries + 1
+    page.go_back()
+    answer.wait_for(timeout=PATIENCE_MS)
+    settled(page, REHEARSE)
+    assert urlsplit(page.url).path == "/"
+    address_is(page, **here)
+    playwright.expect(box).to_have_value(CARDS)
+    page.go_forward()
+    page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
+    settled(page, ready)
+    address_is(page, **there)

@@ -144,3 +144,14 @@ def test_the_picture_counts_each_clients_labels():
     figure = labels_figure(rows_CN, ["x", "y", "z"], clients=["a", "b"])
     assert figure.data[0].z.tolist() == rows_CN.tolist()
     assert list(figure.layout.xaxis.ticktext) == ["a", "b"]
+
+
+def test_another_file_begins_with_its_own_columns(app, tickets, tmp_path):
+    asked(app, tickets)
+    app.multiselect(key="train_columns").set_value(["message", "branch"]).run()
+    other = tmp_path / "reviews.csv"
+    other.write_text("opinion;stars\n" + "fine and quick;good\nbroken at once;bad\n" * 60)
+    path = next(field for field in app.text_input if field.value == str(tickets))
+    path.set_value(str(other)).run()
+    assert not app.exception
+    assert app.multiselect[0].value == ["opinion"]
