@@ -232,11 +232,12 @@ def ways_out(kinds: Sequence[CardKind], answered: FleetAnswer, model: ChosenMode
         if slow is not None:
             card, seconds, times = slow
             st.button(
-                f"Leave out {card.kind} ({card.count}): {seconds:.3g} s a round, {times:.1f} times as fast",
+                f"Leave out {card.kind} ({card.count}): {times:.1f} times as fast",
                 key="remedy_slow",
                 on_click=choose,
                 args=(OUT, [*out, card.kind]),
                 icon=":material/person_remove:",
+                help=f"A round then takes {seconds:.3g} s.",
             )
         take_back(kinds)
 
