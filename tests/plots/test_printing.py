@@ -173,18 +173,24 @@ def drawn(pictures: PictureServer, printed: go.Figure, scale: int = 3) -> np.nda
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), int)
 
 
+def rgb(color: str) -> list[int]:
+    return [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("count", [4, 9, 42])
 @pytest.mark.parametrize("name", SHEETS)
 def test_every_curve_is_seen_in_the_drawn_legend(count, name, pictures):
     printed = for_print(curves(count), SHEETS[name])
     pixels_YXC = drawn(pictures, printed)
+    above_YXC = pixels_YXC[: round(3 * (printed.layout.margin.t - 4))]
+    for color in {trace.line.color for trace in printed.data if trace.showlegend}:
+        assert (abs(above_YXC - rgb(color)).max(axis=2) < 40).sum() > 30, color
     for trace, left, upper, height in entries(printed):
         middle = upper + height / 2
         rows = slice(round(3 * (middle - 4)), round(3 * (middle + 4)))
-        color = [int(trace.line.color[at : at + 2], 16) for at in (1, 3, 5)]
         swatch_YXC = pixels_YXC[rows, round(3 * left) : round(3 * (left + 36))]
-        assert (abs(swatch_YXC - color).max(axis=2) < 40).sum() > 30, trace.name
+        assert (abs(swatch_YXC - rgb(trace.line.color)).max(axis=2) < 40).sum() > 30, trace.name
         words_YXC = pixels_YXC[rows, round(3 * (left + 40)) : round(3 * (left + 60))]
         assert (words_YXC.max(axis=2) < 140).sum() > 30, trace.name
     assert (pixels_YXC[round(3 * printed.layout.margin.t) :].max(axis=2) < 140).sum() > 1000  # the picture is there too

@@ -1,30 +1,33 @@
 """A figure of the screen as papers and slides want it: its size in inches, one size of text, always on light paper.
 
 A column of a paper is a third as wide as a screen. The figure is therefore not shrunk but drawn anew in that size:
-titles of axes are broken into lines that fit, the legend stands above the picture in as many columns as have room, and
-lines and markers become finer. In greyscale a curve is told by its dash and its marker.
+titles are broken into lines that fit, the legend stands above the picture in as many columns as have room, and lines
+and markers become finer. In greyscale a curve is told by its dash and its marker.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
+from zorba_core.plots.lettering import text_width, wrapped
 from zorba_core.plots.theme import DARK, DASHES, LIGHT, SYMBOLS, as_text
 
 PIXELS_PER_INCH = 96  # of SVG and of Chromium's print
 _POINTS_PER_INCH = 72
-_LETTER = 0.56  # mean width of a letter, as a share of the size of the text
-_LINE, _BETWEEN = 1.3, 6  # height of a line of the legend, as a share of it, and pixels between lines
-_LONG_LEGEND = 4  # lines of a legend; on a slide, whose height is given, more of them are set smaller
+_LINE, _BETWEEN = 1.3, 6  # height of a line, as a share of its text's size, and pixels between rows of the legend
 _SWATCH = 46  # pixels of a legend's entry beside its words
+_PADDING, _LEAST = 10, 19  # pixels that plotly puts around an entry of a legend, and its least height
+_HEADING = 1.15  # size of the figure's title, as a share of that of other text
+_SMALLER = (1.0, 0.8, 0.62, 0.5, 0.4)  # shares of the size of text, tried in turn for the legend of a slide
+_LEGEND_SHARE = 0.25  # of a slide's height: the legend at most, if that can be
+_BODY_SHARE = 0.2  # of a slide's width: the height of the picture at least
 _SCREEN_WIDTH = 760  # pixels for which the figures' heights are made
 
 
@@ -89,72 +92,58 @@ def for_print(
     content = _sized(content, sheet, ("",))
     traces, layout = content["data"], content["layout"]
     titles = {name: as_text(words) for name, words in {**axis_titles(figure), **(titles or {})}.items()}
-    names = _entries(traces, layout) if legend else []
-    small = sheet.text
-    columns, legend_height = _legend(names, sheet, small)
-    if sheet.height_in and legend_height > _LONG_LEGEND * _LINE * small:
-        small *= 0.62
-        columns, legend_height = _legend(names, sheet, small)
-    heading = _wrapped(as_text(title), sheet.width, 1.15 * sheet.text) if title.strip() else ""
-    heading_height = 1.35 * 1.15 * sheet.text * (heading.count("<br>") + 1) if heading else 0
-    top = heading_height + legend_height + 0.5 * sheet.text
-    body = sheet.width * min(1.4, max(0.56, asked_height / _SCREEN_WIDTH))
-    height = round(sheet.height_in * PIXELS_PER_INCH if sheet.height_in else body + top)
+    listed = _listed(traces, layout) if legend else []
+    block = _legend([traces[place]["name"] for place in listed], sheet)
+    heading = wrapped(as_text(title), sheet.width - sheet.text, _HEADING * sheet.text)
+    heading_height = _heading_height(heading, sheet)
+    top = heading_height + block.height + 0.5 * sheet.text
+    height = _height(sheet, asked_height, top)
     for name in ("uirevision", "modebar", "hovermode", "dragmode", "clickmode", "autosize"):
         layout.pop(name, None)
+    for name in [name for name in layout if re.fullmatch(r"legend\d*", name)]:
+        del layout[name]
     layout |= {
         "width": sheet.width,
         "height": height,
         "font": {**layout.get("font", {}), "size": sheet.text},
         "margin": {"l": 0.4 * sheet.text, "r": 0.8 * sheet.text, "t": top, "b": 0.4 * sheet.text},
-        "showlegend": bool(names),
-        "legend": {
-            **{key: value for key, value in layout.get("legend", {}).items() if key in ("title", "traceorder")},
-            "orientation": "h",
-            "x": 0,
-            "xref": "container",
-            "xanchor": "left",
-            "y": 1 - heading_height / height,
-            "yref": "container",
-            "yanchor": "top",
-            "entrywidth": (sheet.width - 2) / columns - _SWATCH,
-            "entrywidthmode": "pixels",
-            "tracegroupgap": 0,
-            "maxheight": legend_height + 20,
-            "font": {"size": small},
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+        "showlegend": bool(listed),
         "title": {
             "text": heading,
             "x": 0.5 * sheet.text / sheet.width,
-            "y": 1 - 0.25 * sheet.text / height,
+            # The base line of the first line: another anchor than "bottom" shifts a title of one line, not one of more.
+            "y": 1 - (0.25 + _HEADING) * sheet.text / height,
             "xanchor": "left",
-            "yanchor": "top",
-            "font": {"size": 1.15 * sheet.text},
+            "yanchor": "bottom",
+            "font": {"size": _HEADING * sheet.text},
         },
     }
+    _put_in_legends(traces, listed, block)
+    layout |= _legends(block, sheet, heading_height, height)
     for trace in traces:
-        trace.pop("legendgroup", None)  # each would be a paragraph of its own
-        if trace.get("name") in names:
-            trace["name"] = _wrapped(trace["name"], sheet.width / columns - _SWATCH, small)
         if trace.get("type") == "parcoords":
             trace |= {font: {**trace.get(font, {}), "size": sheet.text} for font in ("labelfont", "tickfont")}
             layout["margin"] |= {"l": 5 * sheet.text, "r": 5 * sheet.text, "t": top + 3 * sheet.text, "b": sheet.text}
     for name in [name for name in layout if re.fullmatch(r"[xy]axis\d*", name)]:
-        axis, along_x = layout[name], name.startswith("x")
-        low, high = axis.get("domain") or (0, 1)
-        room = (high - low) * (0.8 * sheet.width if along_x else 0.78 * (height - top))
-        axis["automargin"] = True
-        if name in titles:
-            axis["title"] = {
-                "text": _wrapped(titles[name], room, sheet.text),
-                "standoff": 0.5 * sheet.text,
-                "font": {"size": sheet.text},
-            }
-        axis["tickfont"] = {**axis.get("tickfont", {}), "size": sheet.text}
-        if not axis.get("tickvals") and axis.get("dtick") is None:
-            axis["nticks"] = max(3, round(room / (4.5 if along_x else 3) / sheet.text))
+        room = 0.8 * sheet.width if name.startswith("x") else 0.78 * (height - top)
+        _fit_axis(layout[name], name, titles.get(name), room, sheet)
     return go.Figure(content)
+
+
+def _fit_axis(axis: dict[str, Any], name: str, title: str | None, room: float, sheet: Sheet) -> None:
+    """Title and ticks for an axis that has its share of ``room`` pixels."""
+    low, high = axis.get("domain") or (0, 1)
+    room *= high - low
+    axis["automargin"] = True
+    if title is not None:
+        axis["title"] = {
+            "text": wrapped(title, room, sheet.text),
+            "standoff": 0.5 * sheet.text,
+            "font": {"size": sheet.text},
+        }
+    axis["tickfont"] = {**axis.get("tickfont", {}), "size": sheet.text}
+    if not axis.get("tickvals") and axis.get("dtick") is None:
+        axis["nticks"] = max(3, round(room / (4.5 if name.startswith("x") else 3) / sheet.text))
 
 
 def _title(axis: Mapping[str, Any]) -> str:
@@ -162,34 +151,125 @@ def _title(axis: Mapping[str, Any]) -> str:
     return (title if isinstance(title, str) else title.get("text")) or ""
 
 
-def _entries(traces: list[dict[str, Any]], layout: Mapping[str, Any]) -> list[str]:
-    """Names in the legend, each once."""
+def _heading_height(heading: str, sheet: Sheet) -> float:
+    """Pixels that the figure's title takes, with some room above it."""
+    return (0.25 + _HEADING * _LINE * (heading.count("<br>") + 1)) * sheet.text if heading else 0.0
+
+
+def _height(sheet: Sheet, asked: float, top: float) -> int:
+    """Of the figure in pixels, when ``top`` of them are for title and legend. A slide grows only where these would
+    leave no picture."""
+    if sheet.height_in:
+        return round(max(sheet.height_in * PIXELS_PER_INCH, top + _BODY_SHARE * sheet.width))
+    return round(sheet.width * min(1.4, max(0.56, asked / _SCREEN_WIDTH)) + top)
+
+
+# The legend. A legend of plotly has as many columns as fit beside the ticks of the vertical axis, whose width only the
+# browser knows, and cuts off the rows for which there is no room. Each entry is therefore a legend of its own at a
+# place that is known here: no entry can be cut, and the columns have the whole width of the sheet.
+
+_OF_THEMSELVES = ("scatter", "scattergl", "bar", "box")  # kinds of traces that plotly lists unasked
+
+
+@dataclass(frozen=True)
+class _Legend:
+    """Words in rows and columns above the picture."""
+
+    names: tuple[str, ...]  # broken into lines
+    columns: int
+    text: float  # pixels
+
+    def lines(self, place: int) -> int:
+        return self.names[place].count("<br>") + 1
+
+    @property
+    def rows(self) -> list[float]:
+        """The height of each row in pixels."""
+        firsts = range(0, len(self.names), self.columns)
+        most = [max(map(self.lines, range(at, min(at + self.columns, len(self.names))))) for at in firsts]
+        return [_LINE * self.text * lines + _BETWEEN for lines in most]
+
+    @property
+    def height(self) -> float:
+        return sum(self.rows) + _BETWEEN if self.names else 0.0
+
+
+def _listed(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) -> list[int]:
+    """Places of the traces in the legend, in its order; of several with one name the first."""
     if layout.get("showlegend") is False:
         return []
-    listed = [trace["name"] for trace in traces if trace.get("name") and trace.get("showlegend") is not False]
-    of_kinds = [trace for trace in traces if trace.get("type", "scatter") in ("scatter", "scattergl", "bar", "box")]
-    if not of_kinds or (len(listed) < 2 and not layout.get("showlegend")):
+    places: dict[str, int] = {}
+    for place, trace in enumerate(traces):
+        shown = trace.get("showlegend", trace.get("type", "scatter") in _OF_THEMSELVES)
+        if trace.get("name") and shown and trace.get("visible") is not False:
+            places.setdefault(trace["name"], place)
+    if len(places) < 2 and not layout.get("showlegend"):
         return []
-    return list(dict.fromkeys(listed))
+    is_reversed = "reversed" in layout.get("legend", {}).get("traceorder", "")
+    return list(reversed(places.values())) if is_reversed else list(places.values())
 
 
-def _legend(names: list[str], sheet: Sheet, text: float) -> tuple[int, float]:
-    """(columns, height in pixels) with words of ``text`` pixels."""
-    if not names:
-        return 1, 0.0
-    widest = max(len(re.sub(r"<[^>]*>", "", name)) for name in names) * _LETTER * text + _SWATCH
-    columns = max(1, min(len(names), int(sheet.width // widest)))
+def _legend(names: Sequence[str], sheet: Sheet) -> _Legend:
+    """In the size of all text; on a slide, whose height is given, smaller until the picture has its room."""
+    for share in _SMALLER if sheet.height_in else (1.0,):
+        legend = _in_columns(names, sheet.width, share * sheet.text)
+        if not sheet.height_in or legend.height <= _LEGEND_SHARE * sheet.height_in * PIXELS_PER_INCH:
+            break
+    return legend
+
+
+def _in_columns(names: Sequence[str], width: float, text: float) -> _Legend:
+    """At most as many columns as the widest name allows, and names of at most a column's width."""
+    widest = max((text_width(name) for name in names), default=0) * text + _SWATCH
+    columns = max(1, min(len(names), int(width // widest)))
     rows = math.ceil(len(names) / columns)
-    lines = max(_wrapped(name, sheet.width / columns - _SWATCH, text).count("<br>") + 1 for name in names)
-    return columns, rows * (_LINE * text * lines + _BETWEEN) + 0.6 * text
+    columns = math.ceil(len(names) / max(1, rows)) or 1  # rows alike, rather than one name alone in the last
+    return _Legend(tuple(wrapped(name, width / columns - _SWATCH, text) for name in names), columns, text)
 
 
-def _wrapped(text: str, width: float, size: float) -> str:
-    """Broken into lines of at most ``width`` pixels; text with marks of its own stays as it is."""
-    letters = max(8, int(width / (_LETTER * size)))
-    if "<" in text or len(text) <= letters:
-        return text
-    return "<br>".join(textwrap.wrap(text, letters, break_long_words=False, break_on_hyphens=False))
+def _put_in_legends(traces: list[dict[str, Any]], listed: Sequence[int], legend: _Legend) -> None:
+    """Each listed trace alone in a legend, the others in none."""
+    for trace in traces:
+        trace.pop("legendgroup", None)  # would put a gap above the entry
+        if trace.get("showlegend") or trace.get("type", "scatter") in _OF_THEMSELVES:
+            trace["showlegend"] = False
+    for number, place in enumerate(listed):
+        traces[place] |= {"name": legend.names[number], "legend": _legend_id(number), "showlegend": True}
+
+
+def _legends(legend: _Legend, sheet: Sheet, above: float, height: float) -> dict[str, Any]:
+    """The layout's part for ``legend``, ``above`` pixels below the upper edge of a figure of ``height`` pixels."""
+    rows, parts = legend.rows, {}
+    for number in range(len(legend.names)):
+        row, column = divmod(number, legend.columns)
+        middle = above + _BETWEEN + sum(rows[:row]) + rows[row] / 2
+        upper = max(0.0, middle - (max(_LINE * legend.text * legend.lines(number) + 3, _LEAST) + _PADDING) / 2)
+        parts[_legend_id(number)] = {
+            "orientation": "h",
+            "x": column / legend.columns,
+            "xref": "container",
+            "xanchor": "left",
+            "y": max(0.5, 1 - upper / height),
+            "yref": "container",
+            "yanchor": "top",
+            "maxheight": height,
+            "font": {"size": legend.text},
+            "bgcolor": "rgba(0,0,0,0)",
+            **_spacer(upper - height / 2),
+        }
+    return parts
+
+
+def _spacer(height: float) -> dict[str, Any]:
+    """Room above the entry of a legend. One that begins in the lower half of a figure would take the bottom margin from
+    the picture instead of the top one; such a legend begins in the middle, with a title that nobody sees."""
+    if height <= 0:
+        return {}
+    return {"title": {"text": "\u200b", "side": "top", "font": {"size": max(1.0, height / _LINE)}}}
+
+
+def _legend_id(number: int) -> str:
+    return f"legend{number + 1}" if number else "legend"
 
 
 def _sized(value: Any, sheet: Sheet, path: tuple[str, ...]) -> Any:
