@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -22,6 +23,7 @@ _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
 HEAD_START_SECONDS = 0.13
 FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
 _DRAWN = "drawn_before"
+_LEAVES = "leaves"  # marks the address of a next page; the history's script takes it out
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
 _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
 _ON_PRIMARY = {"light": "#ffffff", "dark": "#10151c"}  # words on a filled button
@@ -30,6 +32,8 @@ _CSS = """
 [data-testid="stMainBlockContainer"] { padding-top: 2.6rem; padding-bottom: 3rem; max-width: 1500px; }
 [data-testid="stElementContainer"]:has(> [data-testid="stMetric"]) { flex: 1 1 8.6rem; min-width: 8.6rem; }
 [data-testid="stMetricLabel"] p { font-size: .85rem; white-space: normal; line-height: 1.25; }
+[data-testid="stMetricDelta"] [data-testid="stMarkdownContainer"] p { white-space: normal; }
+[data-testid="stWidgetLabel"] p { overflow-wrap: normal; word-break: normal; }
 [data-testid="stMarkdownContainer"] h2 { font-size: 1.06rem; padding: .35rem 0 .45rem; letter-spacing: 0; }
 button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * { color: ONPRIMARY; }
 [data-testid="stMain"] [data-testid="stHeaderActionElements"] { display: none; }
@@ -72,14 +76,15 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 }
 /* A finger never leaves the picture: the buttons would stand over its labels for good. */
 @media (hover: none) and (max-width: 1000px) {
-  .modebar-btn:not([data-title="Fullscreen"]) { display: none !important; }
+  .modebar-btn:not([data-title="Fullscreen"]), [data-testid="stElementToolbar"] { display: none !important; }
   .modebar-container { top: auto !important; bottom: 30px; }
 }
 </style>
 """
 # Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
 # leads to the page before. The address of the next page may arrive before its path does; it is then not written over
-# that of the page that is left (Streamlit adds it to the path).
+# that of the page that is left (Streamlit adds it to the path). A link says at the click that a page is left. A button
+# does not: what its run still writes belongs to the page that is left, up to the address with the mark (`switch_page`).
 _HISTORY = """
 <script>
 window.zorbaMain = MAIN_KEY;
@@ -88,7 +93,12 @@ if (!window.zorbaHistory) {
   let leaving = 0;
   const push = window.history.pushState.bind(window.history);
   const path = (url) => new URL(url, window.location.href).pathname;
+  const marked = /([?&])LEAVES=1(&|$)/;
   window.history.pushState = (state, unused, url) => {
+    if (url && marked.test(url)) {
+      leaving = Date.now() + 10000;
+      url = url.replace(marked, (all, before, after) => after && before);
+    }
     if (url && path(url) === window.location.pathname) {
       if (Date.now() > leaving) window.history.replaceState(state, unused, url);
     } else {
@@ -142,7 +152,16 @@ def style(main: str = "") -> None:
     whose key begins with ``main``."""
     theme = "dark" if st.context.theme.type == "dark" else "light"
     css = _CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme])
-    st.html(css + _HISTORY.replace("MAIN_KEY", json.dumps(main)), unsafe_allow_javascript=True)
+    script = _HISTORY.replace("MAIN_KEY", json.dumps(main)).replace("LEAVES", _LEAVES)
+    st.html(css + script, unsafe_allow_javascript=True)
+    if _LEAVES in st.query_params:  # has arrived
+        del st.query_params[_LEAVES]
+
+
+def switch_page(page: str, query_params: Mapping[str, str | Sequence[str]] | None = None) -> NoReturn:
+    """As ``st.switch_page``, for a button: the entry of the page that is left stays in the browser's history as it
+    was, where Streamlit would write the next page's address over it."""
+    st.switch_page(page, query_params={_LEAVES: "1", **(query_params or {})})
 
 
 def palette() -> Palette:

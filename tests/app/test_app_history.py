@@ -165,7 +165,11 @@ def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
 
 @pytest.mark.parametrize(
     ("button", "path", "ready"),
-    [("Explore the trade-off", "/tradeoff", FRONT_POINT), ("Rehearse here", "/train", "[class*=st-key-stop_]")],
+    [
+        ("Explore the trade-off", "/tradeoff", f"h1:has-text('{TITLES['Trade-off']}')"),
+        ("Rehearse here", "/train", "[class*=st-key-stop_]"),
+    ],
+    ids=["explore", "rehearse"],
 )
 @pytest.mark.parametrize("early", [False, True], ids=["after the answer", "right after typing"])
 def test_back_after_a_button_that_changes_the_page_shows_what_was_left(
@@ -200,3 +204,20 @@ def test_back_after_a_button_that_changes_the_page_shows_what_was_left(
     page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
     settled(page, ready)
     address_is(page, **there)
+
+
+def test_back_brings_a_list_that_was_too_long_for_the_address(page, address):
+    cards = "\n".join(f"{1 + i % 3} x A card of a long name {i}, {4 + i} GiB" for i in range(40))
+    page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
+    settled(page, REHEARSE)
+    box = page.get_by_label("Cards", exact=True)
+    box.fill(cards)
+    box.press("Control+Enter")
+    answer = page.get_by_role("heading", name="79 of 79 cards can train OPT-1.3B")
+    answer.wait_for(timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Explore the trade-off").click(no_wait_after=True)
+    page.wait_for_url(lambda url: urlsplit(url).path == "/tradeoff", timeout=PATIENCE_MS)
+    settled(page, f"h1:has-text('{TITLES['Trade-off']}')")
+    page.go_back()
+    answer.wait_for(timeout=PATIENCE_MS)
+    playwright.expect(box).to_have_value(cards)

@@ -27,7 +27,7 @@ _ROLES = {
     "speed": "Relative speed",
     "share": "Share available",
 }
-_NONE = "–"
+_NONE, _LONG = "–", "list_too_long_for_a_link"
 _QUERY = "nvidia-smi --query-gpu=name,memory.total,memory.free --format=csv"
 
 
@@ -37,7 +37,8 @@ def ask() -> list[CardKind] | None:
     upload = st.session_state.get(_FILE)
     text = ""
     if upload is None:
-        text = remembered("my_cards", EXAMPLE, lambda text: text.replace(";", "\n")[:20_000]) or EXAMPLE
+        usual = st.session_state.get(_LONG, EXAMPLE)  # whoever comes back to an address that could not hold the list
+        text = remembered("my_cards", usual, lambda text: text.replace(";", "\n")[:20_000]) or EXAMPLE
         draw(
             st.text_area,
             "my_cards",
@@ -68,6 +69,10 @@ def ask() -> list[CardKind] | None:
         return None
     listed = written(kinds)
     link = listed.replace("\n", ";")
+    if upload is None and len(link) > LONGEST_LINK:
+        st.session_state[_LONG] = text
+    else:
+        st.session_state.pop(_LONG, None)
     keep("my_cards", None if listed == _example_list() or len(link) > LONGEST_LINK else link)
     count = sum(card.count for card in kinds)
     st.caption(

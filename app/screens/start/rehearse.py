@@ -118,4 +118,4 @@ def _begin(chosen: Rehearsal, runs_folder: Path) -> None:
         components.problem("This was not started", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         return
     st.session_state.pop(ERROR, None)
-    st.switch_page("screens/train/train.py", query_params={"job": job.id})
+    components.switch_page("screens/train/train.py", {"job": job.id})

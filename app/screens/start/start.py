@@ -8,12 +8,17 @@ import streamlit as st
 
 from app.screens.start import answer, cards, data, deploy, rehearse
 from app.screens.start import model as models
-from app.shared import state
+from app.shared import components, state
 from app.shared.folders import runs_folder
 from app.shared.scenario_fields import MAX_ROWS
 from zorba_core.data.inventory import CardKind, fleet_of_cards
 from zorba_core.planning.models import PRESETS
 from zorba_core.runs.rehearsal import MOST_BLOCKS, rehearsal_name
+
+_TO_TRADEOFF = (
+    "The same fleet by the paper's model of VRAM, in which no card streams. Relative speeds stay here: there all cards "
+    "are as fast as the machine that plans."
+)
 
 
 def page() -> None:
@@ -67,7 +72,7 @@ def _other_pages(kinds: list[CardKind], model: models.ChosenModel, load) -> None
     """The same fleet on the pages of the paper's trade-off, which plan with the presets."""
     if model.source not in PRESETS or sum(card.count for card in kinds) > MAX_ROWS:
         return
-    if st.button("Explore the trade-off", icon=":material/scatter_plot:", help="The same fleet by the paper's model."):
+    if st.button("Explore the trade-off", icon=":material/scatter_plot:", help=_TO_TRADEOFF):
         fleet = fleet_of_cards(kinds)
         rows = tuple(zip(fleet.names, fleet.capacity_N_gib.round(4).tolist(), strict=True))
         state.apply(
@@ -82,7 +87,7 @@ def _other_pages(kinds: list[CardKind], model: models.ChosenModel, load) -> None
                 leave_out_small=True,
             )
         )
-        st.switch_page("screens/tradeoff/tradeoff.py")
+        components.switch_page("screens/tradeoff/tradeoff.py")
 
 
 page()
