@@ -175,12 +175,20 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
+        readable_as_usual(temporary)
         temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def readable_as_usual(folder: Path) -> None:
+    """Let a folder and its files be as readable as others of their owner: safetensors and mkdtemp keep them private."""
+    umask = os.umask(0)
+    os.umask(umask)
+    folder.chmod(0o777 & ~umask)
+    for file in folder.iterdir():
+        if file.is_file() and not file.is_symlink():
+            file.chmod(0o666 & ~umask)
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -10,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.runs.resumable import SETTINGS
 from zorba_core.allocation.importance import importance_of
 from zorba_core.cli import main
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.block_importance import importance, scalar_rounds
 from zorba_core.runs.folder import read_request
+from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import read_trajectory
 
 
@@ -130,3 +133,11 @@ def test_a_plan_with_an_idle_block_is_trained_where_that_is_said(zorba, tiny_opt
     code, out, _ = zorba("train", *tiny, "--idle-blocks", "allow")
     assert code == 0
     assert "blocks without a client" in out
+
+
+def test_a_run_that_sends_gradients_has_no_importance(zorba, rows_divided_once, tiny_opt_folder, tmp_path):
+    settings = dataclasses.replace(SETTINGS.for_method("fedit"), rounds=1)
+    run = fine_tune(num_clients=2, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
+    status, _, said = zorba("importance", str(run.path))
+    assert status == 2
+    assert "its method is fedit; importance is read of scalars" in said

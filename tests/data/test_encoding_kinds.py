@@ -135,6 +135,11 @@ def test_a_tokenizer_without_an_end_is_refused_for_text(tiny_tokenizer):
         encode(QUESTIONS, questions(("the room", "good")), endless, 40)
 
 
+def test_an_empty_label_word_is_refused():
+    with pytest.raises(InvalidInputError, match="a label word is empty"):
+        with_label_words(REVIEWS, ("good", " "))
+
+
 def test_other_kinds_have_no_label_words():
     with pytest.raises(InvalidInputError, match="questions is of kind text and has no label words"):
         with_label_words(QUESTIONS, ("good", "bad"))

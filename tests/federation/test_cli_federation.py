@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from zorba_core.cli import build_app
+from zorba_core.cli.federation import _nodes
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 pytest.importorskip("flwr")
@@ -52,6 +53,7 @@ def test_the_app_names_our_apps_and_holds_the_request(tmp_path):
         (["--clients", "1", "--blocks", "many"], "--blocks is 'many'"),
         (["--clients", "1", "--blocks", "0"], "above 0"),
         (["--clients", "1", "--blocks", "1", "--vram-gib", "2"], "not both"),
+        (["--clients", "2", "--blocks", "12,6", "--method", "decomfl"], "every client holds all 12 blocks"),
         (["--clients", "0"], "num_clients is 0"),
         (["--min-clients", "9"], "min_clients is 9"),
         (["--dataset", "imdb"], "imdb"),
@@ -75,3 +77,9 @@ def test_a_model_that_is_not_there_is_named_before_anything_is_started():
 def test_a_run_that_is_not_there_cannot_be_gone_on_with(tmp_path):
     with pytest.raises((MissingDataError, InvalidInputError)):
         run("up", "--resume", str(tmp_path / "none"))
+
+
+def test_clients_of_a_method_that_activates_every_block_hold_every_block():
+    """Half of them would be turned away by default, and the server would wait for them in vain."""
+    assert _nodes(3, None, None, 12) == [{"blocks": 12}] * 3
+    assert [node["blocks"] for node in _nodes(5, None, None, None)] == [12, 6, 4, 2, 12]

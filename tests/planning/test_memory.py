@@ -92,6 +92,8 @@ def test_a_client_that_cannot_hold_one_block_is_named():
         whole_block_budgets(capacity, OPT, WORKLOAD)
     assert error.value.clients == (1, 3)
     assert whole_block_budgets(capacity, OPT, WORKLOAD, too_small="clamp").tolist() == [3, 1, 5, 1]
+    with pytest.raises(InfeasibleError, match=r"client bea, dan; leave"):
+        whole_block_budgets(capacity, OPT, WORKLOAD, names=("al", "bea", "cy", "dan"))
 
 
 def test_reserves_of_many_vectors_give_as_many_budget_vectors():

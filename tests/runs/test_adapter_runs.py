@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -27,6 +28,26 @@ LORA = dataclasses.replace(SETTINGS, rounds=4, train="lora", lora_rank=2, lora_t
 def run(rows_divided_once, tiny_opt_folder, tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("lora")
     return fine_tune(ALLOCATION, model=tiny_opt_folder, settings=LORA, runs_folder=folder, force=True, save_model=True)
+
+
+@pytest.mark.parametrize("method", ["fedit", "meerkat"])
+def test_new_adapters_train_by_methods_that_follow_a_gradient(method, rows_divided_once, tiny_opt_folder, tmp_path):
+    """Of new adapters one matrix is zero and has all of the gradient: preflight must measure the step all the same."""
+    settings = dataclasses.replace(LORA, rounds=1, method=method, num_perturbations=None if method == "fedit" else 2)
+    run = fine_tune(num_clients=3, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True)
+    assert run.summary["rounds_done"] == 1
+
+
+def test_saved_weights_are_as_readable_as_the_files_beside_them(run, tmp_path):
+    export_run(run.path, tmp_path / "exported")
+    for folder in (run.path / "model", tmp_path / "exported"):
+        assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o666 & ~_umask()}
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def test_what_it_holds_and_sends_is_what_adapters_need(run, tiny_opt_folder):

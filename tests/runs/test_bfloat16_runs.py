@@ -15,7 +15,7 @@ from zorba_core.runs.session import fine_tune
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
 
-@pytest.mark.parametrize("method", ["fedit", "fedzo", "decomfl"])
+@pytest.mark.parametrize("method", ["fedit", "fedzo", "decomfl", "meerkat"])
 def test_an_interrupted_run_ends_with_the_bits_of_a_whole_one(tiny_opt_folder, tmp_path, method):
     settings = replace(SETTINGS.for_method(method), dtype="bfloat16", rounds=6)
     request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings, "force": True}

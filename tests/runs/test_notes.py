@@ -80,6 +80,7 @@ def test_the_command_lists_labels_and_tags_and_filters_by_tag(tmp_path):
     )
     assert "the good one #paper #sst2" in call("runs", str(tmp_path)).out
     assert second.name not in call("runs", str(tmp_path), "--tag", "paper").out
+    assert "none of 2 runs has the tag zzz" in call("runs", str(tmp_path), "--tag", "zzz").out
 
 
 def test_a_deleted_run_comes_back_whole_and_a_second_of_its_name_waits(run):

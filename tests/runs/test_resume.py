@@ -75,6 +75,15 @@ def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     assert again.summary["stopped_by"] == "target"
 
 
+def test_a_log_that_is_shorter_than_its_finished_run_is_not_replayed_as_if_it_were_whole(whole, tmp_path):
+    run = shutil.copytree(whole.path, tmp_path / "cut")
+    log = run / "trajectory.log"
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    with pytest.raises(InvalidInputError, match=r"ends at round [0-8] and the run had 9; restore trajectory\.log"):
+        replay(run)
+    assert replay(run, round_index=0).round == 0
+
+
 def test_a_run_that_another_process_finishes_before_its_log_is_had_is_left_as_it_is(whole, tmp_path, monkeypatch):
     run, before = copy_of(whole, tmp_path / "run"), len((whole.path / TRAJECTORY).read_bytes())
 

@@ -204,6 +204,8 @@ class _Sums:
                 units += [(pairs_MM, products_MQ[:, q], shared_MM, squares_MQ[:, q]) for q in range(Q)]
             else:
                 units.append((pairs_MM * Q, products_MQ.sum(axis=1), shared_MM * Q, squares_MQ.sum(axis=1)))
+        if not units:
+            raise InvalidInputError("its rounds have no scalars; importance is read of them")
         return cls(*(np.stack(part) for part in zip(*units, strict=True)), scalars)
 
     def solved(

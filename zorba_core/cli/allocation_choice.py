@@ -176,7 +176,7 @@ class AllocationChoice:
             return budget_N, {"budgets": budget_N}
         workload, fleet = Workload(settings.batch_size, settings.seq_len, settings.dtype), self.fleet
         chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
-        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload, names=fleet and chosen.names)
         origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
         return budget_N, {"budgets": budget_N, **origin}
 

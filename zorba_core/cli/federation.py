@@ -23,6 +23,7 @@ from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder, write_json
+from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ _TRAINED_WITH = (
 )
 _NODES = "nodes.json"
 DEFAULT_SEATS = 4
-_DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first
+_DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first, where the method lets each activate some
 
 
 def up(
@@ -143,7 +144,11 @@ def up(
         return
     nodes = _nodes_before(folder) if folder is not None and resume is not None and not (blocks or vram_gib) else None
     if nodes is None or len(nodes) != config.num_clients:
-        nodes = [{**node, "model": config.model} for node in _nodes(config.num_clients, blocks, vram_gib)]
+        from zorba_core.runs.session import read_spec
+
+        needed = None if method_facts(config.settings.method).allocates else read_spec(config.model).num_blocks
+        capacities = _nodes(config.num_clients, blocks, vram_gib, needed)
+        nodes = [{**node, "model": config.model} for node in capacities]
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
     if own is not None:
         division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
@@ -236,18 +241,22 @@ def _default_dataset() -> str:
     return "sst2" if data and Path(data, "sst2", "train.parquet").is_file() else "toy-reviews"
 
 
-def _nodes(clients: int, blocks: str | None, vram_gib: str | None) -> list[dict[str, Any]]:
+def _nodes(clients: int, blocks: str | None, vram_gib: str | None, needed: int | None) -> list[dict[str, Any]]:
+    """What each client can hold; ``needed`` blocks each where the method activates all."""
     if blocks is not None and vram_gib is not None:
         raise InvalidInputError("give --blocks or --vram-gib, not both")
     text, key, kind = (vram_gib, "vram-gib", float) if vram_gib is not None else (blocks, "blocks", int)
     try:
-        values = [kind(part) for part in text.split(",")] if text else list(_DEFAULT_BLOCKS)
+        usual = list(_DEFAULT_BLOCKS) if needed is None else [needed]
+        values = [kind(part) for part in text.split(",")] if text else usual
     except ValueError:
         raise InvalidInputError(f"--{key} is {text!r}; give one number for each client, separated by commas") from None
     if text and len(values) != clients:
         raise InvalidInputError(f"--{key} names {len(values)} clients and --clients is {clients}")
     if any(not value > 0 for value in values):
         raise InvalidInputError(f"--{key} must be above 0 for every client")
+    if needed is not None and key == "blocks" and min(values) < needed:
+        raise InvalidInputError(f"--blocks has {min(values)}; in this method every client holds all {needed} blocks")
     return [{key: values[seat % len(values)]} for seat in range(clients)]
 
 

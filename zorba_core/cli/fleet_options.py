@@ -67,7 +67,7 @@ class FleetOptions:
             raise InvalidInputError("give --budgets with --blocks, or --model with --clients, or --fleet with a CSV")
         spec = model_spec(self.model or DEFAULT_MODEL)
         chosen = read_fleet(spec, workload, self.clients, self.fleet, self.seed)
-        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload)
+        budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload, names=self.fleet and chosen.names)
         return FleetRequest(budget_N, spec.num_blocks, spec, workload, chosen)
 
 

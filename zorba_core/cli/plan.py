@@ -26,7 +26,7 @@ from zorba_core.data.tasks import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.fields import check, setting
 from zorba_core.files import check_target, write_json
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
@@ -155,7 +155,13 @@ def _answers(options: PlanOptions, settings: TrainSettings) -> AnswerShape:
 
     named = {"dataset": options.dataset} if options.dataset is not None else {}
     task = TaskOptions(model=options.model, data=options.data, **named).task()
-    return answers_of(task, load_tokenizer(options.model), settings.seq_len)
+    try:
+        tokenizer = load_tokenizer(options.model)
+    except (InvalidInputError, MissingDataError) as error:
+        raise type(error)(
+            f"--dataset and --data need the tokenizer of {options.model}, and planning without them does not: {error}"
+        ) from None
+    return answers_of(task, tokenizer, settings.seq_len)
 
 
 def _source(model: str) -> str:

@@ -45,7 +45,10 @@ def runs(
         )
     for problem in problems:
         typer.echo(f"skipped: {problem}", err=True)
-    rows = [row for row in _named(rows, only) if set(tag) <= set(row.get("tags", ()))]
+    chosen = [row for row in _named(rows, only) if set(tag) <= set(row.get("tags", ()))]
+    if rows and not chosen:
+        nothing = f"none of {len(rows)} runs has the tag {' and '.join(tag)}"
+    rows = chosen
     width = max([44, *(len(row["run"]) for row in rows), *map(len, unreadable)])
     lines = [
         f"{'run':<{width}} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "

@@ -40,6 +40,8 @@ def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
         return task
     if task.kind != "labels":
         raise InvalidInputError(f"task {task.name} is of kind {task.kind} and has no label words; leave them out")
+    if not all(word.strip() for word in words):
+        raise InvalidInputError(f"task {task.name}: a label word is empty, in {list(words)}; leave no comma too many")
     if len(words) != task.num_classes or len(set(words)) != len(words):
         raise InvalidInputError(f"task {task.name} needs {task.num_classes} different label words, got {list(words)}")
     return replace(task, label_words=tuple(words))

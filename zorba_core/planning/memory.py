@@ -9,7 +9,7 @@ Shapes: N clients. ``capacity_N_bytes`` float64, ``budget_N`` int64 whole blocks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -129,8 +129,9 @@ def whole_block_budgets(
     workload: Workload,
     reserve_N_bytes: ArrayLike = 0.0,
     too_small: TooSmall = "error",
+    names: Sequence[str] | None = None,
 ) -> NDArray[np.int64]:
-    """lambda_n: whole blocks in 1..M that client n may activate.
+    """lambda_n: whole blocks in 1..M that client n may activate. Errors call the clients by ``names``.
 
     The paper divides without rounding; the fractions then inflate gamma* beyond what any matrix attains, so budgets
     are floored before anything is computed from them. A client that cannot hold one block is refused by name
@@ -142,10 +143,11 @@ def whole_block_budgets(
     blocks = affordable_blocks(capacity_N_bytes, model, workload, reserve_N_bytes)
     if too_small == "error" and (blocks < 1).any():
         clients = np.unique(np.argwhere(blocks < 1)[:, -1]) if blocks.ndim else np.zeros(1, np.int64)
+        called = clients.tolist() if names is None else [names[n] for n in clients]
         need = (psi_model_bytes(model, workload) + psi_block_bytes(model, workload)) / GIB
         raise InfeasibleError(
             f"{len(clients)} of {blocks.shape[-1] if blocks.ndim else 1} clients cannot hold {model.name} and one "
-            f"block ({need:.3f} GiB): client {name_some(clients.tolist())}; leave them out, or lower batch "
+            f"block ({need:.3f} GiB): client {name_some(called)}; leave them out, or lower batch "
             "size, sequence length or precision",
             clients=clients.tolist(),
         )

@@ -69,7 +69,7 @@ def scalar_rounds(trajectory: Trajectory, own: Allocation) -> list[ScalarRound]:
 
 def _check(request: Request) -> None:
     method = request.config.get("method", "zorba")
-    if method not in METHODS or METHODS[method].along != "shared":
+    if method not in METHODS or METHODS[method].along != "shared" or METHODS[method].first_order:
         raise InvalidInputError(
             f"{request.path}: its method is {method}; importance is read of scalars along plain directions that all "
             "clients share, such as zorba's"

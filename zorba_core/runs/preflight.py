@@ -285,7 +285,7 @@ def _step_checks(
     ``unit``."""
     lr, nearest = settings.lr * unit, settings.rounding == "nearest"
     rate = lr * averaged if nearest else lr  # a shorter step loses more: the probe's own would flatter it
-    lost = arrived = step_square = length = 0.0
+    lost = arrived = step_square = length = whole = 0.0
     still = moving = 0
     rounding = rounding_of(settings, 1)
     for m in map(int, blocks):
@@ -304,7 +304,9 @@ def _step_checks(
             arrived += float((moved * intended).sum())
             step_square += float(intended.square().sum())
             length += float((weights.double() * (step != 0)).square().sum())
-    stride = (step_square / length) ** 0.5 * averaged * (lr / rate)
+            whole += float(weights.double().square().sum())
+    # New adapters: only those that are zero have a gradient, and all their weights are the measure.
+    stride = (step_square / (length or whole or 1.0)) ** 0.5 * averaged * (lr / rate)
     share_lost = 1.0
     if 0 < step_square < np.inf:
         in_the_mean = settings.dtype == "bfloat16" and settings.rounding == "stochastic"

@@ -168,6 +168,13 @@ def replay(
     first_order = method_facts(settings.method).first_order
     last_round = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     target = last_round if round_index is None else round_index
+    if round_index is None and (request.path / runs.SUMMARY).is_file():
+        done = read_run(request.path).summary.get("rounds_done")
+        if isinstance(done, int) and trajectory.rounds_done < done:
+            raise InvalidInputError(
+                f"the log of {request.path} ends at round {trajectory.rounds_done} and the run had {done}; restore "
+                f"{runs.TRAJECTORY}, or give a round up to {trajectory.rounds_done} with --round"
+            )
     if first_order and (target not in (0, last_round) or (round_index is None and last_round == 0)):
         raise InvalidInputError(_cannot_replay(request, settings, last_round))
     if not 0 <= target <= trajectory.rounds_done:

@@ -142,6 +142,10 @@ def tune(
     note = ""
     if len(tried) > 1 and best in (tried[0], tried[-1]):
         note = f"the best rate is the {'smallest' if best == tried[-1] else 'largest'} of the grid; look beyond it"
+    elif best > edge / 2:
+        note = (
+            f"{best:.3g} ended lower in these {horizon} rounds; advised is at most half of {edge:.3g}, where runs waver"
+        )
     return Tuning(
         float(f"{advised:.3g}"),
         tuple(trial.candidate(lr, None if lr in alive else len(trial.history[lr])) for lr in tried),

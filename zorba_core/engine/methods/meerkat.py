@@ -87,4 +87,6 @@ def most_sensitive(square_M: list[Tensor], density: float) -> list[Tensor]:
 
 
 def _logits(network: BlockNetwork, ids_RL: Tensor) -> Tensor:
-    return network.model(input_ids=ids_RL, use_cache=False).logits
+    narrow = network.kept_dtype != network.dtype  # blocks compute in 32 bits, embeddings and head are kept in 16
+    with torch.autocast(ids_RL.device.type, network.kept_dtype, enabled=narrow):
+        return network.model(input_ids=ids_RL, use_cache=False).logits
