@@ -246,7 +246,7 @@ def test_clients_that_are_too_small_are_named_and_one_click_leaves_them_out(app)
     assert "Half precision (bfloat16)" in labels
     app.button[0].click().run()
     assert not app.warning
-    assert "14 clients too small for one block are left out" in texts(app)
+    assert "14 clients are too small for one block by the paper's model and left out" in texts(app)
     assert metrics(app)["Effective clients"]
 
 

@@ -80,9 +80,10 @@ def _introduction(study: Study) -> None:
     )
     if study.left_out:
         shown = ", ".join(study.left_out[:8]) + (" …" if len(study.left_out) > 8 else "")
+        left_out = f"{len(study.left_out)} client{' is' if len(study.left_out) == 1 else 's are'}"
         st.caption(
-            f":material/person_remove: {len(study.left_out)} clients are too small for one block by the paper's model "
-            f"and left out (My fleet lets them stream): {shown}"
+            f":material/person_remove: {left_out} too small for one block by the paper's model and left out (My fleet "
+            f"lets them stream): {shown}"
         )
     blank = int(np.isnan(study.front.bias_lambda_E).sum())
     if blank:
