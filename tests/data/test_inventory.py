@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from zorba_core.data.inventory import Columns, busy_cards, cards_of, fleet_of_cards, read_inventory, written
+from zorba_core.data.inventory import Columns, cards_of, fleet_of_cards, read_cards, read_inventory, written
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import GIB
 
@@ -99,12 +99,13 @@ def test_a_line_that_is_not_understood_says_how_to_write_it(line):
 
 def test_cards_with_nothing_free_are_left_out_and_counted():
     inventory = read_inventory("name,memory.total [MiB],memory.free [MiB]\nT4,15360,0\nT4,15360,14336\nT4,15360,0\n")
-    assert [(card.count, card.gib) for card in cards_of(inventory, inventory.columns)] == [(1, 14.0)]
-    assert busy_cards(inventory, inventory.columns) == 2
+    kinds, busy = read_cards(inventory, inventory.columns)
+    assert [(card.count, card.gib) for card in kinds] == [(1, 14.0)]
+    assert busy == 2
     none = read_inventory("gpu,gb,free %\nL4,24,0\n")
     with pytest.raises(InvalidInputError, match="none of the 1 cards has memory free"):
         cards_of(none, none.columns)
-    assert busy_cards(read_inventory(QUERY), read_inventory(QUERY).columns) == 0
+    assert read_cards(read_inventory(QUERY), read_inventory(QUERY).columns)[1] == 0
 
 
 def test_what_is_not_read_and_what_may_be_of_all_cards_is_said():

@@ -15,9 +15,8 @@ from zorba_core.data.inventory import (
     UNITS,
     Columns,
     Inventory,
-    busy_cards,
-    cards_of,
     fleet_of_cards,
+    read_cards,
     read_inventory,
 )
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
@@ -44,7 +43,7 @@ def check(
     try:
         inventory = read_inventory(content, cards.name)
         columns = _corrected(inventory, column, unit)
-        kinds = cards_of(inventory, columns, share)
+        kinds, busy = read_cards(inventory, columns, share)
     except InvalidInputError as error:
         raise InvalidInputError(f"{cards}: {error}") from None
     fleet = fleet_of_cards(kinds)
@@ -58,7 +57,7 @@ def check(
         "kinds": [{"kind": kind.kind, "count": kind.count, "vram_gib": kind.gib, "relative_speed": kind.speed}
                   for kind in kinds],
         "clients": len(fleet.names),
-        "busy": busy_cards(inventory, columns),
+        "busy": busy,
         "fleet": None if to is None else str(to),
     }  # fmt: skip
     emit(result, as_json, _lines(result))

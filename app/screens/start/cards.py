@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.shared import components
 from app.shared.links import choose, draw, keep, linked_number, remembered
-from zorba_core.data.inventory import UNITS, CardKind, Columns, Inventory, busy_cards, cards_of, read_inventory, written
+from zorba_core.data.inventory import UNITS, CardKind, Columns, Inventory, cards_of, read_cards, read_inventory, written
 from zorba_core.errors import InvalidInputError
 
 EXAMPLE = "4 x RTX 3060, 12 GiB\n6 x Laptop RTX 3050, 4 GiB\n2 x Jetson Nano, 2 GiB ~ 0.3"
@@ -59,7 +59,7 @@ def ask() -> list[CardKind] | None:
     try:
         inventory = read_inventory(text) if upload is None else upload[1]
         columns = _columns(inventory)
-        kinds, busy = cards_of(inventory, columns), busy_cards(inventory, columns)
+        kinds, busy = read_cards(inventory, columns)
     except InvalidInputError as error:
         link = text.replace("\n", ";")
         keep("my_cards", link if link and len(link) <= LONGEST_LINK else None)

@@ -28,9 +28,9 @@ __all__ = [
     "CardKind",
     "Columns",
     "Inventory",
-    "busy_cards",
     "cards_of",
     "fleet_of_cards",
+    "read_cards",
     "read_inventory",
     "written",
 ]
@@ -75,7 +75,17 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
 
 
 def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list[CardKind]:
-    """The kinds of card, largest first; without those that have no memory free (:func:`busy_cards`).
+    """The kinds of card of :func:`read_cards`.
+
+    Raises:
+        InvalidInputError: as :func:`read_cards`.
+    """
+    return read_cards(inventory, columns, share)[0]
+
+
+def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tuple[list[CardKind], int]:
+    """The kinds of card, largest first, and how many cards are left out: they have nothing free, by a column of free
+    memory or of shares.
 
     Args:
         share: of each card's memory that training may use; a column of shares comes before it.
@@ -84,16 +94,6 @@ def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list
         InvalidInputError: no column of memory, a cell that is no number, too many cards, or none with memory to use;
             names row and value.
     """
-    return _read(inventory, columns, share)[0]
-
-
-def busy_cards(inventory: Inventory, columns: Columns) -> int:
-    """How many cards have nothing free, by a column of free memory or of shares, and are left out."""
-    return _read(inventory, columns, 1.0)[1]
-
-
-def _read(inventory: Inventory, columns: Columns, share: float) -> tuple[list[CardKind], int]:
-    """The kinds, and the number of cards that have nothing free."""
     if columns.memory is None and columns.free is None:
         raise InvalidInputError("no column of memory is chosen; choose the one that says how much each card has")
     if not 0 < share <= 1:
