@@ -82,6 +82,16 @@ def test_a_mu_below_the_weights_resolution_is_refused_with_one_that_passes(netwo
     assert measured(network, mu=advised)[1] == []
 
 
+@pytest.mark.parametrize("mu", [1e-30, 1e-20, 10.0, 1e10, 1e30])
+def test_however_far_off_a_mu_is_the_advised_one_passes_and_its_own_value_is_named(network, mu):
+    _, failed, reason = measured(network, mu=mu)
+    assert "scalars" in failed
+    assert f"finite differences at mu {mu:g} are" in reason
+    assert "inf" not in reason.replace("infinite", "")
+    advised = float(reason.split("Try: mu ")[1].split()[0])  # the only advice
+    assert measured(network, mu=advised)[1] == []
+
+
 def test_a_mu_beyond_the_weights_own_size_gives_no_derivative(network):
     assert measured(network, mu=10.0)[1] == ["scalars"]
     assert measured(network, mu=10.0, estimator="jvp")[1] == []  # has no mu

@@ -67,6 +67,15 @@ def test_a_run_that_diverges_keeps_its_metrics_and_has_no_summary(tiny_opt_folde
     assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
 
 
+def test_a_forced_run_that_diverges_names_what_it_was_forced_over_and_not_its_rate_alone(tiny_opt_folder, tmp_path):
+    settings, told = TrainSettings(rounds=2, mu=1e30, batch_size=4, seq_len=16, num_perturbations=2), []
+    with pytest.raises(RunError, match=r"forced although finite differences at mu 1e\+30 are not finite"):
+        fine_tune(
+            ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True, notice=told.append
+        )
+    assert told[0] == "forced: finite differences at mu 1e+30 are not finite"
+
+
 @pytest.mark.parametrize(("failure", "raised"), [(ArithmeticError, ArithmeticError), (MemoryError, RunError)])
 def test_a_failure_of_any_kind_leaves_no_summary(tiny_opt_folder, tmp_path, failure, raised):
     class PowerCut(Callback):

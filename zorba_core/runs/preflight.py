@@ -28,7 +28,7 @@ Shapes: M blocks, N clients, Q directions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,9 @@ import torch
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.block_major import derive_block_major, estimate_block_major
+from zorba_core.engine.estimators.block_major import derive_block_major
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.jvp import estimate_jvp
-from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.methods.own_directions import client_seeds, own_coefficients
@@ -62,7 +61,7 @@ MOST_SCALAR_ERROR = 0.9
 MOST_STRIDE = 0.5
 LEAST_PROGRESS_NATS = 0.01
 _HORIZON = 1000  # rounds
-_OTHER_MU = 10.0 ** np.array([-5, -4, -3, -2, -1, 1, 2, 3, 4, 5])  # times the given one
+_OTHER_MU = tuple(float(f"1e{power}") for power in range(-8, 2))  # tried where the given one fails
 
 
 @dataclass(frozen=True)
@@ -111,13 +110,16 @@ class Preflight:
     def failed(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if not check.passed)
 
+    @property
+    def findings(self) -> str:
+        return "; ".join(check.finding for check in self.failed)
+
     def reason(self) -> str:
         """Why the setting is refused and what would help, one line."""
-        findings = "; ".join(check.finding for check in self.failed)
-        cures = "; ".join(dict.fromkeys(check.cure for check in self.failed))
+        cures = "; ".join(dict.fromkeys(check.cure for check in self.failed if check.cure))
         only_nearest = all(check.limit == MOST_LOST_TO_NEAREST and check.measured <= MOST_LOST for check in self.failed)
         verdict = "throw away part of every update" if only_nearest else "cannot learn"
-        return f"these settings {verdict}: {findings}. Try: {cures}. To continue anyway: --force"
+        return f"these settings {verdict}: {self.findings}. Try: {cures}. To continue anyway: --force"
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -153,20 +155,12 @@ def preflight(
             checks.append(_product_check(_relative_error(rounded_NQ, estimator_of(settings)(*probe).rho_NQ), settings))
     if not ESTIMATORS[settings.estimator].exact:
         lost = _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), settings.mu)
-        checks.append(_perturbation_check(lost, settings))
         estimated_NQ = estimator_of(settings)(*probe).rho_NQ
         differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
-        error = differences.relative_error
-        mu_cure = ""
-        if not error <= MOST_SCALAR_ERROR:
-            error_of = {}
-            for mu in settings.mu * _OTHER_MU:
-                by = estimate if settings.memory_limit is None else estimate_block_major
-                tried = by(network, batches_N, A_MN, seeds_Q, directions, mu=mu, inactive=settings.inactive)
-                error_of[mu] = np.nan_to_num(_relative_error(tried.rho_NQ, exact_NQ), nan=np.inf)
-            best = min(error_of, key=error_of.__getitem__)
-            mu_cure = f"mu {best:.1g} (its error here: {error_of[best]:.1%})"
-        checks.append(_scalar_check(error, mu_cure, settings))
+        error, mu_cure = differences.relative_error, ""
+        if not (lost <= MOST_LOST and error <= MOST_SCALAR_ERROR):
+            mu_cure = _other_mu(probe, exact_NQ, settings)
+        checks += [_perturbation_check(lost, mu_cure, settings), _scalar_check(error, mu_cure, exact_NQ, settings)]
     else:  # what the clients that are simulated would have sent
         estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
         differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
@@ -225,14 +219,35 @@ def _pieces(size: int) -> Iterator[slice]:
     return (slice(start, start + PIECE) for start in range(0, size, PIECE))
 
 
-def _perturbation_check(lost: float, settings: TrainSettings) -> Check:
+def _other_mu(probe: tuple, exact_NQ: np.ndarray, settings: TrainSettings) -> str:
+    """Of other mu, the one that passes with the least error; or what helps where none does."""
+    if not _has_derivative(exact_NQ):
+        return "another model, or other rows"
+    network, _, A_MN, seeds_Q, directions = probe
+    error_of = {}
+    for mu in _OTHER_MU:
+        tried_NQ = estimator_of(replace(settings, mu=mu))(*probe).rho_NQ
+        error_of[mu] = np.nan_to_num(_relative_error(tried_NQ, exact_NQ), nan=np.inf)
+    for mu in sorted(error_of, key=error_of.__getitem__):
+        if not error_of[mu] <= MOST_SCALAR_ERROR:
+            break
+        if _lost_perturbation(network, A_MN, directions, int(seeds_Q[0]), mu) <= MOST_LOST:
+            return f"mu {mu:g} (its error here: {error_of[mu]:.1%})"
+    return f"estimator exact, which takes no mu (none from {_OTHER_MU[0]:g} to {_OTHER_MU[-1]:g} passes)"
+
+
+def _has_derivative(exact_NQ: np.ndarray) -> bool:
+    return bool(np.isfinite(exact_NQ).all() and exact_NQ.any())
+
+
+def _perturbation_check(lost: float, mu_cure: str, settings: TrainSettings) -> Check:
     return Check(
         "perturbation",
         lost,
         MOST_LOST,
         lost <= MOST_LOST,
         f"the weights' {settings.dtype} resolution swallows {lost:.0%} of mu v",
-        _longer(settings, "a larger mu"),
+        _longer(settings, mu_cure),
     )
 
 
@@ -247,9 +262,11 @@ def _product_check(error: float, settings: TrainSettings) -> Check:
     )
 
 
-def _scalar_check(error: float, mu_cure: str, settings: TrainSettings) -> Check:
+def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: TrainSettings) -> Check:
     finding = f"finite differences at mu {settings.mu:g} are {error:.1%} off the exact derivatives"
-    if np.isnan(error):
+    if not np.isfinite(error):
+        finding = f"finite differences at mu {settings.mu:g} are not finite"
+    if not _has_derivative(exact_NQ):
         finding = "the loss has no derivative along the blocks that the probed clients activate, or none that is finite"
     return Check(
         "scalars",

@@ -39,7 +39,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.row_kinds import Rows, answer_shape
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import check_folder, readable_as_usual, write_sums
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec, config_of, model_spec
@@ -154,6 +154,8 @@ def fine_tune(
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
             raise InvalidInputError(checked.reason())
+        if checked.failed:
+            notice(f"forced: {checked.findings}")
         for line in _cut_lines(data_facts, settings.seq_len):  # not before what may refuse the run in one line
             notice(line)
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
@@ -193,14 +195,19 @@ def fine_tune(
             if isinstance(network, StreamedNetwork):
                 network.store.use_scratch(path / BLOCKS)
             rounds = LocalRounds(network, allocation, rows, settings, ranks)
-            complete_run(
-                path,
-                writer,
-                rounds,
-                rows.evaluation,
-                [*callbacks, *measuring(path, rounds, rows, config, ranks)],
-                finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
-            )
+            try:
+                complete_run(
+                    path,
+                    writer,
+                    rounds,
+                    rows.evaluation,
+                    [*callbacks, *measuring(path, rounds, rows, config, ranks)],
+                    finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
+                )
+            except RunError as error:
+                if not checked.failed:
+                    raise
+                raise RunError(f"{error}; it was forced although {checked.findings}") from None
     return read_run(path)
 
 
