@@ -175,6 +175,22 @@ def test_a_bound_that_says_nothing_still_has_a_picture():
     assert "no bound" in figure.layout.annotations[0].text
 
 
+def test_words_at_the_edge_of_the_bound_end_inside_of_the_picture():
+    bound = theorem_1(Constants(2e-7, 50, 1000, 1.0, mu=1e-5, sigma=1.0, sigma_global=0.5))
+    figure = bound_by_lambda_figure(bound, 1.0, 1e6, 50, {"here": 0.6})
+    (words,) = figure.layout.annotations  # over a shading that is narrower than they are
+    assert (words.xanchor, words.x) == ("right", pytest.approx(math.log10(50)))
+    assert 0.8 * math.log10(50) < math.log10(bound.largest_lambda) < math.log10(50)
+
+
+def test_words_above_two_close_lines_are_apart():
+    turn = rounds_where_bias_takes_over(BOUND, 0.6, 1.0)
+    close = bound_by_rounds_figure(BOUND, 0.6, 1.0, 3 * turn).layout.annotations
+    assert [(note.text, note.xanchor) for note in close] == [("T in view", "left"), ("bias takes over", "right")]
+    apart = bound_by_rounds_figure(BOUND, 0.6, 1.0, 1e4 * turn).layout.annotations
+    assert {note.xanchor for note in apart} == {None}
+
+
 def test_allocations_are_marked_where_the_curve_puts_them():
     figure = bound_by_lambda_figure(BOUND, 1.0, 1e6, 50, {"full": 0.02, "here": 0.6})
     for name, value in (("full", 0.02), ("here", 0.6)):

@@ -24,6 +24,7 @@ TERMS = {
 _DASHES = {"start": "solid", "estimate": "dash", "dissimilarity": "dot", "variance": "dashdot"}
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross", "star")
 _POINTS = 120
+_CLOSE = 0.25  # share of the width within which the words above two lines would lie over each other
 _RATIO_TICKS = tuple(step * 10.0**power for power in range(-4, 7) for step in (1, 2, 5))
 
 
@@ -72,6 +73,9 @@ def bound_by_rounds_figure(
     if math.isfinite(turn) and 1 < turn < last:
         shapes.append(_upright(turn, palette.muted, "dash"))
         notes.append(_note(math.log10(turn), "bias takes over", palette.muted))
+        if abs(notes[1]["x"] - notes[0]["x"]) < _CLOSE * math.log10(last):  # each on its own side
+            first, second = sorted(notes, key=lambda note: note["x"])
+            first["xanchor"], second["xanchor"] = "right", "left"
     return styled(
         traces,
         palette,
@@ -159,8 +163,8 @@ def bound_by_lambda_figure(
                 "layer": "below",
             }
         )
-        middle = (math.log10(max(bound.largest_lambda, low)) + math.log10(high)) / 2
-        notes.append(_note(middle, "D ≤ 0: no bound", palette.warning))
+        # Ends where the shading ends: it is often narrower than these words, and lies at the right edge.
+        notes.append({**_note(math.log10(high), "D ≤ 0: no bound", palette.warning), "xanchor": "right"})
     return styled(
         traces,
         palette,
