@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from zorba_core.plots.runs import target_line
+from zorba_core.plots.targets import target_line
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
 Series = tuple[Sequence[float], Sequence[float]]  # rounds, values
@@ -59,7 +59,7 @@ def progress_figure(
     shapes: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     if target is not None:
-        line, label = target_line(target, palette, at_end=True)
+        line, label = target_line(target, palette, at=1.0)
         shapes.append(line)
         notes.append(label)
     if resumed_after:

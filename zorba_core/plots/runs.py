@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.plots.axes import log_axis_of
+from zorba_core.plots.targets import share_without_stars, target_line
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, as_text, styled
 from zorba_core.study.comparison.curves import Curve, curve_of, has_target, metrics_of, smoothed
 from zorba_core.study.comparison.panel import CurvePanel
@@ -119,7 +120,7 @@ def curves_figure(
         # Labels of several stars would lie over each other; hovering tells the round.
         traces += [_star(curve, looks[curve.name], axis, palette, labelled=len(stars) == 1) for curve in stars]
         for target in panel.targets if of_accuracy else ():
-            line, label = target_line(target, palette)
+            line, label = target_line(target, palette, at=share_without_stars(stars, visible, log_cost))
             shapes.append({**line, "yref": axis})
             annotations.append({**label, "yref": axis})
     names = [trace.name for trace in traces if trace.showlegend is not False]
@@ -207,23 +208,6 @@ def _from_first_cost(curve: Curve) -> Curve:
     }
     seeds = tuple((x_P[x_P > 0], y_P[x_P > 0]) for x_P, y_P in curve.seeds)
     return replace(curve, **parts, seeds=seeds)
-
-
-def target_line(target: float, palette: Palette, *, at_end: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(line, label) across the figure at the share of right answers that runs are after; the label at an end."""
-    place = {"xref": "paper", "yref": "y"}
-    line = {"type": "line", "x0": 0, "x1": 1, "y0": target, "y1": target, **place}
-    label = {
-        "text": f"target {target:.0%}",
-        "font": {"color": palette.muted, "size": 12},
-        "x": 0.995 if at_end else 0.005,
-        "y": target,
-        "xanchor": "right" if at_end else "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-        **place,
-    }
-    return {**line, "line": {"color": palette.muted, "width": 1.5, "dash": "dot"}}, label
 
 
 def _check(measure: str, cost: str) -> None:
