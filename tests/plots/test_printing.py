@@ -18,8 +18,10 @@ from zorba_core.plots.picture_server import PictureServer
 from zorba_core.plots.printing import SHEETS, axis_titles, for_print
 from zorba_core.plots.theme import as_text
 from zorba_core.plots.to_target import ToTarget, to_target_figure
+from zorba_core.plots.toy_map import CELL_PX, class_places, toy_map
 from zorba_core.study.comparison import CurvePanel
 from zorba_core.study.comparison.curves import Curve
+from zorba_core.study.toy.observations import lettered_classes
 
 
 def curves(count: int, palette=LIGHT) -> go.Figure:
@@ -228,3 +230,20 @@ def test_bars_without_colour_get_patterns():
     bars = go.Figure([go.Bar(x=[1], y=[1], name="a", marker={"color": "#0072B2"}), go.Bar(x=[1], y=[2], name="b")])
     printed = for_print(bars, SHEETS["column"], grey=True)
     assert [trace.marker.pattern.shape for trace in printed.data] == ["", "/"]
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_no_small_matrix_of_the_toy_map_covers_another_nor_leaves_the_sheet(name):
+    classes = lettered_classes()
+    drawn = for_print(toy_map(classes), SHEETS[name])
+    corners = re.findall(r"[MHV](-?[\d.]+)", drawn.layout.shapes[-1].path)
+    side = 2 * max(abs(float(corner)) for corner in corners)
+    assert side < 3 * CELL_PX
+    across = 0.85 * drawn.layout.width / drawn.layout.xaxis.range[1]  # pixels of a unit; the rest are ticks
+    low, high = drawn.layout.yaxis.range
+    up = 0.8 * drawn.layout.height / (high - low)
+    places = [np.array([across * x, up * (y - low)]) for x, y in class_places(classes).values()]
+    apart = [np.abs(a - b).max() for n, a in enumerate(places) for b in places[:n]]
+    assert min(apart) > side
+    text = drawn.data[0].textfont.size * (1 if drawn.data[0].textposition == "top center" else 0.5)
+    assert max(y for _, y in places) + side / 2 + 1.2 * text < up * (high - low)

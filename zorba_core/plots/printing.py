@@ -17,6 +17,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from zorba_core.plots.lettering import text_width, wrapped
+from zorba_core.plots.pixel_shapes import shrink_pixel_shapes
 from zorba_core.plots.theme import DARK, DASHES, LIGHT, SYMBOLS, as_text
 
 PIXELS_PER_INCH = 96  # of SVG and of Chromium's print
@@ -118,6 +119,7 @@ def for_print(
             "font": {"size": _HEADING * sheet.text},
         },
     }
+    shrink_pixel_shapes(traces, layout, min(sheet.width / _SCREEN_WIDTH, (height - top) / asked_height))
     _put_in_legends(traces, listed, block)
     layout |= _legends(block, sheet, heading_height, height)
     for trace in traces:
