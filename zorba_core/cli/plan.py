@@ -39,6 +39,7 @@ from zorba_core.runs.fleet_plan import (
     ASSUMED,
     MEASURED,
     ClientPlan,
+    alike,
     bottleneck,
     plan_modes,
     simulated,
@@ -239,9 +240,7 @@ def _lines(plans: Sequence[ClientPlan], shape: ModelShape, load: Load, result: d
     if result["bottleneck"] is None:
         yield "nobody can take part, so there is no round"
     else:
-        able = [client for client in plans if client.fits]
-        alike = len({client.seconds_per_round for client in able}) == 1 < len(able)
-        whom = f"clients take as long as {result['bottleneck']}" if alike else f"wait for {result['bottleneck']}"
+        whom = f"clients take as long as {result['bottleneck']}" if alike(plans) else f"wait for {result['bottleneck']}"
         yield (
             f"a round takes {result['seconds_per_round']:.3g} s; all {whom}, which spends most of it on "
             f"{result['bottleneck_part']}"

@@ -167,6 +167,12 @@ def bottleneck(plans: Sequence[ClientPlan]) -> ClientPlan | None:
     return max(able, key=lambda plan: plan.seconds_per_round, default=None)
 
 
+def alike(plans: Sequence[ClientPlan]) -> bool:
+    """Whether all clients that can take part, two at least, take the same time for a round: nobody waits for one."""
+    seconds = [plan.seconds_per_round for plan in plans if plan.seconds_per_round is not None]
+    return len(seconds) > 1 and len(set(seconds)) == 1
+
+
 def simulated(
     shape: ModelShape, load: Load, calibration: Calibration, *, direction: str, A_MN: NDArray[np.bool_]
 ) -> tuple[Footprint, RoundSeconds]:

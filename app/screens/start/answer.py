@@ -22,7 +22,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.memory import GIB
 from zorba_core.runs.fleet_answer import BY_ENGINE, BY_PAPER, FleetAnswer, answer, remedies
-from zorba_core.runs.fleet_plan import ClientPlan
+from zorba_core.runs.fleet_plan import ClientPlan, alike
 from zorba_core.study.expected_loss import LossDifference, rehearsed
 
 MOST_CARDS = 5_000
@@ -141,11 +141,7 @@ def _numbers(answered: FleetAnswer) -> list[Number]:
 
 def _waits_for(answered: FleetAnswer) -> str:
     """Whom a round waits for; cards of one duration whose speeds nobody has given are not told apart."""
-    able = answered.able
-    if (
-        len({(plan.relative_speed, plan.seconds_per_round) for plan in able}) == 1 < len(able)
-        and able[0].relative_speed == 1
-    ):
+    if alike(answered.able) and all(plan.relative_speed == 1 for plan in answered.able):
         return "no speeds given: as one CPU"
     return f"waits for {components.plain(answered.slowest.client[:40])}"
 
