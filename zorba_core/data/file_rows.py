@@ -10,7 +10,6 @@ Shapes: R rows, C classes.
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from zorba_core.data.hash_split import CLIENT, hash_split
 from zorba_core.data.labels import label_text
 from zorba_core.data.tables import file_sha256, is_empty, place, read_cached
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
@@ -27,7 +27,6 @@ from zorba_core.errors import InvalidInputError, MissingDataError, in_short, nam
 if TYPE_CHECKING:
     from zorba_core.data.tasks import Task
 
-CLIENT = "#client"  # the column that says whose row it is
 PLACE = "#place"  # the column that says where it stands: "tickets.csv, line 7"
 TEST_FRACTION = 0.2
 _PATTERN = frozenset("*?[")
@@ -268,36 +267,6 @@ def label_numbers(task: Task, rows: FileRows | FrameRows, frame: pd.DataFrame, t
         what = f"the label {in_short(first)} is " + ("not among those trained on" if test else "none of the task's")
         refuse_rows(frame, unknown, what, f"{known}: correct the row, or add the label to the rows that are trained on")
     return np.array([number_of[text] for text in texts], dtype=np.int64)
-
-
-def hash_split(task: Task, frame: pd.DataFrame, fraction: float) -> np.ndarray:
-    """Which rows are for the test, bool (R,): those whose text hashes below ``fraction``.
-
-    A label or client that would have no row left to train on takes its rows back.
-
-    Raises:
-        InvalidInputError: nothing is left to test on, or to train on.
-    """
-    texts = ["\x1f".join(parts) for parts in zip(*(frame[column] for column in task.text_columns), strict=True)]
-    limit = int(fraction * 2**64)
-    in_test_R = np.array([_hash(text) < limit for text in texts])
-    for column in ("label", CLIENT):
-        if column in frame:
-            trained = set(frame[column][~in_test_R])
-            lost_R = ~frame[column].isin(trained).to_numpy()
-            taken_back = {text for text, lost in zip(texts, lost_R, strict=True) if lost}
-            in_test_R &= np.array([text not in taken_back for text in texts])
-    if not in_test_R.any() or in_test_R.all():
-        side = "test" if not in_test_R.any() else "train"
-        raise InvalidInputError(
-            f"task {task.name}: of {len(frame)} rows none is left to {side} on; give more rows, or rows to test on "
-            "with --test FILE"
-        )
-    return in_test_R
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(" ".join(text.casefold().split()).encode()).digest()[:8], "big")
 
 
 def _file_of(frame: pd.DataFrame) -> str:

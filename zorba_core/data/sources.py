@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from zorba_core.data.file_rows import hash_split
+from zorba_core.data.hash_split import hash_split
 from zorba_core.data.labels import label_text
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import as_named
