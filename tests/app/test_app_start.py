@@ -116,6 +116,19 @@ def test_the_kind_that_all_wait_for_can_be_left_out_and_taken_back(app):
     assert metrics(app)["Seconds a round"] == seconds
 
 
+def test_buttons_that_cannot_be_pressed_say_why(app):
+    app.query_params["my_cards"], app.query_params["my_model"] = "2 x A wrist watch, 0.01 GiB", "opt-1.3b"
+    app.run()
+    assert "## 0 of 2 cards" in texts(app)
+    button = app.button(key="start_rehearse")
+    assert button.disabled
+    assert button.help == "No card can take part: there is no plan to rehearse."
+    assert button.help in [caption.value for caption in app.caption]
+    (popover,) = (block.proto.popover for block in app.get("popover") if "Deploy" in block.proto.popover.label)
+    assert popover.disabled
+    assert popover.help == "No card can take part: there is nothing to deploy."
+
+
 def test_one_click_starts_a_rehearsal_on_as_many_blocks_and_shows_it(app, tmp_path):
     app.query_params["my_cards"], app.query_params["my_model"] = CARDS, "opt-1.3b"
     app.run()

@@ -10,6 +10,7 @@ import streamlit as st
 from app.screens.start.answer import by_kind
 from app.screens.start.data import ChosenData
 from app.screens.start.model import ChosenModel
+from app.screens.start.rehearse import NOBODY
 from app.shared import components
 from app.shared.links import linked_number, linked_text
 from zorba_core.data.inventory import CardKind
@@ -23,7 +24,9 @@ _LEAST_DEADLINE, _PATIENCE = 60, 4  # seconds; rounds of the slowest card
 
 def section(kinds: Sequence[CardKind], answered: FleetAnswer, model: ChosenModel, data: ChosenData | None) -> None:
     """Server, rounds, and the download."""
-    with st.popover("Deploy …", icon=":material/rocket_launch:", disabled=answered.allocation is None):
+    nobody = answered.allocation is None
+    reason = f"{NOBODY}: there is nothing to deploy." if nobody else None
+    with st.popover("Deploy …", icon=":material/rocket_launch:", disabled=nobody, help=reason):
         st.markdown(
             "One zip: the server's start files, **one script a kind of card**, new keys, and a README with the steps."
         )

@@ -27,6 +27,7 @@ SECONDS = 110.0  # that a rehearsal may take
 MOST_ROUNDS, LEAST_ROUNDS = 60, 10
 MOST_LENGTH = 64  # positions of the small model
 _EVALUATIONS = 6
+NOBODY = "No card can take part"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,29 +77,39 @@ def _columns(answered: FleetAnswer, num_clients: int | None) -> NDArray[np.bool_
     return sample_of_plan(answered, MOST_CLIENTS if num_clients is None else num_clients)
 
 
-def button(chosen: Rehearsal | None, data: ChosenData | None, runs_folder: Path) -> None:
-    """The button and what it will take."""
-    running, most = room_for_one_more(runs_folder)
-    full = running >= most
-    wrong = chosen is not None and data is not None and data.num_clients not in (None, chosen.allocation.num_clients)
+def button(answered: FleetAnswer, chosen: Rehearsal | None, data: ChosenData | None, runs_folder: Path) -> None:
+    """The button with what it will take, or why it cannot be pressed."""
+    reason = _why_not(answered, chosen, data, runs_folder)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         if st.button(
             "Rehearse here",
             key="start_rehearse",
             type="primary",
             icon=":material/play_arrow:",
-            disabled=chosen is None or full or wrong,
-            help="Trains the plan's blocks on a small model with as many blocks, in a process of its own.",
+            disabled=reason is not None,
+            help=reason or "Trains the plan's blocks on a small model with as many blocks, in a process of its own.",
         ):
             _begin(chosen, runs_folder)
         if chosen is not None:
             st.caption(in_words(chosen))
-        elif data is None:
-            st.caption("To rehearse, say which rows.")
-        if full:
-            st.caption(f"{running} runs are in progress, one for each core. Stop one, or wait.")
-        if wrong:
-            st.caption(f"The rows name {data.num_clients} clients and fewer cards can take part.")
+        if reason is not None:
+            st.caption(reason)
+
+
+def _why_not(answered: FleetAnswer, chosen: Rehearsal | None, data: ChosenData | None, runs_folder: Path) -> str | None:
+    """Why the rehearsal cannot start; None where it can."""
+    if answered.allocation is None:
+        return f"{NOBODY}: there is no plan to rehearse."
+    if answered.shape.num_blocks > MOST_BLOCKS:
+        return f"A rehearsal model has up to {MOST_BLOCKS} blocks, this one {answered.shape.num_blocks}."
+    if data is None or chosen is None:
+        return "To rehearse, say which rows."
+    if data.num_clients not in (None, chosen.allocation.num_clients):
+        return f"The rows name {data.num_clients} clients and fewer cards can take part."
+    running, most = room_for_one_more(runs_folder)
+    if running >= most:
+        return f"{running} runs are in progress, one for each core. Stop one, or wait."
+    return None
 
 
 def in_words(chosen: Rehearsal) -> str:

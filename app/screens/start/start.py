@@ -48,6 +48,7 @@ def page() -> None:
         answer.headline(answered, model)
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             rehearse.button(
+                answered,
                 None if chosen is None else rehearse.rehearsal(answered, model, chosen, runs_folder()),
                 chosen,
                 runs_folder(),
