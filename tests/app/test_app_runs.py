@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.screens.runs import choose
 from app.screens.runs.look import repeat_command
 from app.screens.runs.table import table
+from app.screens.train.jobs import JOB, JOBS, LOG, Job
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.files import write_json
 from zorba_core.runs import read_run
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.study.comparison import folder_records
@@ -64,6 +68,43 @@ def test_filters_keep_what_is_asked_for_and_say_so_when_nothing_is_left(app, run
     assert "No run passes these filters" in texts(app)
     app.multiselect(key="only_dataset").set_value([]).run()
     assert len(app.dataframe[0].value) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ("lr=0.01", [0.01]),
+        ("LR=1e-2", [0.01]),
+        ("--batch-size=8", [0.01, 0.02]),
+        ("perturbations=2 lr=0.02", [0.02]),
+        ("method=zorba status=finished", [0.01, 0.02]),
+        ("solver=exact", [0.02]),
+        ("lr=0.0", []),
+        ("size=8", []),
+        ("lr=", []),
+    ],
+)
+def test_runs_are_looked_for_by_a_setting_and_its_value(runs, asked, rows):
+    write_run(runs, [0.5, 0.6], lr=0.01, batch_size=8)
+    write_run(runs, [0.5, 0.6], lr=0.02, batch_size=8, allocation={"solver": "exact"})
+    matching = [record.config["lr"] for record in folder_records(runs).records if choose._has(record, asked)]
+    assert sorted(matching) == rows
+
+
+def test_a_run_is_found_under_the_title_with_which_it_was_started(app, runs):
+    other = write_run(runs, [0.5, 0.6], seed=0)
+    run = write_run(runs, [0.5, 0.6], seed=1)
+    title = "Rehearsal of OPT-1.3B: Toy reviews, 2 clients"
+    folder = runs / JOBS / "20260101-000000-abcdef"
+    folder.mkdir(parents=True)
+    write_json(folder / JOB, asdict(Job(folder.name, "train", ("zorba", "train"), 1, "ended", 0.0, 1, title)))
+    (folder / LOG).write_text(f"loading\nrun {run}\n")
+    see(app)
+    started = app.dataframe[0].value.set_index("run")["started as"]
+    assert started[run.name] == title
+    assert pd.isna(started[other.name])
+    app.text_input(key="find").set_value("rehearsal").run()
+    assert list(app.dataframe[0].value["run"]) == [run.name]
 
 
 def test_a_pinned_baseline_puts_differences_into_the_table(app, runs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -28,12 +28,12 @@ _FILTERS = (
 )
 
 
-def filtered(records: Sequence[Record]) -> list[Record]:
-    """The records that pass the filters."""
+def filtered(records: Sequence[Record], titles: Mapping[str, str]) -> list[Record]:
+    """The records that pass the filters; ``titles``: under which runs were started from here, by their names."""
     text = linked_text(
-        "Find", key="find", placeholder="name, tag, or a setting such as lr 0.01", icon=":material/search:"
+        "Find", key="find", placeholder="name, tag, or a setting such as lr=0.01", icon=":material/search:"
     )
-    matching = [record for record in records if _has(record, text)]
+    matching = [record for record in records if _has(record, text, titles.get(record.name, ""))]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
         if len(values) < 2:
@@ -62,13 +62,34 @@ def _since(records: Sequence[Record], matching: list[Record]) -> list[Record]:
     return [record for record in matching if record.began is None or date.fromtimestamp(record.began) >= first]
 
 
-def _has(record: Record, text: str) -> bool:
-    """Every word of ``text`` in the run's name, label, note or tags, or as ``setting value`` in its config."""
-    searched = " ".join(
-        [record.name, record.status, *_words(record.notes), *(f"{key} {value}" for key, value in record.config.items())]
-    ).casefold()
+def _has(record: Record, text: str, title: str = "") -> bool:
+    """Every word of ``text`` in the run's name, title, label, note or tags, or as ``setting value`` in its config; a
+    word such as ``lr=0.01`` is a setting of exactly this value."""
+    settings = (f"{key} {value}" for key, value in record.config.items())
+    searched = " ".join([record.name, title, record.status, *_words(record.notes), *settings]).casefold()
     words = text.casefold().split()
-    return text.casefold().strip() in searched or all(word in searched for word in words)
+    return text.casefold().strip() in searched or all(word in searched or _sets(record, word) for word in words)
+
+
+def _sets(record: Record, word: str) -> bool:
+    """Whether ``word`` is ``setting=value`` of the run: named as in its config or as an option of the command
+    (``--batch-size=8``, ``perturbations=10``, ``solver=exact``); numbers as numbers (``1e-2`` is ``0.01``)."""
+    setting, equals, wanted = word.lstrip("-").partition("=")
+    name = setting.replace("-", "_")
+    settings = {**record.settings, "method": record.method, "status": record.status}
+    return bool(equals) and any(
+        name in (key, last := key.rpartition(".")[2], last.removeprefix("num_")) and _same(value, wanted)
+        for key, value in settings.items()
+    )
+
+
+def _same(value: Any, wanted: str) -> bool:
+    if str(value).casefold() == wanted:
+        return True
+    try:
+        return not isinstance(value, bool) and float(value) == float(wanted)
+    except (TypeError, ValueError):
+        return False
 
 
 def _words(notes: Notes) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from app.screens.runs import (
 )
 from app.screens.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
 from app.screens.runs.views import suggested_name
+from app.screens.train.jobs import titles_of_runs
 from app.screens.train.processes import being_written
 from app.shared import components
 from app.shared.folders import experiments_folder, runs_folder, short
@@ -49,7 +50,8 @@ def page() -> None:
     # The picture stands above the filters and is drawn after them: they say which runs there are.
     picture = st.container()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="controls_of_filters"):
-        records = choose.filtered(listing.records) if listing.records else []
+        titles = titles_of_runs(folder)
+        records = choose.filtered(listing.records, titles) if listing.records else []
         baseline = choose.baseline_of(records) if records else None
     _problems(listing.problems)
     for note in listing.notes[:5]:
@@ -71,7 +73,7 @@ def page() -> None:
     with saving:
         views_bar.manage(folder, views, _name_of_view(asked, records, chosen))
     colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
-    table.show_table(records, chosen, baseline, colors)
+    table.show_table(records, chosen, baseline, colors, titles)
     _actions(folder, source, listing.records, chosen)
     _follow(folder, listing.records)
     if isinstance(drawn, curves.DrawnCurves):

@@ -19,14 +19,23 @@ def show_table(
     chosen: Sequence[Record],
     baseline: Record | None,
     colors: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> None:
-    """The table to pick in, with what is chosen marked; ``colors``: of the curves in the picture, by run."""
+    """The table to pick in, with what is chosen marked.
+
+    Args:
+        colors: of the curves in the picture, by run.
+        titles: under which runs were started from here, by run.
+    """
     frame = _frame(records, baseline)
     shared = in_common(frame)
     if shared:
         st.caption("All of them: " + ", ".join(f"{key} {components.plain(value)}" for key, value in shared.items()))
     shown = _worth_showing(frame)
     drawn = shown.assign(learned=[record.small_curve for record in records])[_with_learned(shown)]
+    started = [(titles or {}).get(record.name) for record in records]
+    if any(started):
+        drawn.insert(list(drawn).index("run") + 1, "started as", started)
     if colors:
         drawn.insert(0, "curve", [_dot(colors.get(record.name)) for record in records])
     st.dataframe(
@@ -152,6 +161,10 @@ _COLUMNS = {
     "curve": st.column_config.ImageColumn("", width=36, pinned=True, help="The colour of its curve"),
     "run": st.column_config.TextColumn(pinned=True, help="The name of its folder"),
     "label": st.column_config.TextColumn(pinned=True),
+    "started as": st.column_config.TextColumn(
+        width="medium", help="On My fleet or Train; a label, below the table, names it as you like."
+    ),
+    "status": st.column_config.TextColumn(width=104),
     "tags": st.column_config.ListColumn(),
     "note": st.column_config.TextColumn(width="medium"),
     "to target": st.column_config.NumberColumn(format="%d", help="Rounds until the target was first reached"),

@@ -131,6 +131,16 @@ def state_of(runs_folder: Path, job: Job) -> State:
     return State("failed", run, reason)
 
 
+def titles_of_runs(runs_folder: Path) -> dict[str, str]:
+    """The title under which each run was started from here, by the name of its folder."""
+    titles: dict[str, str] = {}
+    for job in list_jobs(runs_folder).jobs:
+        run = _known_run(job) or named_run(runs_folder, job)
+        if run is not None:
+            titles[run.name] = job.title
+    return titles
+
+
 def job_folder(runs_folder: Path, job: Job) -> Path:
     return runs_folder / JOBS / job.id
 
