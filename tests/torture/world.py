@@ -33,13 +33,18 @@ METRICS = ["round", "train_loss", "eval_loss", "eval_accuracy", "forward_passes"
 
 @dataclass(frozen=True)
 class World:
-    """``whole`` is the run that nothing interrupted."""
+    """``whole`` is the run that nothing interrupted, ``weights_at`` the fingerprints of its weights before the first
+    round and after each."""
 
     folder: Path
     model: Path
     allocation: Path
     whole: Path
-    weights_sha256: str
+    weights_at: tuple[str, ...] = ()
+
+    @property
+    def weights_sha256(self) -> str:
+        return self.weights_at[-1]
 
     def train(self, runs_folder: Path, *more: str, allocates: bool = True) -> Left:
         """The command that made ``whole``; with more options, or for a method that trains every block everywhere."""
@@ -71,14 +76,17 @@ def build(folder: Path) -> World:
     make_tokenizer().save_pretrained(model)
     allocation = folder / "allocation.npz"
     write_allocation(allocation, ALLOCATION)
-    world = World(folder, model, allocation, folder, "")
+    world = World(folder, model, allocation, folder)
     left = world.train(folder / "runs")
     assert left.status == 0, left
     answer = json.loads(left.out)
     whole = folder / "whole"
     shutil.move(answer["run"], whole)
     _write_others(folder)
-    return World(folder, model, allocation, whole, answer["weights_sha256"])
+    replayed = [call("replay", str(whole), "--round", str(number), "--json") for number in range(ROUNDS + 1)]
+    weights_at = tuple(json.loads(left.out)["weights_sha256"] for left in replayed)
+    assert weights_at[-1] == answer["weights_sha256"]
+    return World(folder, model, allocation, whole, weights_at)
 
 
 def _write_others(folder: Path) -> None:

@@ -265,8 +265,17 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         environment=request.environment,
         metrics=_read_metrics(path / METRICS),
         allocation=request.allocation,
-        summary=_read_object(path / SUMMARY, SUMMARY_FIELDS) if (path / SUMMARY).is_file() else {},
+        summary=read_summary(path),
     )
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """A run's summary; empty for one that has not ended.
+
+    Raises:
+        InvalidInputError: it is damaged or too large.
+    """
+    return _read_object(path / SUMMARY, SUMMARY_FIELDS) if (path / SUMMARY).is_file() else {}
 
 
 def read_request(path: str | os.PathLike[str]) -> Request:

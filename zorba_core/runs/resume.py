@@ -168,8 +168,8 @@ def replay(
     first_order = method_facts(settings.method).first_order
     last_round = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     target = last_round if round_index is None else round_index
-    if round_index is None and (request.path / runs.SUMMARY).is_file():
-        done = read_run(request.path).summary.get("rounds_done")
+    if round_index is None:
+        done = runs.read_summary(request.path).get("rounds_done")
         if isinstance(done, int) and trajectory.rounds_done < done:
             raise InvalidInputError(
                 f"the log of {request.path} ends at round {trajectory.rounds_done} and the run had {done}; restore "
@@ -267,7 +267,8 @@ def open_log(request: Request) -> TrajectoryLog:
 
 def check_unfinished(request: Request) -> None:
     """Refuse a run that is finished."""
-    if (request.path / runs.SUMMARY).is_file() and read_run(request.path).summary.get("stopped_by") != "interrupt":
+    ended = (request.path / runs.SUMMARY).is_file()
+    if ended and runs.read_summary(request.path).get("stopped_by") != "interrupt":
         raise InvalidInputError(f"{request.path}: this run is finished; there is nothing to resume")
 
 
