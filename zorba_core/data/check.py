@@ -14,6 +14,7 @@ import pandas as pd
 
 from zorba_core.data.encoding import count_cuts, label_tokens
 from zorba_core.data.file_rows import CLIENT, PLACE
+from zorba_core.data.leaks import answer_in_prompt
 from zorba_core.data.prompts import Prompts, answer_space, fill
 from zorba_core.data.sources import CLIENTS_SPLIT
 from zorba_core.data.splits import load_split
@@ -149,7 +150,7 @@ def _recommended(
     batch_size: int,
     max_positions: int | None,
 ) -> list[str]:
-    lengths, advice = report["lengths"], []
+    lengths, advice = report["lengths"], [line.removeprefix("warning: ") for line in answer_in_prompt(task)]
     measured, cut = lengths["measured_rows"], lengths["prompts_cut"]
     enough = -(-(lengths["p99"] + 1) // _STEP) * _STEP
     if max_positions is not None and enough > max_positions:

@@ -192,6 +192,11 @@ def prepared(rows: FileRows | FrameRows, task: Task, frame: pd.DataFrame, test: 
         raise InvalidInputError(
             f"task {task.name}: {_file_of(frame)} has no column {in_short(absent[0])}; it has {name_some(there, 12)}"
         )
+    if "label" in read:
+        raise InvalidInputError(
+            f"task {task.name}: a column of text is called label, a name kept for labels to choose among; rename "
+            f"that column in {_file_of(frame)}"
+        )
     columns: dict[str, Any] = {column: text_of(frame, column, task) for column in dict.fromkeys(read)}
     for what, parts in (("text", task.text_columns), ("answer", task.answer_columns)):
         if parts:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from zorba_core.data.file_rows import FileRows, FrameRows, clients_of
 from zorba_core.data.inference import Inferred, Said, infer_task
+from zorba_core.data.leaks import leaks
 from zorba_core.data.partition import NATURAL
 from zorba_core.data.sources import CLIENTS_SPLIT
 from zorba_core.data.splits import load_split
@@ -38,23 +39,27 @@ def task_for(
     Args:
         said: what is not to be inferred, or what a task file says and is to be otherwise.
         tokenizer: gives the model's, for label words that suit it; called only where words are inferred.
-        notice: called with each line about what was inferred.
+        notice: called with each line about what was inferred, and about what makes a result look better than it is.
 
     Raises:
         InvalidInputError, MissingDataError: no such file, or rows that no task can be made of.
     """
-    said = said or Said()
+    task, lines = _task_and_lines(data, said or Said(), tokenizer)
+    for line in (*lines, *leaks(task)):
+        notice(line)
+    return task
+
+
+def _task_and_lines(data: Data, said: Said, tokenizer: Tokenizer) -> tuple[Task, tuple[str, ...]]:
     if isinstance(data, Task):
-        return _changed(data, said)
+        return _changed(data, said), ()
     if isinstance(data, pd.DataFrame):
         inferred = infer_task(FrameRows(data), said, "table", tokenizer())
     elif os.fspath(data).lower().endswith(".toml"):
-        return _changed(read_task(data), said)
+        return _changed(read_task(data), said), ()
     else:
         inferred = _of_path(os.fspath(data), said, tokenizer)
-    for line in inferred.lines:
-        notice(line)
-    return inferred.task
+    return inferred.task, inferred.lines
 
 
 def _of_path(path: str, said: Said, tokenizer: Tokenizer) -> Inferred:
