@@ -66,6 +66,17 @@ def test_what_is_wrong_with_a_csv_is_one_line_with_its_line_and_the_way_out(tmp_
     assert says in refused(tmp_path, content, **said)
 
 
+def test_a_column_that_no_prompt_can_name_is_refused_with_another_name(tmp_path):
+    for column, plain in (("re{mark}", "re_mark"), ("{text}", "text"), ("a}", "a"), ("two\nlines", "two_lines")):
+        content = GOOD.replace("text", f'"{column}"', 1)
+        for said in ({}, {"text": (column,)}):
+            line = refused(tmp_path, content, label="label", **said)
+            assert f"column {column!r} has a brace or a line break in its name" in line
+            assert f"rename it in file rows.csv, to '{plain}' for example" in line
+    line = refused(tmp_path, GOOD.replace("text", "re{mark}", 1), label="label", prompt="{re{mark}} It was")
+    assert "rename it in rows.csv, to 're_mark' for example" in line
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [

@@ -185,10 +185,13 @@ def prepared(rows: FileRows | FrameRows, task: Task, frame: pd.DataFrame, test: 
         InvalidInputError: a column is missing, or a row without text, label or client; by file and line.
     """
     read = (*task.text_columns, *task.answer_columns)
+    from zorba_core.data.tasks import check_fields
+
     used = [*read, *(column for column in (rows.label, rows.client, rows.id) if column)]
     absent = [column for column in dict.fromkeys(used) if column not in frame.columns]
     if absent:
         there = [column for column in frame.columns if column not in (PLACE, CLIENT)]
+        check_fields([column for column in there if absent[0] in column], _file_of(frame))
         raise InvalidInputError(
             f"task {task.name}: {_file_of(frame)} has no column {in_short(absent[0])}; it has {name_some(there, 12)}"
         )

@@ -18,7 +18,7 @@ from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, FrameRows
 from zorba_core.data.label_words import words_for
 from zorba_core.data.labels import MAX_LABELS, label_text, labels_in
 from zorba_core.data.tables import is_empty
-from zorba_core.data.tasks import FIELD, Task
+from zorba_core.data.tasks import FIELD, Task, check_fields
 from zorba_core.errors import InvalidInputError, in_short, name_some
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ def infer_task(
     label, answer, others = _asked(profiles, said, len(frame))
     taken = {label, answer, said.client}
     text = said.text or tuple(FIELD.findall(said.prompt or "")) or _texts(profiles, taken)
+    check_fields([column for column in (*text, answer) if column in profiles], rows.origin)
     prompt = said.prompt or default_prompt(text, label or answer)
     rows = replace(rows, label=label, client=said.client or rows.client, test=said.test or rows.test)
     if answer:

@@ -10,11 +10,12 @@ script adds one with ``TASKS.register(Task(...))``, an installed package through
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zorba_core.data.labels import MAX_LABELS
 from zorba_core.data.sources import RowSource
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.registry import Registry
 
 FIELD = re.compile(r"\{([^{}\n]+)\}")
@@ -147,6 +148,21 @@ class Task:
         """Columns that its rows must have."""
         label = () if self.kind == "text" else ("label",)
         return tuple(dict.fromkeys((*self.text_columns, *self.answer_columns, *label)))
+
+
+def check_fields(columns: Iterable[str], where: str) -> None:
+    """Refuse a column whose name cannot stand in a prompt's braces.
+
+    Raises:
+        InvalidInputError: it has a brace or a line break; says what to call it.
+    """
+    for column in columns:
+        if not FIELD.fullmatch(f"{{{column}}}"):
+            plain = re.sub(r"[{}\s]+", "_", column).strip("_") or "text"
+            raise InvalidInputError(
+                f"the column {in_short(column)} has a brace or a line break in its name, which a prompt cannot hold: "
+                f"rename it in {where}, to {in_short(plain)} for example"
+            )
 
 
 def _register_catalogue() -> None:
