@@ -5,13 +5,14 @@ that one, which makes the setting's model with random weights and does one round
 far that process's resident set rose, at its peak, above where it stood at its start; derived is
 ``zorba_core.planning.engine_memory``. Freed memory goes back to the system at once (MALLOC_MMAP_THRESHOLD_), so that an
 allocator's holes are not measured along; ``--plain`` measures with the system's usual allocator instead. Adds to FILE
-under "engine" (or "engine, oneDNN": zorba_core.engine.products); asserts nothing. With ``--add``, settings that FILE
-has are not measured again.
+under "engine" (or "engine, oneDNN": zorba_core.engine.products, unless ``--pytorch`` asks for PyTorch's own products);
+asserts nothing. With ``--add``, settings that FILE has are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import gc
 import multiprocessing
@@ -25,12 +26,12 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from zorba_core.engine import products
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.products import ONEDNN_KERNELS, cpu_kernels
 from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
@@ -223,13 +224,19 @@ def main() -> None:
     parser.add_argument("file", nargs="?", type=Path, default=Path("artifacts/benchmarks/memory.json"))
     parser.add_argument("--plain", action="store_true", help="the system's usual allocator")
     parser.add_argument("--add", action="store_true", help="keep what FILE has")
+    parser.add_argument("--pytorch", action="store_true", help="PyTorch's own products, also where oneDNN multiplies")
     arguments = parser.parse_args()
+    with products.by_pytorch() if arguments.pytorch else contextlib.nullcontext():
+        measure_all(arguments.file, plain=arguments.plain, adds=arguments.add)
+
+
+def measure_all(file: Path, *, plain: bool, adds: bool) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    if not arguments.plain:
+    if not plain:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**16)
     warm_up()
-    rows = known(arguments.file, arguments.plain) if arguments.add else []
+    rows = known(file, plain) if adds else []
     for values in CASES:
         if any(tuple(row[key] for key in _KEYS) == values for row in rows):
             continue
@@ -240,8 +247,8 @@ def main() -> None:
         rows.append({**case, "derived": expected, **peaks})
         first_ratio = expected["peak_bytes"] / first
         print(f"{ratio:6.3f} {first_ratio:6.3f} {expected['peak_bytes'] / 2**20:8.1f} MiB", *values, flush=True)
-        _write(arguments.file, rows, arguments.plain)
-    print(_write(arguments.file, rows, arguments.plain))
+        _write(file, rows, plain)
+    print(_write(file, rows, plain))
 
 
 def known(file: Path, plain: bool) -> list[dict[str, Any]]:
@@ -255,7 +262,7 @@ def known(file: Path, plain: bool) -> list[dict[str, Any]]:
 
 def _section(plain: bool) -> str:
     """By what multiplies and what hands out memory: machines keep sections of their own."""
-    library = ", oneDNN" if cpu_kernels() == ONEDNN_KERNELS else ""
+    library = ", oneDNN" if products._onednn_is_faster() else ""
     return f"engine{library}{', usual allocator' if plain else ''}"
 
 

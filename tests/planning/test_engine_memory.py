@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     FalconConfig,
@@ -23,8 +24,10 @@ from transformers import (
 
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.client_gradients import ClientGradients
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.evaluation import BATCH_SIZE
 from zorba_core.engine.methods.first_order import gradient_cohort
@@ -39,7 +42,7 @@ from zorba_core.planning.memory import GIB
 from zorba_core.planning.models import model_spec
 from zorba_core.planning.shapes import model_shape, shape_from_config
 from zorba_core.runs.memory_estimate import client_peak, gradient_peak
-from zorba_core.runs.tensor_bytes import TensorBytes
+from zorba_core.runs.tensor_bytes import TensorBytes, rounded
 
 _H, _M = 96, 3
 _OPT = {
@@ -157,8 +160,34 @@ def test_a_cohort_holds_the_terms_of_its_estimate(clients):
     assert count.peak == pytest.approx(terms.of("estimate") - named(terms, "noise of a piece"), rel=0.05)
 
 
+class WrittenBytes(TensorBytes):
+    """Counts a table of gradients as what was written of it: so much of it is resident."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table, self._written = 0, np.zeros(0, bool)
+
+    def follow(self, table: Tensor) -> None:
+        storage = table.untyped_storage()
+        if storage._cdata != self._table:
+            self.now += rounded(self._written.nbytes * 4) - 4 * np.count_nonzero(self._written)  # freed as a whole
+            self._table, self._written = storage._cdata, np.zeros(storage.nbytes() // 4, bool)
+            self.now -= rounded(storage.nbytes())
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        if func._schema.is_mutable and made.untyped_storage()._cdata == self._table:
+            before = np.count_nonzero(self._written)
+            for row in made if made.dim() > 1 else [made]:
+                start = row.storage_offset()
+                self._written[start : start + row.numel()] = True
+            self.now += 4 * (np.count_nonzero(self._written) - before)
+            self.peak = max(self.peak, self.now)
+        return made
+
+
 @pytest.mark.parametrize("name", ["opt", "gpt2"])
-@pytest.mark.parametrize("active", [1, _M])
+@pytest.mark.parametrize("active", [1, 2, _M])
 def test_exact_scalars_hold_the_terms_of_their_passes(name, active, monkeypatch):
     """Shares of several pieces, of clients whose blocks begin at different ones."""
     monkeypatch.setattr(gradient_plan, "LEAST_BYTES", 2**24)
@@ -168,12 +197,33 @@ def test_exact_scalars_hold_the_terms_of_their_passes(name, active, monkeypatch)
     A_MN = np.zeros((_M, clients), bool)
     for n in range(clients):
         A_MN[(n + np.arange(active)) % _M, n] = True
-    with TensorBytes() as count:
+    count, tables = WrittenBytes(), ClientGradients.tables
+
+    def followed(self, *args):
+        tables_M = tables(self, *args)
+        count.follow(tables_M[0][1])
+        return tables_M
+
+    monkeypatch.setattr(ClientGradients, "tables", followed)
+    with count:
         estimate_exact(network, batches, A_MN, [1, 2], directions)
     load = Load(rows, length, 2, num_clients=clients, estimator="exact")
     terms = footprint(shape_from_config(CONFIGS[name].to_dict(), "m"), load, active_blocks=A_MN)
     unseen = named(terms, "noise of a piece") + named(terms, "token ids") + named(terms, "random bits")
     assert count.peak == pytest.approx(terms.of("estimate") - unseen, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["opt", "gpt2", "llama"])
+@pytest.mark.parametrize(("rows", "length"), [(16, 48), (16, 128)])
+def test_a_derivative_holds_the_terms_of_its_pass(name, rows, length):
+    """Scores decide at the long rows, and other tensors at the short ones."""
+    network, batches, directions = real(CONFIGS[name], 1, rows, length)
+    with TensorBytes() as count:
+        estimate_jvp(network, batches, np.ones((_M, 1), bool), [1], directions)
+    shape = shape_from_config(CONFIGS[name].to_dict(), "m")
+    terms = footprint(shape, Load(rows, length, 1, estimator="jvp"))
+    unseen = named(terms, "noise of a piece") + named(terms, "token ids")
+    assert count.peak == pytest.approx(terms.of("estimate") - unseen, rel=0.15)
 
 
 def test_the_reference_puts_every_active_block_aside_and_the_cohort_one():

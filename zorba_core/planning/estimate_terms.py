@@ -25,7 +25,6 @@ _NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
 _INDEX_BYTES, _RANDOM_BYTES = 8, 2  # of a number that is looked up, as NumPy does, and of its random bits
 _MOST_RANDOM = 2**21  # bytes, engine.noise.SideBySide
 _LEAST_COLUMNS = 2  # engine.along
-_FORWARD_MODE_STATES = 2  # each tensor and its derivative
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,13 @@ def estimate_terms(shape: ModelShape, load: Load, active_blocks: Sequence[int] |
             noise,
         ]
     if load.estimator == "jvp":
-        scores = shape.heads * load.seq_len * load.number_bytes * load.client_rows * load.seq_len
-        plain = max(load.client_rows * position * shape.working_width(load.seq_len), logits)
-        return [
-            tokens,
-            directions,
-            Term("estimate", "one block's tensors and derivatives", _FORWARD_MODE_STATES * plain, "jvp: dual numbers"),
-            Term("estimate", "attention scores", 2 * _FORWARD_MODE_STATES * scores, "jvp: plain attention"),
-            noise,
-        ]
+        # Plain attention: scaled copies, then three tensors of scores. A factor beside each wide tensor not in place.
+        copies, scores = shape.query + shape.key_value, shape.heads * load.seq_len
+        attention = shape.attention_width + max(copies + 2 * scores, 3 * scores - shape.hidden)
+        feed_forward = 3 * shape.feed_forward_width - 3 * shape.hidden - shape.ffn
+        widest = max(load.client_rows * position * max(2 * attention, feed_forward), 2 * logits)
+        held = Term("estimate", "one block's tensors and derivatives", widest, "jvp: dual numbers")
+        return [tokens, directions, held, noise]
     raise InvalidInputError(
         f"there is no memory model of estimator {load.estimator!r}; use cohort, exact, reference or jvp"
     )
@@ -146,20 +143,23 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
     M = shape.num_blocks
     # Of the last block only its input, the norm of it, and keys and values are computed at every position.
     last = 2 * shape.hidden + 2 * shape.key_value
-    most = 0
+    most = written = 0
     for share in plan.shares:
         parts = [part for n in share for part in plan.parts(n, load.client_rows, load.seq_len)]
         for piece in plan.pieces(parts):
-            active_M = A_MN[:, sorted({part.client for part in piece})].any(axis=1)
-            first = int(active_M.argmax()) if active_M.any() else M
+            active_MC = A_MN[:, sorted({part.client for part in piece})]
+            first = int(active_MC.any(axis=1).argmax()) if active_MC.any() else M
             rows = sum(part.num_rows for part in piece)
             state = load.number_bytes * load.seq_len * rows
             logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
             for m in range(M - 1, min(first, M - 1) - 1, -1):
                 kept = state * (max(0, min(m + 1, M - 1) - first) * shape.saved_width + last * (m == M - 1))
                 working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
-                most = max(most, kept + working)
-    return most + plan.held * load.number_bytes
+                # A table of gradients takes memory when they are written; the next share's is the same memory.
+                gradients = min(plan.held, written + shape.trained_parameters * int(active_MC[m:].sum()))
+                most = max(most, kept + working + gradients * load.number_bytes)
+            written += shape.trained_parameters * int(active_MC.sum())
+    return most
 
 
 def read_terms(shape: ModelShape, load: Load, rows: int) -> list[Term]:
