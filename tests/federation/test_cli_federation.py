@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from zorba_core.cli import build_app
 from zorba_core.cli.federation import _nodes
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 
 pytest.importorskip("flwr")
 
@@ -77,6 +77,25 @@ def test_a_model_that_is_not_there_is_named_before_anything_is_started():
 def test_a_run_that_is_not_there_cannot_be_gone_on_with(tmp_path):
     with pytest.raises((MissingDataError, InvalidInputError)):
         run("up", "--resume", str(tmp_path / "none"))
+
+
+def test_a_server_that_fails_names_the_reason_and_the_place_of_its_logs_once(tmp_path, monkeypatch):
+    from zorba_core.federation.flower import loopback
+
+    def fail(folder, *args, tell, **options):
+        (folder / "server.log").write_text("joined: seat 0\nfailed: too few came\n")
+        lines = loopback.Tail(folder / "server.log")
+        lines._at = 0
+        lines.tell(tell)
+        return loopback.finished({"state": "failed", "error": "too few came"})
+
+    monkeypatch.setattr(loopback, "federate_on_loopback", fail)
+    arguments = ["federation", "up", "--dataset", "toy-reviews", "--clients", "2", "--folder", str(tmp_path)]
+    result = CliRunner().invoke(build_app(), arguments)
+    assert isinstance(result.exception, RunError)
+    assert str(result.exception) == f"the server failed: too few came; logs and replicas are in {tmp_path}"
+    assert "joined: seat 0" in result.output
+    assert "too few came" not in result.output  # the error says it
 
 
 def test_clients_of_a_method_that_activates_every_block_hold_every_block():

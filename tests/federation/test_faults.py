@@ -12,6 +12,7 @@ from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.client import Client
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.in_process import InProcess
+from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import TRAIN
 from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY, read_run
@@ -182,6 +183,33 @@ def test_a_run_waits_for_its_clients_and_says_how_many_came(config, settings, ma
     with pytest.raises(RunError, match="3 of 4 clients registered"):
         serve(config, settings, Scripted(clients), runs_folder=tmp_path, force=True)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_too_few_can_join_ends_at_once_with_the_reason_of_each(config, settings, make_clients, tmp_path):
+    clients = make_clients()
+    for address in (101, 103):  # their operators have not named the folder of the base model
+        clients[address].settings = replace(clients[address].settings, model=None)
+    patient = replace(settings, start_timeout=30.0)
+    with pytest.raises(RunError) as error:
+        serve(config, patient, Scripted(clients), runs_folder=tmp_path, force=True)
+    line = str(error.value)
+    assert "2 of 4 seats can be taken and the run needs 4" in line
+    assert "seat 1: the client declines: this client's operator has not set the folder of the base model" in line
+    assert "seat 3: " in line
+    assert not any(tmp_path.iterdir())
+    enough = serve(config, replace(patient, min_clients=2), Scripted(clients), runs_folder=tmp_path, force=True)
+    assert [client["seat"] for client in enough.summary["replicas"]] == [0, 2]
+
+
+def test_a_client_without_an_answer_is_named_when_the_wait_is_over(config, settings, make_clients, tmp_path):
+    class Reporting(Scripted):
+        def exchange(self, outgoing, deadline):
+            whole = [one for one in outgoing if one.address != 102]
+            failed = [Incoming(102, None, "no such device")] if len(whole) < len(outgoing) else []
+            return [*super().exchange(whole, deadline), *failed]
+
+    with pytest.raises(RunError, match=r"3 of 4 clients registered .*\(no answer: no such device\)"):
+        serve(config, settings, Reporting(make_clients()), runs_folder=tmp_path, force=True)
 
 
 def test_robust_and_private_runs_replay_from_their_averages(config, settings, make_clients, tmp_path):

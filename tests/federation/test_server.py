@@ -168,7 +168,7 @@ def test_a_first_plan_that_cannot_cover_every_block_is_refused(make_server):
         ({"run": "0" * 64}, "another run"),
         ({"seat": 4}, "not one of the 4"),
         ({"round": 5}, "stands at round 5"),
-        ({"vram_bytes": 10, "blocks": 0}, "cannot hold"),
+        ({"vram_bytes": 10, "blocks": 0}, "its 9.31e-09 GiB cannot hold the model and one block, which need 0.000"),
         ({"blocks": 0}, "either"),
     ],
 )

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.errors import InfeasibleError
+from zorba_core.errors import InfeasibleError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Member, Members, Plan, make_plan
 from zorba_core.federation.messages import HELLO, Aggregate, Hello, MessageError, Payload, Refusal, Registration
-from zorba_core.planning.memory import Workload, whole_block_budgets
+from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.model_source import spec_of_model
 
@@ -53,6 +53,7 @@ class Membership:
         self._spec = spec_of_model(network.model, name=config.model)
         self._note = note
         self._turned_away: set[Address] = set()
+        self._out_of_reach: dict[Address, tuple[int | None, str]] = {}  # seat, where known, and reason
         self._waiting: set[Address] = set()
 
     @property
@@ -69,19 +70,24 @@ class Membership:
         """Register a client by its answer to hello, or turn it away with a note."""
         if incoming.payload is None:
             self._note("unreachable", {"client": str(incoming.address), "reason": incoming.failure[:200]})
+            self._out_of_reach[incoming.address] = (None, f"no answer: {incoming.failure[:200]}")
             return  # it may have been busy: greeted again next round
+        seat = None
         try:
             reply = messages.decode(incoming.payload, Registration, Refusal)
+            seat = reply.seat
             if isinstance(reply, Refusal):
                 raise MessageError(f"the client declines: {reply.reason}")
             member = self._member(incoming.address, reply)
             if not self._vacate(member, set(present)):
                 return
-        except (MessageError, InfeasibleError) as error:
+        except MessageError as error:
             self._turned_away.add(incoming.address)
+            self._out_of_reach[incoming.address] = (seat, str(error))
             self._note("turned away", {"client": str(incoming.address), "reason": str(error)})
             return
         self.members.add(member)
+        self._out_of_reach.pop(member.address, None)
         self._note(
             "joined",
             {
@@ -91,6 +97,21 @@ class Membership:
                 "replica_round": member.round,
             },
         )
+
+    @property
+    def most_members(self) -> int:
+        """How many seats can be taken yet: all but those whose client was turned away and has not come back."""
+        lost = {seat for address, (seat, _) in self._out_of_reach.items() if address in self._turned_away}
+        return sum(seat not in lost or self.members.at(seat) is not None for seat in range(self.members.num_seats))
+
+    def why_absent(self) -> str:
+        """Of the clients that did not become members, the seat and the reason, one line; empty where none is known."""
+        reasons = {
+            f"seat {seat}: {reason}" if seat is not None else reason
+            for seat, reason in self._out_of_reach.values()
+            if seat is None or self.members.at(seat) is None
+        }
+        return name_some(sorted(reasons), 4)
 
     def _vacate(self, member: Member, present: set[Address]) -> bool:
         """Is the seat free for this client? A client that died may look present for a while, so a member that owes an
@@ -125,7 +146,14 @@ class Membership:
             workload = Workload(
                 self.config.settings.batch_size, self.config.settings.seq_len, self.config.settings.dtype
             )
-            budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])
+            try:
+                budget = int(whole_block_budgets([reply.vram_bytes], self._spec, workload)[0])
+            except InfeasibleError:
+                needed = psi_model_bytes(self._spec, workload) + psi_block_bytes(self._spec, workload)
+                raise MessageError(
+                    f"its {reply.vram_bytes / GIB:.3g} GiB cannot hold the model and one block, which need "
+                    f"{needed / GIB:.3g} GiB"
+                ) from None
         else:
             budget = min(reply.blocks, self.network.num_blocks)
         facts = method_facts(self.config.settings.method)

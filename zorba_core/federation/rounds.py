@@ -41,9 +41,10 @@ def gather(
     then takes whoever is there: the others can come back later.
 
     Raises:
-        RunError: too few registered within ``start_timeout``.
+        RunError: too few registered within ``start_timeout``, or so many were turned away that too few are left.
     """
     settings, started = server.settings, clock()
+    needed = 1 if again else settings.min_clients
     while True:
         # A client that is greeted for the first time loads its model, which may take the whole start_timeout.
         remaining = settings.start_timeout - (clock() - started)
@@ -53,10 +54,16 @@ def gather(
             again and len(server.members) and waited > settings.deadline
         ):
             return
+        if server.most_members < needed:
+            raise RunError(
+                f"{server.most_members} of {server.members.num_seats} seats can be taken and the run needs {needed}; "
+                f"turned away: {server.why_absent()}; start those clients as the reasons say, or lower min_clients"
+            )
         if waited > settings.start_timeout:
+            why = server.why_absent()
             raise RunError(
                 f"{len(server.members)} of {settings.min_clients} clients registered within {settings.start_timeout:g} "
-                "seconds; look at their logs, or wait longer (start_timeout)"
+                f"seconds{f' ({why})' if why else ''}; look at their logs, or wait longer (start_timeout)"
             )
         time.sleep(_PAUSE)
 

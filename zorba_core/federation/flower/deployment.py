@@ -175,7 +175,8 @@ class Deployment:
             check=False,
         )
         if done.returncode != 0:
-            raise RunError(f"flwr run failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise RunError(f"flwr run failed: {said[-1].strip() if said else f'exit status {done.returncode}'}")
 
     def running(self, name: str) -> bool:
         return name in self._processes and self._processes[name].poll() is None

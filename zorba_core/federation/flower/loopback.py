@@ -13,6 +13,7 @@ from zorba_core.federation.flower.deployment import Deployment, ended_by_signals
 from zorba_core.runs import Run, read_run
 
 Notice = Callable[[str], None]
+FAILED = "failed: "  # how the server's last line begins where it failed
 _LOOK = 0.3  # seconds
 _GRACE = 20.0  # for the ServerApp to write its result after the SuperLink ended
 
@@ -49,17 +50,17 @@ def federate_on_loopback(
         tell(f"{len(nodes)} SuperNodes started; the first messages take longest, each client loads its model")
         result = await_result(deployment, folder, lambda: lines.tell(tell), watch)
     lines.tell(tell)
-    return finished(result, folder)
+    return finished(result)
 
 
-def finished(result: Mapping[str, Any], folder: Path) -> Run:
+def finished(result: Mapping[str, Any]) -> Run:
     """The run whose result the server wrote.
 
     Raises:
         RunError: it failed.
     """
     if result["state"] != "done":
-        raise RunError(f"the server failed: {result['error']}; logs are in {folder}")
+        raise RunError(f"the server failed: {result['error']}")
     return read_run(result["run"])
 
 
@@ -105,5 +106,6 @@ class Tail:
                 if not line.endswith(b"\n"):
                     break
                 self._at += len(line)
-                if text := line.decode("utf-8", "replace").strip():
+                text = line.decode("utf-8", "replace").strip()
+                if text and not text.startswith(FAILED):  # the error that ends the command says it
                     tell(text)

@@ -63,7 +63,7 @@ def simulate(
         deployment.start(_PROCESS, [sys.executable, "-m", __name__, folder])
         result = await_result(deployment, folder, lambda: lines.tell(tell), process=_PROCESS)
     lines.tell(tell)
-    return finished(result, folder)
+    return finished(result)
 
 
 def main(arguments: list[str]) -> None:
