@@ -13,6 +13,7 @@ import streamlit as st
 
 from app.shared import reproduce as programs
 from app.shared.figure_dialog import Picture, figure_button
+from app.shared.history import HISTORY, LEAVES
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
 from app.shared.sent_figure import SentFigure
@@ -23,7 +24,6 @@ _MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
 HEAD_START_SECONDS = 0.13
 FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
 _DRAWN = "drawn_before"
-_LEAVES = "leaves"  # marks the address of a next page; the history's script takes it out
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
 _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
 _ON_PRIMARY = {"light": "#ffffff", "dark": "#10151c"}  # words on a filled button
@@ -81,70 +81,6 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 }
 </style>
 """
-# Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
-# leads to the page before. The address of the next page may arrive before its path does; it is then not written over
-# that of the page that is left (Streamlit adds it to the path). A link says at the click that a page is left. A button
-# does not: what its run still writes belongs to the page that is left, up to the address with the mark (`switch_page`).
-_HISTORY = """
-<script>
-window.zorbaMain = MAIN_KEY;
-if (!window.zorbaHistory) {
-  window.zorbaHistory = true;
-  let leaving = 0;
-  const push = window.history.pushState.bind(window.history);
-  const path = (url) => new URL(url, window.location.href).pathname;
-  const marked = /([?&])LEAVES=1(&|$)/;
-  window.history.pushState = (state, unused, url) => {
-    if (url && marked.test(url)) {
-      leaving = Date.now() + 10000;
-      url = url.replace(marked, (all, before, after) => after && before);
-    }
-    if (url && path(url) === window.location.pathname) {
-      if (Date.now() > leaving) window.history.replaceState(state, unused, url);
-    } else {
-      leaving = 0;
-      push(state, unused, url);
-    }
-  };
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest && event.target.closest("a[href]");
-    const plain = !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
-    if (link && plain && link.target !== "_blank" && link.origin === window.location.origin && !link.download)
-      leaving = path(link.href) === window.location.pathname ? 0 : Date.now() + 10000;
-  }, true);
-  window.addEventListener("popstate", () => { leaving = 0; });
-  // The menu and the sidebar come before the page: whoever uses the keyboard may pass over them.
-  const skip = document.createElement("button");
-  skip.id = "zorba-skip";
-  skip.type = "button";
-  skip.textContent = "Skip to the main control";
-  skip.addEventListener("click", () => {
-    const able = ":is(a[href], button, input, textarea, [role=slider], [role=grid], [tabindex='0']):not([disabled])" +
-      ":not([aria-label^='Help for']):not([tabindex='-1'])";
-    const page = document.querySelector("[data-testid=stMainBlockContainer]");
-    const place = (window.zorbaMain && document.querySelector(`[class*="st-key-${window.zorbaMain}"]`)) || page;
-    const within = [...place.querySelectorAll("*")].find((each) => each.shadowRoot)?.shadowRoot;
-    const target = within?.querySelector(able) || place.querySelector(able) || page;
-    if (target === page) page.tabIndex = -1;
-    target.focus();
-    target.scrollIntoView({ block: "center" });
-  });
-  document.body.prepend(skip);
-  // A formula that is wider than its place scrolls: the keyboard must reach it too.
-  let asked = false;
-  new MutationObserver(() => {
-    if (asked) return;
-    asked = true;
-    setTimeout(() => {
-      asked = false;
-      for (const formula of document.querySelectorAll(".katex-display"))
-        if (formula.scrollWidth > formula.clientWidth || formula.scrollHeight > formula.clientHeight)
-          formula.tabIndex = 0;
-    }, 300);
-  }).observe(document.body, { childList: true, subtree: true });
-}
-</script>
-"""
 
 
 def style(main: str = "") -> None:
@@ -152,16 +88,16 @@ def style(main: str = "") -> None:
     whose key begins with ``main``."""
     theme = "dark" if st.context.theme.type == "dark" else "light"
     css = _CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme])
-    script = _HISTORY.replace("MAIN_KEY", json.dumps(main)).replace("LEAVES", _LEAVES)
+    script = HISTORY.replace("MAIN_KEY", json.dumps(main)).replace("LEAVES", LEAVES)
     st.html(css + script, unsafe_allow_javascript=True)
-    if _LEAVES in st.query_params:  # has arrived
-        del st.query_params[_LEAVES]
+    if LEAVES in st.query_params:  # has arrived
+        del st.query_params[LEAVES]
 
 
 def switch_page(page: str, query_params: Mapping[str, str | Sequence[str]] | None = None) -> NoReturn:
     """As ``st.switch_page``, for a button: the entry of the page that is left stays in the browser's history as it
     was, where Streamlit would write the next page's address over it."""
-    st.switch_page(page, query_params={_LEAVES: "1", **(query_params or {})})
+    st.switch_page(page, query_params={LEAVES: "1", **(query_params or {})})
 
 
 def palette() -> Palette:

@@ -206,6 +206,26 @@ def test_back_after_a_button_that_changes_the_page_shows_what_was_left(
     address_is(page, **there)
 
 
+@pytest.mark.parametrize("press_ms", [0, 80], ids=["a tap", "a click"])
+@pytest.mark.parametrize("wait_ms", [0, 300], ids=["at once", "after a moment"])
+def test_a_link_right_after_typing_leads_there_and_back_shows_what_was_typed(page, address, wait_ms, press_ms):
+    page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
+    page.get_by_role("heading", name="12 of 12 cards can train OPT-1.3B").wait_for(timeout=PATIENCE_MS)
+    settled(page, REHEARSE)
+    entries = page.evaluate("history.length")
+    box = page.get_by_label("Cards", exact=True)
+    box.fill(CARDS)
+    page.wait_for_timeout(wait_ms)
+    page.get_by_role("link", name="Theory", exact=True).first.click(no_wait_after=True, delay=press_ms)
+    arrived(page, "Theory", CLIENTS)
+    page.wait_for_timeout(500)  # nothing leads away again
+    assert urlsplit(page.url).path == "/theory"
+    assert page.evaluate("history.length") == entries + 1
+    page.go_back()
+    page.get_by_role("heading", name="5 of 5 cards can train OPT-1.3B").wait_for(timeout=PATIENCE_MS)
+    playwright.expect(box).to_have_value(CARDS)
+
+
 def test_back_brings_a_list_that_was_too_long_for_the_address(page, address):
     cards = "\n".join(f"{1 + i % 3} x A card of a long name {i}, {4 + i} GiB" for i in range(40))
     page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)

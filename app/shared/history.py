@@ -1,0 +1,99 @@
+"""The script of the pages: a history in which a page is one entry, and a first Tab that leads to the main control."""
+
+from __future__ import annotations
+
+LEAVES = "leaves"  # marks the address of a next page; the script takes it out
+# Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
+# leads to the page before. The address of the next page may arrive before its path does; it is then not written over
+# that of the page that is left (Streamlit adds it to the path). A link says at the click that a page is left. A button
+# does not: what its run still writes belongs to the page that is left, up to the address with the mark (`switch_page`).
+# A field reports what was typed when it loses the focus, which may be the click on a link: the report would be lost, or
+# the click. Such a click is held until the page has answered the report.
+HISTORY = """
+<script>
+window.zorbaMain = MAIN_KEY;
+if (!window.zorbaHistory) {
+  window.zorbaHistory = true;
+  let leaving = 0;
+  const push = window.history.pushState.bind(window.history);
+  const path = (url) => new URL(url, window.location.href).pathname;
+  const marked = /([?&])LEAVES=1(&|$)/;
+  window.history.pushState = (state, unused, url) => {
+    if (url && marked.test(url)) {
+      leaving = Date.now() + 10000;
+      url = url.replace(marked, (all, before, after) => after && before);
+    }
+    if (url && path(url) === window.location.pathname) {
+      if (Date.now() > leaving) window.history.replaceState(state, unused, url);
+    } else {
+      leaving = 0;
+      push(state, unused, url);
+    }
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest("a[href]");
+    const plain = !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+    if (!link || !plain || link.target === "_blank" || link.origin !== window.location.origin || link.download) return;
+    const stays = path(link.href) === window.location.pathname;
+    if (!stays && Date.now() - edited < 500) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      edited = 0;
+      clickOnceReported(link);
+    } else leaving = stays ? 0 : Date.now() + 10000;
+  }, true);
+  const isField = (element) => ["INPUT", "TEXTAREA"].includes(element.tagName);
+  let reported = "", edited = 0;
+  document.addEventListener("focusin", (event) => { if (isField(event.target)) reported = event.target.value; });
+  document.addEventListener("keydown", (event) => {
+    const reports = event.key === "Enter" && (event.target.tagName === "INPUT" || event.ctrlKey || event.metaKey);
+    if (reports && isField(event.target)) reported = event.target.value;
+  }, true);
+  document.addEventListener("focusout", (event) => {
+    if (isField(event.target) && event.target.value !== reported) edited = Date.now();
+  });
+  const clickOnceReported = (link) => {
+    const before = window.location.search, since = Date.now();
+    let ran = false;
+    const timer = setInterval(() => {
+      const state = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState;
+      ran = ran || state === "running";
+      const answered = window.location.search !== before || (ran && state === "notRunning");
+      if (!answered && Date.now() - since < 1500) return;
+      clearInterval(timer);
+      (link.isConnected ? link : [...document.links].find((each) => each.href === link.href))?.click();
+    }, 25);
+  };
+  window.addEventListener("popstate", () => { leaving = 0; });
+  // The menu and the sidebar come before the page: whoever uses the keyboard may pass over them.
+  const skip = document.createElement("button");
+  skip.id = "zorba-skip";
+  skip.type = "button";
+  skip.textContent = "Skip to the main control";
+  skip.addEventListener("click", () => {
+    const able = ":is(a[href], button, input, textarea, [role=slider], [role=grid], [tabindex='0']):not([disabled])" +
+      ":not([aria-label^='Help for']):not([tabindex='-1'])";
+    const page = document.querySelector("[data-testid=stMainBlockContainer]");
+    const place = (window.zorbaMain && document.querySelector(`[class*="st-key-${window.zorbaMain}"]`)) || page;
+    const within = [...place.querySelectorAll("*")].find((each) => each.shadowRoot)?.shadowRoot;
+    const target = within?.querySelector(able) || place.querySelector(able) || page;
+    if (target === page) page.tabIndex = -1;
+    target.focus();
+    target.scrollIntoView({ block: "center" });
+  });
+  document.body.prepend(skip);
+  // A formula that is wider than its place scrolls: the keyboard must reach it too.
+  let asked = false;
+  new MutationObserver(() => {
+    if (asked) return;
+    asked = true;
+    setTimeout(() => {
+      asked = false;
+      for (const formula of document.querySelectorAll(".katex-display"))
+        if (formula.scrollWidth > formula.clientWidth || formula.scrollHeight > formula.clientHeight)
+          formula.tabIndex = 0;
+    }, 300);
+  }).observe(document.body, { childList: true, subtree: true });
+}
+</script>
+"""
