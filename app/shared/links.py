@@ -18,7 +18,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.shared.folders import as_code
-from app.shared.widget_keys import is_report, starting_at, widget_key
+from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
 _PAGE, _ASKED = "page_at_hand", "asked_by_link"
@@ -96,7 +96,8 @@ def linked_number(
 ) -> NumberT:
     """As :func:`linked`, for a number from ``low`` to ``high``, whole if ``default`` is."""
     value = number(key, low, high, default)
-    draw(widget, key, value, (), label, low, high, **arguments)
+    arguments |= as_typed(widget, low, high, value, arguments.get("step"))
+    draw(widget, key, arguments.pop("value"), (), label, **arguments)
     keep(key, None if value == default else str(value))
     return value
 

@@ -21,7 +21,7 @@ from app.shared.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
 from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
 from app.shared.scenario_link import ROWS, is_held, scenario_from_link, scenario_to_link
 from app.shared.studies import solution, solved, solved_or_error
-from app.shared.widget_keys import is_report, starting_at, widget_key
+from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 from zorba_core.allocation import SOLVERS, find_measure
 from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import ZorbaError
@@ -120,10 +120,10 @@ def control(widget: Callable[..., Any], label: str, name: str, **arguments: Any)
         limits, scale = LIMITS[name], 100 if name in PERCENT else 1
         kind = int if is_whole(name) or name in PERCENT else float
         value = kind(round(scale * value)) if name in PERCENT else kind(value)
-        steps = (kind(round(scale * bound, 6)) for bound in (limits.low, limits.high, limits.step))
-        arguments |= dict(zip(("min_value", "max_value", "step"), steps, strict=True))
+        low, high, step = (kind(round(scale * bound, 6)) for bound in (limits.low, limits.high, limits.step))
+        arguments |= as_typed(widget, low, high, value, step)
     key = widget_key(KEYS[name], value)
-    arguments |= starting_at(widget, value, options)
+    arguments = starting_at(widget, value, options) | arguments
     widget(label, key=key, on_change=_take_over, args=(name, key), **arguments)
 
 
@@ -135,6 +135,8 @@ def _take_over(name: str, key: str) -> None:
     value = st.session_state[key]
     if (name, value) == ("fleet_kind", "table"):
         _start_table()
+    if name in LIMITS and is_whole(name):
+        value = int(value)
     st.session_state[_SCENARIO] = replace(current(), **{name: value / 100 if name in PERCENT else value})
 
 

@@ -68,6 +68,16 @@ def starting_at(widget: Callable[..., Any], current: Any, options: Sequence[Any]
     return {"value" if "value" in names else "default": current}
 
 
+def as_typed(widget: Callable[..., Any], low: Any, high: Any, current: Any, step: Any) -> dict[str, Any]:
+    """Arguments of ``widget`` for a number. A whole one is asked for as one with no decimals: of ``1e3``, Streamlit's
+    field for whole numbers reads the 1 and drops the rest, without a word. What it reports is a float."""
+    numbers = {"min_value": low, "max_value": high, "value": current, "step": step}
+    if getattr(widget, "__name__", "") != "number_input" or not isinstance(current, int):
+        return {name: number for name, number in numbers.items() if number is not None}
+    numbers["step"] = step or 1
+    return {name: float(number) for name, number in numbers.items()} | {"format": "%.0f"}
+
+
 @functools.cache
 def _parameters(widget: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(widget).parameters)

@@ -226,6 +226,16 @@ def test_a_link_right_after_typing_leads_there_and_back_shows_what_was_typed(pag
     playwright.expect(box).to_have_value(CARDS)
 
 
+@pytest.mark.parametrize(("typed", "clients"), [("2e1", "20"), ("17", "17")])
+def test_a_whole_number_may_be_typed_with_an_exponent(page, address, typed, clients):
+    page.goto(f"{address}/theory", timeout=PATIENCE_MS)
+    settled(page, CLIENTS)
+    page.locator(CLIENTS).fill(typed)
+    page.keyboard.press("Enter")
+    address_is(page, clients=clients)
+    shows(page, clients=clients)
+
+
 def test_back_brings_a_list_that_was_too_long_for_the_address(page, address):
     cards = "\n".join(f"{1 + i % 3} x A card of a long name {i}, {4 + i} GiB" for i in range(40))
     page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
