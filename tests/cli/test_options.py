@@ -196,3 +196,12 @@ def test_assembling_the_command_and_a_wrong_setting_load_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_an_option_that_is_missing_is_named_as_it_is_written(monkeypatch, capsys):
+    from zorba_core.cli import main
+
+    monkeypatch.setattr("sys.argv", ["zorba", "export", "some-run"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.startswith("zorba: Missing option '--to'; ")

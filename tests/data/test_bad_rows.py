@@ -294,3 +294,20 @@ def test_the_limit_of_rows_holds_while_reading(tmp_path, monkeypatch):
     (tmp_path / "rows.csv").write_text(GOOD)
     with pytest.raises(InvalidInputError, match="more than 10 rows"):
         read_table(tmp_path / "rows.csv")
+
+
+def test_texts_beyond_what_a_model_reads_are_to_be_shorter_and_not_cut_at_the_same_length(tmp_path, tiny_tokenizer):
+    rows = [{"text": f"remark {n} " * 60, "label": "good" if n % 2 else "bad"} for n in range(40)]
+    pd.DataFrame([*rows, {"text": "another", "label": "rare"}]).to_csv(tmp_path / "rows.csv", index=False)
+    report = check_task(task_for(tmp_path / "rows.csv"), tiny_tokenizer, 64, max_positions=64)
+    assert any("shorter texts, the model has no more positions" in line for line in report["recommendations"])
+    assert any("rare has 1 row;" in line for line in report["recommendations"])
+
+
+def test_whole_numbers_with_a_decimal_point_are_the_labels_without_it(tmp_path):
+    rows = pd.DataFrame({"text": [f"remark {n} of a kind" for n in range(40)], "label": ["0.0", "1.0"] * 20})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.assign(label=["0", "1"] * 20).to_csv(tmp_path / "test.csv", index=False)
+    task = task_for(tmp_path / "rows.csv", Said(test=str(tmp_path / "test.csv")))
+    assert task.label_names == ("0", "1")
+    assert load_split(task, "validation")["label"].tolist() == [0, 1] * 20

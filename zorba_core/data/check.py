@@ -142,6 +142,10 @@ def _duplicates(task: Task, train: pd.DataFrame, test: pd.DataFrame) -> dict[str
     }
 
 
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
 def _recommended(
     task: Task,
     report: dict[str, Any],
@@ -156,7 +160,8 @@ def _recommended(
     if max_positions is not None and enough > max_positions:
         enough = max_positions
     if cut > measured // 100:
-        advice.append(f"{cut} of {measured} rows lose the end of their text: --seq-len {enough}")
+        cure = f"--seq-len {enough}" if enough > seq_len else "shorter texts, the model has no more positions"
+        advice.append(f"{cut} of {measured} rows lose the end of their text: {cure}")
     elif enough <= seq_len // 2:
         advice.append(f"99 of 100 rows have at most {lengths['p99']} tokens: --seq-len {enough} is faster")
     if lengths.get("answers_cut"):
@@ -170,7 +175,7 @@ def _recommended(
     counts = [label["train"] for label in report["labels"]]
     if counts and max(counts) > _UNEVEN * max(1, min(counts)):
         rare = min(report["labels"], key=lambda label: label["train"])
-        advice.append(f"labels are uneven: {rare['name']} has {rare['train']} rows; accuracy will say little of it")
+        advice.append(f"labels are uneven: {rare['name']} has {_rows(rare['train'])}; accuracy will say little of it")
     untested = [label["name"] for label in report["labels"] if label["test"] == 0]
     if untested:
         advice.append(f"no test row has the label {', '.join(untested[:5])}: more rows, or --test FILE")
@@ -186,8 +191,8 @@ def _recommended(
         smallest = min(report["clients"], key=report["clients"].get)
         if report["clients"][smallest] < batch_size:
             advice.append(
-                f"client {smallest} has {report['clients'][smallest]} rows: its batches are smaller than --batch-size "
-                f"{batch_size}"
+                f"client {smallest} has {_rows(report['clients'][smallest])}: its batches are smaller than "
+                f"--batch-size {batch_size}"
             )
     if tokenizer.bos_token_id is None:
         advice.append("the tokenizer has no token that starts a text (BOS): prompts begin with their first word")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from zorba_core.data.tables import is_empty
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from zorba_core.data.file_rows import FileRows, FrameRows
 
 MAX_LABELS = 1000
+_WHOLE = re.compile(r"-?[0-9]+\.0+")  # as a table writes a column of whole numbers with gaps
 
 
 def labels_in(rows: FileRows | FrameRows, task_name: str) -> tuple[str, ...]:
@@ -46,7 +48,8 @@ def labels_in(rows: FileRows | FrameRows, task_name: str) -> tuple[str, ...]:
 
 
 def label_text(value: Any) -> str:
-    """A label's value as the text that names it: 1, 1.0, "1" and " 1 " are one label, as are true and "True"."""
+    """A label's value as the text that names it: 1, 1.0, "1", "1.0" and " 1 " are one label, as are true and "True"."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value).strip()
+    text = str(value).strip()
+    return text.split(".")[0] if _WHOLE.fullmatch(text) else text
