@@ -214,6 +214,11 @@ def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Dire
     return (lost / intended) ** 0.5 if intended > 0 else 1.0
 
 
+def _square_of_weights(network: BlockNetwork, blocks: Iterable[int]) -> float:
+    kept_M = (network.block_weights(int(m)) for m in blocks)
+    return sum(float(kept[piece].double().square().sum()) for kept in kept_M for piece in _pieces(len(kept)))
+
+
 def _pieces(size: int) -> Iterator[slice]:
     """A large block in parts: in float64 it would take several times its own memory."""
     return (slice(start, start + PIECE) for start in range(0, size, PIECE))
@@ -302,7 +307,7 @@ def _step_checks(
     ``unit``."""
     lr, nearest = settings.lr * unit, settings.rounding == "nearest"
     rate = lr * averaged if nearest else lr  # a shorter step loses more: the probe's own would flatter it
-    lost = arrived = step_square = length = whole = 0.0
+    lost = arrived = step_square = length = 0.0
     still = moving = 0
     rounding = rounding_of(settings, 1)
     for m in map(int, blocks):
@@ -321,9 +326,8 @@ def _step_checks(
             arrived += float((moved * intended).sum())
             step_square += float(intended.square().sum())
             length += float((weights.double() * (step != 0)).square().sum())
-            whole += float(weights.double().square().sum())
     # New adapters: only those that are zero have a gradient, and all their weights are the measure.
-    stride = (step_square / (length or whole or 1.0)) ** 0.5 * averaged * (lr / rate)
+    stride = (step_square / (length or _square_of_weights(network, blocks) or 1.0)) ** 0.5 * averaged * (lr / rate)
     share_lost = 1.0
     if 0 < step_square < np.inf:
         in_the_mean = settings.dtype == "bfloat16" and settings.rounding == "stochastic"
