@@ -161,9 +161,13 @@ def test_runs_of_a_predictor_are_correlated_within_matrices_and_between_them(mon
     assert found.seeds == 4
     assert found.table["value"].idxmax() == "E"
     assert found.table.loc["E", "least"] > 0.5
-    assert predictor_study.within_matrices(results, [cell]).value > 0.8
+    assert predictor_study.within_matrices(results, [cell]).value > 0.75
+    assert predictor_study.differing(results, [cell]).p_permuted < 0.01
+    assert predictor_study.gain_between(results, [cell]).low > 0  # E is a part of it
     claims = {claim.id: claim for claim in own_rows.rows({"predictors": results})}
     assert claims["ours/predicts/gain"].verdict == "reproduced in shape"
+    assert "That matrices differ at all: p = 0.0" in claims["ours/predicts/lambda"].note
+    assert "All cells without one matrix: log_lambda" in claims["ours/predicts/lambda"].note
 
     # A second cell whose losses are ten times as large and turned round: units do not count, and cells disagree.
     other = replace_cell(results, "llama-mini", lambda loss: 20 - 10 * loss)

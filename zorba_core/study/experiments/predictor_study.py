@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.errors import MissingDataError
-from zorba_core.study.experiments.design import FEATURES, stored_design
+from zorba_core.study.experiments.design import FEATURES, recipe_of, stored_design
 from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.predictors import name_of
-from zorba_core.study.experiments.resampling import holm, percentile_interval, two_way_resamples
+from zorba_core.study.experiments.resampling import (
+    ArmsTest,
+    arms_differ,
+    holm,
+    percentile_interval,
+    two_way_resamples,
+)
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.speed import area, cells
 from zorba_core.study.experiments.statistics import Correlation, rank_correlation, spearman
@@ -102,6 +108,38 @@ def predicting(results: Results, of: Sequence[Cell]) -> Predicting:
     return Predicting(table, area_KS.shape[1], " and ".join(f"{model} on {dataset}" for model, dataset in of))
 
 
+def differing(results: Results, of: Sequence[Cell]) -> ArmsTest:
+    """Do matrices differ at all beyond the noise of seeds?
+
+    Raises:
+        MissingDataError: as :func:`predicting`.
+    """
+    return arms_differ(_side_by_side([areas(results, cell).to_numpy() for cell in of], lambda a_KS: a_KS))
+
+
+def gain_between(results: Results, of: Sequence[Cell]) -> Correlation:
+    """Spearman's rho of the mean area with the matrix's own -log Phi, blocks alike with the mean facts of their cell;
+    of several cells, with the mean of its standard scores. Thought of after the runs: the plan has it within matrices
+    alone, since log Phi follows from D and E here.
+
+    Raises:
+        MissingDataError: as :func:`run_gains`.
+    """
+    design, scores = stored_design(), []
+    for model, dataset in of:
+        facts = stored_facts(model, dataset)
+        if facts is None:
+            raise MissingDataError(f"no energies of {model} on {dataset}")
+        alike = BlockFacts.of(len(facts[0]), *map(float, np.mean(facts, axis=1)))
+        gain_K = np.array([-np.log(gain(recipe_of(columns).build().A_MN, alike)) for columns in design.columns_K])
+        scores.append((gain_K - gain_K.mean()) / gain_K.std())
+    area_KS = _side_by_side([areas(results, cell).to_numpy() for cell in of], lambda a_KS: a_KS - a_KS.mean(axis=0))
+    x_K, (arm_RK, mean_RK) = np.mean(scores, axis=0), two_way_resamples(area_KS)
+    rank = rank_correlation(x_K, area_KS.mean(axis=1), resamples=9999)
+    low, high = percentile_interval(spearman(x_K[arm_RK], mean_RK))
+    return Correlation(rank.value, low, high, rank.p_value, area_KS.size)
+
+
 def run_gains(results: Results, cell: Cell) -> pd.DataFrame:
     """-log Phi of every run's own matrix, blocks permuted as in the run, by the public proxy's facts: matrix x seed.
 
@@ -125,9 +163,9 @@ def run_gains(results: Results, cell: Cell) -> pd.DataFrame:
 
 
 def within_matrices(results: Results, of: Sequence[Cell], *, seed: int = 0) -> Correlation:
-    """Of one matrix, does the order of blocks with the larger gain end lower? Both less the means of matrix and seed in
-    their cell, and of several cells in units of their standard deviations; the interval resamples matrices, the p-value
-    permutes runs within matrices and cells.
+    """Of one matrix, does the order of blocks with the larger gain end lower? -log Phi is less its matrix's mean, the
+    area less the means of matrix and seed in their cell, and of several cells in units of their standard deviations;
+    the interval resamples matrices, the p-value permutes runs within matrices and cells.
 
     Raises:
         MissingDataError: no cell, one of fewer than two complete seeds, or no energies.
@@ -140,7 +178,7 @@ def within_matrices(results: Results, of: Sequence[Cell], *, seed: int = 0) -> C
         run_gains(results, cell).loc[area_KS.index, area_KS.columns].to_numpy()
         for cell, area_KS in zip(of, areas_C, strict=True)
     ]
-    gain_KS = _side_by_side(gains_C, _within)
+    gain_KS = _side_by_side(gains_C, lambda g_KS: g_KS - g_KS.mean(axis=1, keepdims=True))
     left_KS, rng = _side_by_side([area_KS.to_numpy() for area_KS in areas_C], _within), np.random.default_rng(seed)
     value = float(np.corrcoef(gain_KS.ravel(), left_KS.ravel())[0, 1])
     index_RK = rng.integers(len(left_KS), size=(2000, len(left_KS)))

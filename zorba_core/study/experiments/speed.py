@@ -2,7 +2,8 @@
 
 Arms of one cell (model and dataset) share their seeds: fleet, rows, batches and directions. So every comparison is
 paired, and a bootstrap draws the same seeds for both arms. A run that never reaches the target, or diverges, counts the
-horizon: where that is the slower arm, the ratio comes out too small rather than too large.
+horizon: a ratio comes out too small where that is the paper's, and too large where it is the arm's
+(:mod:`zorba_core.study.experiments.firmness` counts such runs as later).
 
 Shapes: S seeds, R resamples.
 """
@@ -196,6 +197,38 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
+class CellRounds(NamedTuple):
+    """Of one cell: rounds to the target by seed, of the paper's and of the arm; and what else a table says of it."""
+
+    paper_S: pd.Series
+    arm_S: pd.Series
+    horizon: int
+    area_S: pd.Series  # arm - paper
+    pooled: bool  # the paper's best trial lost enough
+
+
+def rounds_by_cell(
+    results: Results, arm: str, paper: str = "paper", *, least_lost: float | None = None, share: float = SHARE
+) -> dict[tuple[str, str], CellRounds]:
+    """Of each cell that has a complete seed of both arms."""
+    by_cell = {}
+    for model, dataset in cells(results.runs):
+        try:
+            tables = outcomes(results, model, dataset, (paper, arm), share)
+            horizon = horizon_of(results, model, dataset)
+        except MissingDataError:
+            continue
+        rounds, areas, trial = tables["rounds_to"], tables["area"], best_trial(results, model, dataset)
+        pooled = least_lost is None or trial["initial_loss"] - trial["late_loss"] >= least_lost
+        by_cell[model, dataset] = CellRounds(rounds[paper], rounds[arm], horizon, areas[arm] - areas[paper], pooled)
+    return by_cell
+
+
+def to_pool(by_cell: Mapping[tuple[str, str], CellRounds]) -> dict[tuple[str, str], tuple[pd.Series, pd.Series, int]]:
+    """Those that are pooled, as :func:`pooled_speed` takes them."""
+    return {cell: found[:3] for cell, found in by_cell.items() if found.pooled}
+
+
 def speed_table(
     results: Results,
     arms: Sequence[str],
@@ -207,29 +240,28 @@ def speed_table(
     """One row for each cell and arm, and the pooled rows (model and dataset "all"): the ratio of speeds with its
     interval, and the difference of the areas, arm - paper, with its t interval. A cell whose best trial of the paper's
     lost less than ``least_lost`` nats has its own row and is not pooled."""
-    rows, by_arm = [], {arm: {} for arm in arms}
-    for model, dataset in cells(results.runs):
-        for arm in arms:
-            if arm == paper:
-                continue
-            try:
-                tables = outcomes(results, model, dataset, (paper, arm), share)
-                horizon = horizon_of(results, model, dataset)
-            except MissingDataError:
-                continue
-            rounds, areas = tables["rounds_to"], tables["area"]
-            trial = best_trial(results, model, dataset)
-            if least_lost is None or trial["initial_loss"] - trial["late_loss"] >= least_lost:
-                by_arm[arm][model, dataset] = (rounds[paper], rounds[arm], horizon)
-            rows.append(
-                {"model": model, "dataset": dataset, "arm": arm}
-                | speed(rounds[paper], rounds[arm], horizon)._asdict()
-                | _prefixed("area", mean_interval(areas[arm] - areas[paper]))
-            )
+    rounds = {
+        arm: rounds_by_cell(results, arm, paper, least_lost=least_lost, share=share) for arm in arms if arm != paper
+    }
+    return table_of(rounds, cells(results.runs))
+
+
+def table_of(
+    rounds: Mapping[str, Mapping[tuple[str, str], CellRounds]], of_cells: Sequence[tuple[str, str]]
+) -> pd.DataFrame:
+    """The table of :func:`speed_table`, from each arm's :func:`rounds_by_cell`."""
+    rows = [
+        {"model": cell[0], "dataset": cell[1], "arm": arm}
+        | speed(by_cell[cell].paper_S, by_cell[cell].arm_S, by_cell[cell].horizon)._asdict()
+        | _prefixed("area", mean_interval(by_cell[cell].area_S))
+        for cell in of_cells
+        for arm, by_cell in rounds.items()
+        if cell in by_cell
+    ]
     rows += [
-        {"model": "all", "dataset": "all", "arm": arm} | pooled_speed(of_cells)._asdict()
-        for arm, of_cells in by_arm.items()
-        if of_cells
+        {"model": "all", "dataset": "all", "arm": arm} | pooled_speed(to_pool(by_cell))._asdict()
+        for arm, by_cell in rounds.items()
+        if to_pool(by_cell)
     ]
     columns = ["model", "dataset", "arm", *Speedup._fields, "area", "area_low", "area_high"]
     return pd.DataFrame(rows, columns=columns)

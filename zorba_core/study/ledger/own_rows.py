@@ -4,7 +4,7 @@ plans that were committed before the runs (``artifacts/experiments/*/PLAN.md``),
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -12,7 +12,17 @@ import pandas as pd
 from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments import elsewhere, lengths, parts, predictors, what_to_run
 from zorba_core.study.experiments.equivalence import equivalence
-from zorba_core.study.experiments.speed import Speedup, outcomes, speed_table
+from zorba_core.study.experiments.firmness import firmness
+from zorba_core.study.experiments.speed import (
+    CellRounds,
+    Speedup,
+    cells,
+    outcomes,
+    rounds_by_cell,
+    speed_table,
+    table_of,
+    to_pool,
+)
 from zorba_core.study.experiments.store import Results
 from zorba_core.study.experiments.what_to_run import CANDIDATE, DIFFERENCES, FULL, PAPER
 from zorba_core.study.ledger.claims import OURS, Claim
@@ -29,7 +39,7 @@ from zorba_core.study.ledger.verdicts import (
 
 QUARTER = 0.25
 GOAL, LEAST = 2.0, 1.5  # times as fast as the paper's: the estimate, and the lower end of its interval
-_SPEED_UNIT = "times as fast as the paper's to a fixed loss, at equal rounds, forward passes and bytes"
+_SPEED_UNIT = "times as fast as the paper's to a fixed loss, at equal rounds and forward passes"
 _PASSES = "at equal forward passes"
 _CONDITION = f"at equal VRAM of every client and {_PASSES.removeprefix('at ')}"
 
@@ -129,7 +139,7 @@ GOALS = (
         "goal/lengths-same-bytes",
         lengths.NAME,
         lengths.SAME_BYTES,
-        f"gain and block lengths, which send not a byte more, are at least twice as fast, {_CONDITION}",
+        f"gain and block lengths, which send no other numbers, are at least twice as fast, {_CONDITION}",
     ),
 )
 _STRICTER = 0.9  # of what the paper's best trial lost: a second target, where evaluations are close enough to see it
@@ -143,10 +153,8 @@ _CELLS = {
 
 def rows(results: Mapping[str, Results | None]) -> list[Claim]:
     """Every claim of ours, from the results by experiment; None where nothing of an experiment has been run."""
-    tables = {
-        experiment.NAME: None
-        if results.get(experiment.NAME) is None
-        else speed_table(results[experiment.NAME], tuple(experiment.ARMS), PAPER, least_lost=least)
+    speeds = {
+        experiment.NAME: _Speeds.of(results.get(experiment.NAME), tuple(experiment.ARMS), least)
         for experiment, least in (
             (what_to_run, None),
             (parts, None),
@@ -157,12 +165,28 @@ def rows(results: Mapping[str, Results | None]) -> list[Claim]:
     of_lengths = results.get(lengths.NAME)
     stricter = None if of_lengths is None else speed_table(of_lengths, tuple(lengths.ARMS), PAPER, share=_STRICTER)
     return [
-        *(_goal(goal, tables[goal.experiment], stricter) for goal in GOALS),
-        *(_faster(compared, tables[compared.experiment]) for compared in COMPARED),
+        *(_goal(goal, speeds[goal.experiment], stricter) for goal in GOALS),
+        *(_faster(compared, speeds[compared.experiment]) for compared in COMPARED),
         _quarter(results.get(what_to_run.NAME)),
         _differences(results.get(what_to_run.NAME)),
         *predictor_rows(results.get(predictors.NAME)),
     ]
+
+
+class _Speeds(NamedTuple):
+    """Of one experiment: its table, None where nothing of it was run, and what the table was made from."""
+
+    table: pd.DataFrame | None
+    rounds: Mapping[str, Mapping[tuple[str, str], CellRounds]]
+
+    @classmethod
+    def of(
+        cls, results: Results | None, arms: Sequence[str], least: float | None = None, paper: str = PAPER
+    ) -> _Speeds:
+        if results is None:
+            return cls(None, {})
+        rounds = {arm: rounds_by_cell(results, arm, paper, least_lost=least) for arm in arms if arm != paper}
+        return cls(table_of(rounds, cells(results.runs)), rounds)
 
 
 def judge_speed(ratio: Speedup | None) -> str:
@@ -206,6 +230,23 @@ def _cells_text(table: pd.DataFrame | None, arm: str, than: str = "the paper's")
     return "; ".join(each) or "no complete pair of runs yet"
 
 
+def _firm_text(speeds: _Speeds, arm: str) -> str:
+    """What leaving each cell out makes of the pooled ratio, and what counting late runs as later still does."""
+    firm = firmness(to_pool(speeds.rounds.get(arm, {})))
+    if firm is None:
+        return ""
+    text = f". Without one cell {firm.least:.2f} to {firm.most:.2f}"
+    if firm.needs:
+        each = " or ".join(f"{model} on {dataset}" for model, dataset in firm.needs)
+        text += f"; another verdict without {each}"
+    if firm.needs_horizon:
+        later = firm.later
+        text += (
+            f"; {later.value:.2f} ({later.low:.2f} to {later.high:.2f}) where runs that never arrive count two horizons"
+        )
+    return text
+
+
 def _missing_cells(table: pd.DataFrame | None, arm: str, experiment: str = what_to_run.NAME) -> str:
     wanted = {f"{model} on {dataset}" for model, dataset in _CELLS[experiment]}
     there = set() if table is None else {f"{r.model} on {r.dataset}" for r in table[table["arm"] == arm].itertuples()}
@@ -213,16 +254,11 @@ def _missing_cells(table: pd.DataFrame | None, arm: str, experiment: str = what_
     return f". Not run yet: {', '.join(missing)}" if missing else ""
 
 
-def _unit(compared: SpeedClaim) -> str:
-    """Scalars along directions of each client's own go to every client: more bytes."""
-    own = compared.experiment == lengths.NAME and lengths.ARMS[compared.arm].own
-    return _SPEED_UNIT.replace(", forward passes and bytes", " and forward passes") if own else _SPEED_UNIT
-
-
-def _goal(goal: SpeedClaim, table: pd.DataFrame | None, stricter: pd.DataFrame | None) -> Claim:
-    ratio, also = ratio_of(table, goal.arm), ""
+def _goal(goal: SpeedClaim, speeds: _Speeds, stricter: pd.DataFrame | None) -> Claim:
+    table = speeds.table
+    ratio, also = ratio_of(table, goal.arm), _firm_text(speeds, goal.arm)
     if goal.experiment == lengths.NAME and ratio_of(stricter, goal.arm) is not None:
-        also = f". To {_STRICTER:.0%} of that loss: {ratio_text(ratio_of(stricter, goal.arm))}"
+        also += f". To {_STRICTER:.0%} of that loss: {ratio_text(ratio_of(stricter, goal.arm))}"
     verdict = judge_goal(ratio)
     return Claim(
         id=OURS + goal.id,
@@ -230,9 +266,7 @@ def _goal(goal: SpeedClaim, table: pd.DataFrame | None, stricter: pd.DataFrame |
         where="ours: the goal",
         printed=GOAL,
         ours=None if ratio is None else ratio_text(ratio),
-        unit=_SPEED_UNIT
-        if goal.arm != lengths.BEST
-        else _SPEED_UNIT.replace(", forward passes and bytes", " and passes"),
+        unit=_SPEED_UNIT,
         verdict=verdict,
         how=command_of(goal.experiment),
         evidence=evidence_of_plan(goal.experiment, table, "tests/study/experiments/test_speed.py"),
@@ -241,7 +275,8 @@ def _goal(goal: SpeedClaim, table: pd.DataFrame | None, stricter: pd.DataFrame |
     )
 
 
-def _faster(compared: SpeedClaim, table: pd.DataFrame | None) -> Claim:
+def _faster(compared: SpeedClaim, speeds: _Speeds) -> Claim:
+    table = speeds.table
     ratio = ratio_of(table, compared.arm)
     verdict = judge_speed(ratio)
     return Claim(
@@ -250,18 +285,21 @@ def _faster(compared: SpeedClaim, table: pd.DataFrame | None) -> Claim:
         where=f"ours: {compared.experiment}",
         printed=None,
         ours=None if ratio is None else ratio_text(ratio),
-        unit=_unit(compared),
+        unit=_SPEED_UNIT,
         verdict=verdict,
         how=command_of(compared.experiment),
         evidence=evidence_of_plan(compared.experiment, table, "zorba_core.study.experiments.speed"),
-        note=_cells_text(table, compared.arm) + _missing_cells(table, compared.arm, compared.experiment),
+        note=_cells_text(table, compared.arm)
+        + _firm_text(speeds, compared.arm)
+        + _missing_cells(table, compared.arm, compared.experiment),
         counter_example=_cells_text(table, compared.arm) if verdict == "contradicted" else "",
     )
 
 
 def _quarter(results: Results | None) -> Claim:
     """A quarter of the blocks at the loss of all: gain against ``full`` as the others against the paper's."""
-    table = None if results is None else speed_table(results, ("gain",), FULL)
+    speeds = _Speeds.of(results, ("gain",), None, FULL)
+    table = speeds.table
     ratio, verdict, share = ratio_of(table, "gain"), UNTESTED, math.nan
     if ratio is not None:
         runs = results.runs[(results.runs["role"] == "measure") & (results.runs["arm"].isin(("gain", FULL)))]
@@ -270,14 +308,14 @@ def _quarter(results: Results | None) -> Claim:
         verdict = judge_speed(ratio)
         if share > QUARTER and verdict == "reproduced in shape":
             verdict = UNDECIDED
-    note = _cells_text(table, "gain", "all blocks") + _missing_cells(table, "gain")
+    note = _cells_text(table, "gain", "all blocks") + _firm_text(speeds, "gain") + _missing_cells(table, "gain")
     return Claim(
         id=f"{OURS}quarter",
         claim="the gain allocation with at most a quarter of all blocks is at least as fast as training all of them",
         where="ours: the goal",
         printed=None,
         ours=None if ratio is None else f"{ratio_text(ratio)} with {share:.0%} of the blocks",
-        unit="times as fast as all blocks to a fixed loss, at equal rounds, forward passes and bytes",
+        unit="times as fast as all blocks to a fixed loss, at equal rounds and forward passes",
         verdict=verdict,
         how=command_of(what_to_run.NAME),
         evidence=evidence_of_plan(what_to_run.NAME, table, "zorba_core.study.experiments.speed"),
