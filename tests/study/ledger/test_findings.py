@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
 from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.report.page import render
 from zorba_core.study.experiments import what_to_run
 from zorba_core.study.experiments.energies import stored_facts
-from zorba_core.study.experiments.speed import speed_table
-from zorba_core.study.experiments.store import read_results
+from zorba_core.study.experiments.speed import best_trial, pooled_speed, rounds_by_cell, speed_table
+from zorba_core.study.experiments.store import read_results, read_tables, results_folder
 from zorba_core.study.ledger import DEFAULT_LEDGER, bound_rows, communication_rows, front_rows, read_ledger
 
 
@@ -135,14 +138,118 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
     assert cells == [("+0.02", "contradicted"), ("-0.08", "undecided"), ("+0.30", "undecided"), ("+0.19", "undecided")]
     assert "cell by cell +0.02, -0.08, +0.30, +0.19: contradicted on the first" in text
     assert f"together {ours['predicts/gain'].ours}" in text
-    assert [value for value in re.findall(r": (\S+) \(", ours["predicts/gain"].note)] == [
+    differ = re.search(r"differ at all: (p = [^;]*?)\. All cells without", ours["predicts/lambda"].note)[1]
+    assert f"in one cell alone ({differ})" in text
+    without = re.search(r"; E (\S+ to \S+); D", ours["predicts/lambda"].note)[1]
+    assert f"without one matrix {without}; cell by cell" in text
+    between = ours["predicts/gain"].note.rsplit("alike): ", 1)[1].removesuffix(")")
+    assert f"has {between.replace(' (', ' between matrices (')}; thought of afterwards" in text
+    assert [value for value in re.findall(r": (\S+) \([^)]*runs\)", ours["predicts/gain"].note)] == [
         "+0.37",
         "+0.27",
         "-0.13",
-        "-0.20",
+        "-0.19",
     ]
     assert "-0.0007 nats of area (-0.0012 to -0.0002" in text
     assert ours["differences"].ours.startswith("-0.0007 (-0.0012 to -0.0002")
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("speed/gain", "`gain`, told each block's energy and noise"),
+        ("speed/idle", "the same, blocks may stay idle"),
+        ("speed/alike", "`gain` that takes all blocks as alike"),
+        ("speed/adaptive", "`gain` planned again from the run's own scalars"),
+        ("speed/full", "all blocks of all clients |"),
+        ("speed/balanced", "`balanced`"),
+        ("speed/lambda-exact", "lowest Λ"),
+        ("goal", "`gain` with idle blocks, normalised step, cosine"),
+        ("part/cosine", "cosine schedule alone"),
+        ("part/normalised", "cosine schedule alone"),
+        ("part/hiso", "HiSo; FedKSeed"),
+        ("part/fedkseed", "HiSo; FedKSeed"),
+        ("part/meerkat", "MEERKAT"),
+    ],
+)
+def test_readme_says_how_firm_each_ratio_is(ledger, root, name, row):
+    """Without each cell in turn; and which pooled verdicts of four cells another cell would turn."""
+    claim = next(claim for claim in ledger.ours if claim.id == f"ours/{name}")
+    firm = re.search(r"Without one cell (\S+ to \S+?)[;.]", claim.note + ".")[1]
+    text = (root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {row}")]
+    last = line.rstrip("| ").rsplit(" | ", 1)[1]
+    assert firm in last
+    if name.startswith("speed/"):
+        assert ("without opt-mini" in last or "without either cell of opt-mini" in last) == (
+            "another verdict" in claim.note
+        )
+
+
+def test_readme_says_what_speed_goes_with_and_what_the_first_seeds_gave(root):
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
+    own = {name: read_results(name) for name in ("what-to-run", "elsewhere", "lengths")}
+    arms = ("gain", "gain, blocks alike", "gain, idle blocks", "balanced", "adaptive", "lambda-exact", "full")
+    rates, speeds, of_gain = [], [], []
+    for name in ("what-to-run", "elsewhere"):
+        for row in speed_table(own[name], arms).itertuples():
+            if row.model == "all":
+                continue
+            best, paper = (best_trial(own[name], row.model, row.dataset, arm)["lr"] for arm in (row.arm, "paper"))
+            rates.append(best / paper)
+            speeds.append(row.value)
+            if (name, row.arm) == ("what-to-run", "gain"):
+                of_gain.append(math.log(row.value))
+    assert f"{len(rates)} pairs of an arm and a cell" in text
+    assert f"rank correlation of {stats.spearmanr(rates, speeds).statistic:+.2f}" in text
+    half = stats.t.ppf(0.975, len(of_gain) - 1) * np.std(of_gain, ddof=1) / math.sqrt(len(of_gain))
+    low, high = np.exp(np.mean(of_gain) + np.array([-half, half]))
+    assert f"the interval of `gain` is {low:.2f} to {high:.2f} (t, three" in text
+
+    shown, every_round = rounds_by_cell(own["what-to-run"], "gain"), rounds_by_cell(own["lengths"], "gain")
+    first = {cell: every_round[cell].paper_S.index for cell in shown}
+    for pick, said in (
+        (lambda values, seeds: values.loc[seeds], "give {0:.2f} here ({1:.2f} to {2:.2f})"),
+        (lambda values, seeds: values.drop(seeds), "the others {0:.2f} ({1:.2f} to {2:.2f})"),
+    ):
+        ratio = pooled_speed(
+            {
+                cell: (pick(rounds.paper_S, first[cell]), pick(rounds.arm_S, first[cell]), rounds.horizon)
+                for cell, rounds in shown.items()
+            }
+        )
+        assert said.format(*ratio) in text
+
+    full = speed_table(own["what-to-run"], ("full",), share=0.9).iloc[-1]
+    assert f"to 90 % of the loss {full.value:.2f}, {full.low:.2f} to {full.high:.2f}" in text
+    llama = ("llama-mini", "toy-reviews")
+    at_90 = speed_table(own["lengths"], ("gain", "lengths"), share=0.9).set_index(["model", "dataset", "arm"])
+    for arm, words in (
+        ("gain", "is at {0:.2f}, {1:.2f} to {2:.2f}"),
+        ("lengths", "lengths too ({0:.2f}, {1:.2f} to {2:.2f})"),
+    ):
+        assert words.format(*at_90.loc[(*llama, arm), ["value", "low", "high"]]) in text
+    directions = speed_table(own["lengths"], ("own",)).set_index(["model", "dataset"]).loc[llama]
+    assert f"directions are ({directions.value:.2f}, {directions.low:.2f} to {directions.high:.2f})" in text
+    less = np.mean([cell.area_S.mean() for cell in rounds_by_cell(own["what-to-run"], "full").values()])
+    assert f"lower by {-less:.3f} nats" in text
+    areas = [cell.area_S.to_numpy() for cell in rounds_by_cell(own["elsewhere"], "gain").values()]
+    rng = np.random.default_rng(0)
+    resampled = np.mean([of[rng.integers(len(of), size=(10_000, len(of)))].mean(axis=1) for of in areas], axis=0)
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    assert f"the areas differ by {np.mean([of.mean() for of in areas]):+.3f} nats ({low:+.3f} to {high:+.3f})" in text
+
+
+def test_readme_counts_the_runs_once(root):
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
+    folders = [
+        results_folder(name, "standard") for name in ("what-to-run", "parts", "predictors", "elsewhere", "lengths")
+    ]
+    runs = pd.concat([read_tables(folder)[0] for folder in folders])
+    once = runs.drop_duplicates("sha256")
+    assert f"{len(once):,} runs of the five experiments ({len(runs) - len(once)} serve two of them)" in text
+    assert f"{once['seconds'].sum() / 3600:.1f} hours of one core" in text
+    assert (runs["status"] == "finished").all()
 
 
 def test_readme_says_what_fewer_evaluations_make_of_the_same_runs(root):
