@@ -63,7 +63,7 @@ def in_short(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException | str) -> str:
     """The error's message without line breaks, without what no terminal or page can show, and with words of hundreds
     of characters cut: a number of 400 digits says nothing more."""
     words = [word if len(word) <= _LONGEST_WORD else f"{word[:60]}...{word[-20:]}" for word in str(error).split()]

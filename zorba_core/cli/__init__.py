@@ -106,7 +106,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zorba"
-        said = " ".join(error.format_message().split()).removesuffix(".")  # names the option, which str() does not
+        said = one_line(error.format_message()).removesuffix(".")  # names the option, which str() does not
         _leave(f"{said}; {command} --help names the options", error.exit_code)
     except click.ClickException as error:
         _leave(one_line(error), error.exit_code)
