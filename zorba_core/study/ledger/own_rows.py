@@ -180,9 +180,7 @@ class _Speeds(NamedTuple):
     rounds: Mapping[str, Mapping[tuple[str, str], CellRounds]]
 
     @classmethod
-    def of(
-        cls, results: Results | None, arms: Sequence[str], least: float | None = None, paper: str = PAPER
-    ) -> _Speeds:
+    def of(cls, results: Results | None, arms: Sequence[str], least: float | None, paper: str = PAPER) -> _Speeds:
         if results is None:
             return cls(None, {})
         rounds = {arm: rounds_by_cell(results, arm, paper, least_lost=least) for arm in arms if arm != paper}
