@@ -70,16 +70,29 @@ if (!window.zorbaHistory) {
   skip.id = "zorba-skip";
   skip.type = "button";
   skip.textContent = "Skip to the main control";
+  const able = ":is(a[href], button, input, textarea, [role=slider], [role=grid], [tabindex='0']):not([disabled])" +
+    ":not([aria-label^='Help for']):not([tabindex='-1'])";
+  const mainControl = () => {
+    const place = window.zorbaMain && document.querySelector(`[class*="st-key-${window.zorbaMain}"]`);
+    const within = place && [...place.querySelectorAll("*")].find((each) => each.shadowRoot)?.shadowRoot;
+    return within?.querySelector(able) || place?.querySelector(able);
+  };
   skip.addEventListener("click", () => {
-    const able = ":is(a[href], button, input, textarea, [role=slider], [role=grid], [tabindex='0']):not([disabled])" +
-      ":not([aria-label^='Help for']):not([tabindex='-1'])";
     const page = document.querySelector("[data-testid=stMainBlockContainer]");
-    const place = (window.zorbaMain && document.querySelector(`[class*="st-key-${window.zorbaMain}"]`)) || page;
-    const within = [...place.querySelectorAll("*")].find((each) => each.shadowRoot)?.shadowRoot;
-    const target = within?.querySelector(able) || place.querySelector(able) || page;
-    if (target === page) page.tabIndex = -1;
-    target.focus();
-    target.scrollIntoView({ block: "center" });
+    const go = (target) => { target.focus(); target.scrollIntoView({ block: "center" }); };
+    const there = mainControl();
+    if (there) return go(there);
+    page.tabIndex = -1;
+    go(page.querySelector(able) || page);
+    if (!window.zorbaMain) return;
+    // The control is not drawn yet: it has the focus once it is, if the reader has not gone elsewhere by then.
+    const waits = document.activeElement, since = Date.now();
+    const timer = setInterval(() => {
+      const now = document.activeElement, left = now !== waits && now !== document.body;
+      const drawn = !left && mainControl();
+      if (drawn) go(drawn);
+      if (left || drawn || Date.now() - since > 10000) clearInterval(timer);
+    }, 50);
   });
   document.body.prepend(skip);
   // A formula that is wider than its place scrolls: the keyboard must reach it too.

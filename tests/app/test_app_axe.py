@@ -102,6 +102,7 @@ def walks(browser):
                     continue
                 violations[theme, entry.title] = problems(page)
                 if theme == "light":
+                    page.wait_for_selector(f"[class*='st-key-{entry.main}']", state="attached", timeout=PATIENCE_MS)
                     tabs[entry.title] = tabs_to(page, entry.main)
             context.close()
     return violations, tabs, wider
