@@ -70,8 +70,8 @@ if (!window.zorbaHistory) {
   skip.id = "zorba-skip";
   skip.type = "button";
   skip.textContent = "Skip to the main control";
-  const able = ":is(a[href], button, input, textarea, [role=slider], [role=grid], [tabindex='0']):not([disabled])" +
-    ":not([aria-label^='Help for']):not([tabindex='-1'])";
+  const able = ":is(a[href], button, input, textarea, summary, [role=slider], [role=grid], [tabindex='0'])" +
+    ":not([disabled]):not([aria-label^='Help for']):not([tabindex='-1'])";
   const mainControl = () => {
     const place = window.zorbaMain && document.querySelector(`[class*="st-key-${window.zorbaMain}"]`);
     const within = place && [...place.querySelectorAll("*")].find((each) => each.shadowRoot)?.shadowRoot;
@@ -83,7 +83,7 @@ if (!window.zorbaHistory) {
     const there = mainControl();
     if (there) return go(there);
     page.tabIndex = -1;
-    go(page.querySelector(able) || page);
+    go(page);
     if (!window.zorbaMain) return;
     // The control is not drawn yet: it has the focus once it is, if the reader has not gone elsewhere by then.
     const waits = document.activeElement, since = Date.now();
