@@ -75,7 +75,7 @@ def test_elsewhere_changes_one_thing_in_each_cell_and_its_arms_share_seeds_and_f
     here = [spec for spec in OWN["what-to-run"].specs("standard", with_trials(OWN["what-to-run"]))]
     specs = OWN["elsewhere"].specs("standard", with_trials(OWN["elsewhere"]))
     measured = [spec for spec in specs if spec.role == "measure"]
-    assert set(Counter((spec.dataset, spec.arm) for spec in measured).values()) == {12}
+    assert set(Counter((spec.dataset, spec.arm) for spec in measured).values()) == {20}
     assert {spec.recipe.num_clients for spec in measured if spec.dataset == "sst2"} == {50}
     assert {spec.settings["inactive"] for spec in measured if spec.dataset == "toy-reviews"} == {"dropped"}
     asked = {spec.arm: spec for spec in here if spec.seed == 0 and (spec.model, spec.dataset) == ("opt-mini", "sst2")}

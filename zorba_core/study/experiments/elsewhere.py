@@ -16,7 +16,7 @@ from zorba_core.study.experiments.what_to_run import ARMS as ARMS_TO_RUN
 from zorba_core.study.experiments.what_to_run import FULL, PAPER, recipe_of_arm
 
 NAME = "elsewhere"
-ARMS = (PAPER, "gain", "balanced", FULL)
+ARMS = (PAPER, "gain", "balanced", FULL, "adaptive", "lambda-exact")  # the last two: the plan's amendment
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ PLACES: Mapping[Cell, Place] = {
     ("opt-mini", "snli"): Place("another task, of pairs of sentences"),
 }
 LEAST_LOST = 0.02  # nats that the paper's best trial has to lose: a cell that does not learn is not pooled
-_SEEDS = {"ci": 1, "standard": 12, "paper": 12}
+_SEEDS = {"ci": 1, "standard": 20, "paper": 20}
 _FIRST = 200  # wave of the trials of the first place: after the first seeds of the other experiments
 
 
