@@ -33,7 +33,7 @@ def filtered(records: Sequence[Record], titles: Mapping[str, str]) -> list[Recor
     text = linked_text(
         "Find", key="find", placeholder="name, tag, or a setting such as lr=0.01", icon=":material/search:"
     )
-    matching = [record for record in records if _has(record, text, titles.get(record.name, ""))]
+    matching = [record for record in records if not text or _has(record, text, titles.get(record.name, ""))]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
         if len(values) < 2:

@@ -12,10 +12,12 @@ log. Starting and stopping are in ``app.screens.train.processes``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,11 +136,21 @@ def state_of(runs_folder: Path, job: Job) -> State:
 def titles_of_runs(runs_folder: Path) -> dict[str, str]:
     """The title under which each run was started from here, by the name of its folder."""
     titles: dict[str, str] = {}
-    for job in list_jobs(runs_folder).jobs:
-        run = _known_run(job) or named_run(runs_folder, job)
-        if run is not None:
-            titles[run.name] = job.title
+    for file in sorted((runs_folder / JOBS).glob(f"*/{JOB}"), reverse=True):  # the first start of a run counts
+        with contextlib.suppress(OSError, ZorbaError):  # listed on the page Train
+            run, title = _titled(runs_folder, file.parent, file.stat().st_mtime_ns)
+            titles[run] = title
     return titles
+
+
+@lru_cache(maxsize=10_000)
+def _titled(runs_folder: Path, folder: Path, changed_ns: int) -> tuple[str, str]:
+    """A run's folder and the job's title. That a job has no run yet is an error, which is not remembered."""
+    job = read_job(folder)
+    run = _known_run(job) or named_run(runs_folder, job)
+    if run is None:
+        raise MissingDataError(f"{folder}: no run yet")
+    return run.name, job.title
 
 
 def job_folder(runs_folder: Path, job: Job) -> Path:

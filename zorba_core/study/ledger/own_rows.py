@@ -95,6 +95,18 @@ COMPARED = (
         f"also on other tasks, with 50 clients and with dropped blocks gain is at least as fast, {_CONDITION}",
     ),
     SpeedClaim("elsewhere/balanced", elsewhere.NAME, "balanced", f"there balanced is at least as fast, {_CONDITION}"),
+    SpeedClaim(
+        "elsewhere/lambda-exact",
+        elsewhere.NAME,
+        "lambda-exact",
+        f"there the lowest Lambda is at least as fast, {_CONDITION}",
+    ),
+    SpeedClaim(
+        "elsewhere/adaptive",
+        elsewhere.NAME,
+        "adaptive",
+        f"there gain planned from the run's own scalars is at least as fast, {_CONDITION}",
+    ),
     SpeedClaim("elsewhere/full", elsewhere.NAME, FULL, "there training all blocks is at least as fast"),
     SpeedClaim(
         "lengths/alone",
