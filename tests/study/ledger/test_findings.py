@@ -125,7 +125,7 @@ def test_readme_has_the_numbers_of_our_own_claims(ledger, root):
         assert ours[name].ours.rsplit(", ", 1)[0] + ")" in text, name
         stricter = ours[name].note.split("of that loss: ")
         assert len(stricter) == 1 or stricter[1].split(", ")[0] + ")" in text, name
-    for arm in ("gain", "balanced", "full"):
+    for arm in ("gain", "balanced", "full", "adaptive", "lambda-exact"):
         value, interval = ours[f"elsewhere/{arm}"].ours.removesuffix(" pairs)").rsplit(", ", 1)[0].split(" (")
         assert f"{value} ({interval})" in text, arm
     assert ours["quarter"].ours == "1.19 (1.11 to 1.26, 80 pairs) with 8% of the blocks"
