@@ -11,7 +11,7 @@ from app.shared import components, solving, state
 from app.shared.big_studies import Solving
 from app.shared.links import TABLE_UNHELD
 from app.shared.remedies import remedies
-from app.shared.scenario import Scenario, block_gib
+from app.shared.scenario import SCALED_KINDS, Scenario, block_gib
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, name_some
 
 
@@ -35,9 +35,16 @@ def explain(error: ZorbaError, scenario: Scenario) -> None:
         say_too_small(scenario, error.clients)
     else:
         components.problem("This fleet cannot train the model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        scaled = scenario.fleet_kind in SCALED_KINDS
         st.markdown(
-            "Every block needs at least one client. Add clients, give them more VRAM, or shorten L, lower B or choose "
-            "half precision in the sidebar so that each can hold more blocks."
+            "Every block needs at least one client. "
+            + (
+                "Add clients: the VRAM of this kind of fleet is drawn in blocks, so a shorter L or a smaller B leaves "
+                "each client with as many."
+                if scaled
+                else "Add clients, give them more VRAM, or shorten L, lower B or choose half precision in the sidebar "
+                "so that each can hold more blocks."
+            )
         )
 
 

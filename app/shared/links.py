@@ -44,7 +44,7 @@ def linked(
     from_link = remembered(key, None, str)
     if from_link and from_link not in options:
         shown = arguments.get("format_func", str)(value)
-        _tell_absent(label, str(from_link), f"instead: {shown}")
+        tell_absent(label, str(from_link), f"instead: {shown}")
     draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == default else value)
     return value
@@ -71,7 +71,7 @@ def linked_many(
     if key not in st.session_state.get(_REMEMBERED, {}):
         for name in (named(key) or "").split(",")[:20]:
             if name and name not in options:
-                _tell_absent(label, name, "it is left out")
+                tell_absent(label, name, "it is left out")
     value = several(key, options, default)
     draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == list(default) else ",".join(value))
@@ -229,7 +229,7 @@ def take_asked(key: str) -> bool:
     return True
 
 
-def _tell_absent(label: str, asked: str, instead: str) -> None:
+def tell_absent(label: str, asked: str, instead: str) -> None:
     """Say that what a link or an earlier choice asks for is not offered, and what there is instead."""
     st.toast(
         f"{label}: {as_code(asked[:80])} is not offered here; {instead}.", icon=":material/link_off:", duration="long"

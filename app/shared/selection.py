@@ -16,7 +16,7 @@ import numpy as np
 import streamlit as st
 
 from app.shared import state
-from app.shared.links import choice, choose, keep, named, number, several
+from app.shared.links import choice, choose, keep, named, number, several, tell_absent
 from app.shared.scenario import Scenario
 from app.shared.study import Study
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View
@@ -190,13 +190,20 @@ def _remembered(study: Study) -> int | None:
     """The chosen point if it belongs to this scenario; a point named in the link counts for the first one shown."""
     if _CHOSEN not in st.session_state:
         text = named("point") or ""
-        _remember(study.scenario, int(text) if text.isdecimal() and len(text) < 9 else None)
+        asked = int(text) if text.isdecimal() and len(text) < 9 else None
+        if text and not _is_usable(study, asked):
+            tell_absent("Point", text, "the recommended one is shown")
+            asked = None
+        _remember(study.scenario, asked)
     scenario, point = st.session_state[_CHOSEN]
     if scenario != study.scenario:
         _remember(study.scenario, None)
         return None
-    usable = point is not None and 0 <= point < len(study.front) and not np.isnan(study.front.bias_lambda_E[point])
-    if not usable:
+    if not _is_usable(study, point):
         return None
     keep("point", str(point))  # a visit to another page takes it out of the address
     return point
+
+
+def _is_usable(study: Study, point: int | None) -> bool:
+    return point is not None and 0 <= point < len(study.front) and not np.isnan(study.front.bias_lambda_E[point])

@@ -170,6 +170,10 @@ def test_a_long_ledger_is_shown_a_part_at_a_time(app, ledger):
 def test_a_search_finds_claims_by_any_of_their_words():
     assert has(CLAIMS[1], "counter BETA")
     assert not has(CLAIMS[1], "counter alpha")
+    lower = claim("lambda/predicts")
+    assert has(lower, "Λ")
+    assert has(lower, "λ*")
+    assert not has(lower, "γ*")
 
 
 def test_every_verdict_has_a_look_of_its_own_in_shape_as_well_as_colour():

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.shared import components, state
 from app.shared.components import Number
-from app.shared.scenario import Scenario
+from app.shared.scenario import SCALED_KINDS, Scenario
 from app.shared.study import Study
 from zorba_core.allocation import GammaCertificate, gamma_certificate
 from zorba_core.plots.flow import client_groups, cut_figure
@@ -89,7 +89,7 @@ def _bottleneck(study: Study, point: int, certificate: GammaCertificate) -> str:
     where = (
         f" {ones} client{' holds' if ones == 1 else 's hold'} one block only: a shorter L, a smaller B or half "
         "precision would make room for a second."
-        if ones
+        if ones and study.scenario.fleet_kind not in SCALED_KINDS  # whose VRAM shrinks with what a block needs
         else ""
     )
     return (

@@ -185,7 +185,6 @@ def _clients(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             st.button(
                 "Edit these clients",
                 on_click=fleet_input.make_own,
-                args=(fleet,),
                 icon=":material/edit:",
                 help="Turns the drawn fleet into a table of your own.",
             )

@@ -10,7 +10,6 @@ import streamlit as st
 from app.shared import components, state
 from app.shared.own_fleet import EXAMPLE_ROWS, edited_rows, rows_of, scenario_from_upload
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.fleets import Fleet
 
 _UPLOAD, _UPLOADS = "fleet_upload", "fleet_uploads"
 _PASTED, _PROBLEM, _LOADED = "fleet_pasted", "fleet_problem", "fleet_loaded"
@@ -49,9 +48,10 @@ def _problem() -> tuple[str, str] | None:
     return words[0], words[1]
 
 
-def make_own(fleet: Fleet) -> None:
-    """Turn a drawn fleet into rows to edit (a button's callback)."""
-    state.apply(replace(state.current(), fleet_kind="table", table=rows_of(fleet)))
+def make_own() -> None:
+    """Turn the drawn fleet into rows to edit (a button's callback)."""
+    drawn = state.current()  # with what was typed right before the press
+    state.apply(replace(drawn, fleet_kind="table", table=rows_of(drawn.fleet())))
 
 
 def table_editor() -> None:

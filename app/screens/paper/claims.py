@@ -21,6 +21,20 @@ _KINDS = (
     ("Our own claims", r"^ours\b"),
 )
 OTHER = "Text"
+_LETTERS = str.maketrans(
+    {
+        "λ": "lambda",
+        "γ": "gamma",
+        "η": "eta",
+        "μ": "mu",
+        "µ": "mu",
+        "ε": "epsilon",
+        "τ": "tau",
+        "σ": "sigma",
+        "φ": "phi",
+    }
+    | {"ψ": "psi", "ρ": "rho", "*": ""}
+)
 _SHORT_UNIT = 8  # letters
 
 
@@ -39,10 +53,15 @@ def kinds(claims: Sequence[Claim]) -> list[str]:
 
 def has(claim: Claim, text: str) -> bool:
     """Every word of ``text`` somewhere in the claim."""
-    text_of_claim = " ".join(
-        (claim.id, claim.claim, claim.where, claim.note, claim.counter_example, claim.how, claim.finding)
-    ).casefold()
-    return all(word in text_of_claim for word in text.casefold().split())
+    text_of_claim = _spelled(
+        " ".join((claim.id, claim.claim, claim.where, claim.note, claim.counter_example, claim.how, claim.finding))
+    )
+    return all(word in text_of_claim for word in _spelled(text).split())
+
+
+def _spelled(text: str) -> str:
+    """Greek letters by name, and no stars: the claims have some as ``lambda``, the pages as ``Λ``."""
+    return text.casefold().translate(_LETTERS)
 
 
 def in_words(value: float | str | None, unit: str = "") -> str:

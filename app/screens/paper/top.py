@@ -10,6 +10,7 @@ import streamlit as st
 from app.screens.paper.claims import in_words
 from app.screens.paper.verdicts import LOOKS
 from app.shared import components
+from app.shared.links import choose
 from zorba_core.study.ledger import Claim
 
 
@@ -45,11 +46,13 @@ def show(claims: Sequence[Claim]) -> None:
             st.badge(look.title, icon=look.icon, color=look.badge)
             found = f": found {components.plain(ours)}" if len(ours) <= _LONGEST else ""
             st.markdown(f"{thing.says}{found}.", width="stretch")
-            st.page_link(
-                "screens/paper/paper.py",
-                label="Show",
+            st.button(
+                "Show",
+                key=f"show_{thing.claim}",
                 icon=":material/arrow_downward:",
-                query_params={"claim_text": thing.claim},
+                type="tertiary",
+                on_click=choose,
+                args=("claim_text", thing.claim),
             )
 
 

@@ -55,14 +55,15 @@ def manage(folder: Path, views: Sequence[SavedView], suggested: str) -> None:
         by_name = {view.name: view for view in views}
         name = st.selectbox("Saved views", list(by_name), key="view_to_change")
         view = by_name[name if name in by_name else next(iter(by_name))]
-        new = st.text_input("Its name", view.name, key=f"view_new_name_{view.name}", max_chars=LONGEST_NAME)
+        new_key = f"view_new_name_{view.name}"
+        new = st.text_input("Its name", view.name, key=new_key, max_chars=LONGEST_NAME)
         with st.container(horizontal=True, gap="small"):
             st.button("Open", key="open_view", on_click=_open, args=(view,), icon=":material/open_in_new:")
             st.button(
                 "Rename",
                 key="rename_view",
                 on_click=_change,
-                args=(folder, lambda views: views.renamed(view, new)),
+                args=(folder, lambda views: views.renamed(view, st.session_state[new_key])),
                 icon=":material/edit:",
                 disabled=new == view.name,
             )

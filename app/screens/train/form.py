@@ -38,8 +38,16 @@ def allocation_or_explained() -> tuple[Allocation, str] | None:
         return None
 
 
+_PRESSED = "train_start_pressed"
+
+
 def draw(runs_folder: Path) -> None:
     """The form and its Start button."""
+    _draw(runs_folder)
+    st.session_state.pop(_PRESSED, None)  # pressed for what cannot be started, and has been explained
+
+
+def _draw(runs_folder: Path) -> None:
     choice = allocation_or_explained()
     if choice is None:
         return
@@ -184,14 +192,18 @@ def _start(runs_folder: Path, request: TrainRequest, vram_gib: float, seconds: s
             type="primary",
             icon=":material/play_arrow:",
             disabled=full,
-            on_click=_begin,
-            args=(runs_folder, request),
+            on_click=_press,
             help="Starts `zorba train` as a separate process: it continues when this page is closed.",
         )
         st.caption(
             f"{seconds}By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before "
             "its first round the run measures whether these settings can learn at all, and is refused if not."
         )
+    # Here and not in the callback: the value of a field that was left by this press is in this run's request.
+    if st.session_state.get(_PRESSED) and not full:
+        del st.session_state[_PRESSED]
+        _begin(runs_folder, request)
+        st.rerun()
     if full:
         st.info(
             f"{running} run{'s are' if running > 1 else ' is'} in progress, one for each of this machine's {most} "
@@ -204,6 +216,10 @@ def _start(runs_folder: Path, request: TrainRequest, vram_gib: float, seconds: s
             "become slower.",
             icon=":material/speed:",
         )
+
+
+def _press() -> None:
+    st.session_state[_PRESSED] = True
 
 
 def _begin(runs_folder: Path, request: TrainRequest) -> None:
