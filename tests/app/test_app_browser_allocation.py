@@ -81,6 +81,21 @@ def test_cells_are_switched_by_mouse_and_keys_and_the_link_brings_them_back(visi
     assert "added" in cell(page, 4, 18).get_attribute("class") or "removed" in cell(page, 4, 18).get_attribute("class")
 
 
+def test_what_the_pointer_is_told_follows_a_click_and_taking_it_back(visit):
+    page = visit("/allocation?clients=20&vectors=40", CELL.format(block=3, column=17))
+    place, tip = cell(page, 3, 17), page.locator("[class*=st-key-matrix_editor] .tip")
+    place.hover()
+    before = tip.inner_text()
+    place.click()
+    after = tip.inner_text()
+    assert {": trains it" in before, ": trains it" in after} == {True, False}
+    assert {": does not" in before, ": does not" in after} == {True, False}
+    page.keyboard.press("Control+z")
+    tip.filter(has_text=before).wait_for()
+    page.mouse.move(0, 0)
+    assert tip.is_hidden()
+
+
 def test_clicks_faster_than_the_server_all_count_once(visit):
     page = visit("/allocation?clients=20&vectors=40", CELL.format(block=0, column=0))
     for column in range(6):

@@ -86,7 +86,11 @@ def test_a_difference_shows_each_cell_of_one_alone_once():
     assert len(named(figure, "only this").x) == (a & ~b).sum()
     assert len(named(figure, "only that").x) == (b & ~a).sum()
     assert figure.data[0].z.sum() == (a & b).sum()
-    assert named(figure, "only this").marker.symbol != named(figure, "only that").marker.symbol
+    filled, outlined = named(figure, "only this"), named(figure, "only that")
+    assert filled.marker.color == filled.marker.line.color
+    assert outlined.marker.color == "rgba(0,0,0,0)"
+    np.testing.assert_array_equal(outlined.base + outlined.y / 2, np.nonzero(b & ~a)[0])  # in the middle of its block
+    assert filled.width == outlined.width < 1  # cells: no mark covers a neighbour, on a screen of any width
 
 
 def test_algorithm_1s_picture_has_a_mark_for_each_step_done_and_hatches_the_low_blocks():
@@ -102,6 +106,16 @@ def test_algorithm_1s_picture_has_a_mark_for_each_step_done_and_hatches_the_low_
         bars = next(trace for trace in figure.data if trace.xaxis == "x2")
         hatched = {m for m, shape in enumerate(bars.marker.pattern.shape) if shape}
         assert hatched == set(replay.state(after).low_blocks)
+
+
+def test_on_a_phone_the_gains_behind_the_bars_have_room():
+    replay = replay_greedy(PROBLEM, seed=3)
+    figure = greedy_figure(replay, 0, names=NAMES, order_N=np.arange(50))
+    bars = next(trace for trace in figure.data if trace.xaxis == "x2")
+    low, high = figure.layout.xaxis2.domain
+    behind = 1 - max(bars.x) / figure.layout.xaxis2.range[1]
+    assert any("gain" in text for text in bars.text)
+    assert (high - low) * 282 * behind > 5.3 * max(map(len, bars.text))  # pixels; a letter of 12 takes about 5
 
 
 def test_the_candidate_sets_shrink_in_the_picture_as_in_the_steps():
@@ -127,11 +141,39 @@ def test_the_cuts_groups_add_up_to_what_it_lets_through(budgets):
     assert all(trace.line.color == DARK.selected for trace in dashed)
 
 
+def test_the_cuts_headings_have_room_beside_each_other_on_a_phone():
+    figure = cut_figure(BUDGETS, 12, gamma_certificate(BUDGETS, 12))
+    left, right = figure.layout.xaxis.range
+    pixels = 344 / (right - left)
+    end = -8.0  # the margin's left side
+    for heading in figure.layout.annotations:
+        middle, half = (heading.x - left) * pixels, 3.3 * max(map(len, heading.text.split("<br>")))
+        assert middle - half > end
+        end = middle + half
+    assert end < 352
+
+
+def test_no_arrow_along_a_row_of_the_toy_crosses_the_words_above_a_matrix():
+    places = class_places(lettered_classes())
+    for start, stop in {pair for fact in facts() for pair in fact.pairs}:
+        (first, y), (last, end) = places[start], places[stop]
+        between = [each for x, each in places.values() if first < x < last] if y == end else []
+        assert not [each for each in between if 0 < y - each < 0.06]  # decades
+
+
+def test_the_selected_class_of_the_toy_is_framed_no_wider_than_the_others():
+    figure = toy_map(lettered_classes(), shown="d", selected="e")
+    frames = [shape for shape in figure.layout.shapes if shape.x1 and shape.xsizemode == "pixel"]
+    assert len(frames) == 2
+    assert len({shape.y1 for shape in frames}) == 1  # the words above a matrix begin there
+
+
 def test_no_two_classes_of_the_toy_stand_on_one_spot():
     places = class_places(lettered_classes())
     assert len(places) == 17
     spots = [(round(x, 6), round(y, 6)) for x, y in places.values()]
     assert len(set(spots)) == 17
+    assert list(places) == list(lettered_classes())  # the words above them are written in this order
     totals = {x: found.total_blocks for x, found in lettered_classes().items()}
     left_to_right = sorted(places, key=lambda letter: places[letter][0])
     assert [totals[letter] for letter in left_to_right] == sorted(totals.values())

@@ -15,6 +15,8 @@ from scipy.optimize import linear_sum_assignment
 from zorba_core.plots.matrix import MatrixCanvas
 from zorba_core.plots.theme import LIGHT, Palette
 
+_SIDE = 0.8  # of a mark, as a share of its cell's
+
 
 def matched_blocks(A_MN: NDArray[np.bool_], B_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The order of B's rows in which as few cells as possible differ from A. Lambda, V and N_eff do not know the order
@@ -32,32 +34,35 @@ def difference_figure(
     order_N: ArrayLike,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """Cells of both are pale, cells of A alone squares, cells of B alone rings. ``order_N`` may leave clients out."""
+    """Cells of both are pale, cells of A alone filled, cells of B alone outlined. ``order_N`` may leave clients out."""
     order_N = np.asarray(order_N)
     a, b = np.asarray(A_MN, bool)[:, order_N], np.asarray(B_MN, bool)[:, order_N]
     shown = a.shape[1]
     label_N = np.array([names[n] for n in order_N], dtype=object)
     canvas = MatrixCanvas(a.shape[0], order_N, np.arange(shown + 1), list(label_N), palette)
-    size = float(np.clip(760 / max(shown, 1) - 3, 4, 14))
     text = np.where(a & b, "both train it", np.where(a | b, "one trains it", "neither trains it"))
     traces = [
         canvas.cells(a & b, palette.quiet, "%{customdata}, block %{y}: %{text}", text),
-        _only(a & ~b, f"only {labels[0]}", "square", palette.front, size, label_N),
-        _only(b & ~a, f"only {labels[1]}", "circle-open", palette.selected, size, label_N),
+        _only(a & ~b, f"only {labels[0]}", True, palette.front, canvas),
+        _only(b & ~a, f"only {labels[1]}", False, palette.selected, canvas),
     ]
     return canvas.figure(traces, clients=f"{shown} of {A_MN.shape[1]} clients", showlegend=True)
 
 
-def _only(
-    cells: NDArray[np.bool_], name: str, symbol: str, color: str, size: float, label_N: NDArray[np.object_]
-) -> go.Scatter:
+def _only(cells: NDArray[np.bool_], name: str, filled: bool, color: str, canvas: MatrixCanvas) -> go.Bar:
+    """Bars, since these are as wide as a cell on every screen; markers would cover the neighbours' on a phone."""
     blocks, clients = np.nonzero(cells)
-    return go.Scatter(
+    label_N = np.array(canvas.label_G, dtype=object)
+    return go.Bar(
         x=clients,
-        y=blocks,
-        mode="markers",
+        base=blocks - _SIDE / 2,
+        y=np.full(len(blocks), _SIDE),
+        width=_SIDE,
         name=f"{name} ({len(blocks)})",
-        marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 2, "color": color}},
-        customdata=label_N[clients],
-        hovertemplate="%{customdata}, block %{y}: " + name + "<extra></extra>",
+        marker={
+            "color": color if filled else "rgba(0,0,0,0)",
+            "line": {"width": 1 if canvas.narrow else 2, "color": color},
+        },
+        customdata=np.column_stack((label_N[clients], blocks)),
+        hovertemplate="%{customdata[0]}, block %{customdata[1]}: " + name + "<extra></extra>",
     )

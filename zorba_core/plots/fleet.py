@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
 _MARGIN = {"l": 54, "r": 14, "t": 46, "b": 46}
+_NARROW, _TALL = 290, 190  # pixels of the axis of clients' sizes, and of the highest bar, on a phone
+_DIGIT, _LINE = 6, 13  # pixels that a digit above a bar takes, and their height
+# Share of the axis below which two labels would touch on a phone.
+_NEAR = 0.25
 # Up to this many different sizes, each is a bar of its own: real cards come in few sizes, and bins would blur them.
 _FEW_SIZES = 16
 _TOO_SMALL = {"shape": "/", "size": 6, "solidity": 0.35}
@@ -27,22 +31,27 @@ def vram_figure(
 ) -> go.Figure:
     """Clients by VRAM, with the two sizes that matter: what one block needs and what all blocks need. Clients below the
     first are hatched."""
-    sizes, count = np.unique(np.round(capacity_N_gib, 6), return_counts=True)
-    traces = []
+    enough = one_block_gib * (1 - 1e-9)
+    _, first, count = np.unique(np.round(capacity_N_gib, 6), return_index=True, return_counts=True)
+    sizes = capacity_N_gib[first]
     if len(sizes) <= _FEW_SIZES:
         width = 0.7 * (np.diff(sizes).min() if len(sizes) > 1 else max(0.2 * sizes[0], 0.05))
         left, centre, widths = sizes, sizes, np.full(len(sizes), width)
     else:
-        edges = np.histogram_bin_edges(capacity_N_gib, bins=min(30, max(8, len(capacity_N_gib) // 4)))
+        edges = _edges(capacity_N_gib, enough)
         count = np.histogram(capacity_N_gib, edges)[0]
         left, centre, widths = edges[:-1], (edges[:-1] + edges[1:]) / 2, 0.94 * np.diff(edges)
-    small = left < one_block_gib * (1 - 1e-9)
-    for name, chosen in (("hold at least one block", ~small), ("too small", small)):
-        if chosen.any():
-            traces.append(_bars(name, centre[chosen], count[chosen], widths[chosen], palette))
+    small = left < enough
     marks = [(one_block_gib, "one block")]
     if all_blocks_gib <= 3 * max(capacity_N_gib.max(), one_block_gib):
         marks.append((all_blocks_gib, "all blocks"))
+    across = max(capacity_N_gib.max(), marks[-1][0])
+    numbered = _with_room(centre, count, widths, _NARROW / across)
+    traces = [
+        _bars(name, centre[chosen], count[chosen], widths[chosen], numbered[chosen], palette)
+        for name, chosen in (("hold at least one block", ~small), ("too small", small))
+        if chosen.any()
+    ]
     layout = {
         "margin": _MARGIN,
         "showlegend": False,
@@ -63,18 +72,43 @@ def vram_figure(
         ],
         "annotations": [
             {
-                "x": x,
                 "y": 1.03,
                 "yref": "paper",
                 "yanchor": "bottom",
+                "align": "left",
                 "showarrow": False,
-                "text": f"{name}<br><b>{x:.3g} GiB</b>",
                 "font": {"size": 12, "color": palette.text},
+                **label,
             }
-            for x, name in marks
+            for label in _labels(marks, across)
         ],
     }
     return styled(traces, palette, height=height, layout=layout)
+
+
+def _edges(capacity_N_gib: NDArray[np.float64], enough: float) -> NDArray[np.float64]:
+    """Edges of equal bins. One of them is at ``enough`` where clients lie on both sides of it, so that no bin holds
+    clients of both kinds."""
+    edges = np.histogram_bin_edges(capacity_N_gib, bins=min(30, max(8, len(capacity_N_gib) // 4)))
+    low, high, width = edges[0], edges[-1], edges[1] - edges[0]
+    if not low < enough <= high:
+        return edges
+    return enough + width * np.arange(-np.floor((enough - low) / width) - 1, np.floor((high - enough) / width) + 2)
+
+
+def _labels(marks: list[tuple[float, str]], across: float) -> list[dict]:
+    """What stands above the marks; those near each other share one label, which begins or ends at a mark that is near
+    the side of the picture."""
+    (first, _), (last, _) = marks[0], marks[-1]
+    if len(marks) == 1 or last - first > _NEAR * across:
+        return [{"x": x, "align": "center", "text": f"{name}<br><b>{x:.3g} GiB</b>"} for x, name in marks]
+    text = "<br>".join(f"{name} <b>{x:.3g} GiB</b>" for x, name in marks)
+    middle = (first + last) / 2
+    if middle < across / 3:
+        return [{"x": first, "xanchor": "left", "text": text}]
+    if middle > across * 2 / 3:
+        return [{"x": last, "xanchor": "right", "text": text}]
+    return [{"x": middle, "xanchor": "center", "text": text}]
 
 
 def affordable_figure(
@@ -84,9 +118,10 @@ def affordable_figure(
     count = np.bincount(np.minimum(blocks_N, num_blocks), minlength=num_blocks + 1)
     blocks = np.arange(num_blocks + 1)
     width = np.full(num_blocks + 1, 0.8)
-    traces = [_bars("clients", blocks[1:], count[1:], width[1:], palette)]
+    numbered = _with_room(blocks, count, width, _NARROW / (num_blocks + 1))
+    traces = [_bars("clients", blocks[1:], count[1:], width[1:], numbered[1:], palette)]
     if count[0]:
-        traces.append(_bars("too small", blocks[:1], count[:1], width[:1], palette))
+        traces.append(_bars("too small", blocks[:1], count[:1], width[:1], numbered[:1], palette))
     layout = {
         "margin": _MARGIN,
         "showlegend": False,
@@ -102,11 +137,30 @@ def affordable_figure(
     return styled(traces, palette, height=height, layout=layout)
 
 
+def _with_room(
+    x: NDArray[np.float64], count: NDArray[np.int64], width: NDArray[np.float64], pixels: float
+) -> NDArray[np.bool_]:
+    """Which bars have room for their number above them, the highest bars first, where a unit of ``x`` takes so many
+    ``pixels``: a number covers neither another bar nor another number."""
+    top = count * (_TALL / max(count.max(), 1))
+    half = np.array([_DIGIT * len(str(number)) / 2 for number in count])
+    numbered = np.zeros(len(x), bool)
+    for bar in np.lexsort((x, -count)):
+        if not count[bar]:
+            break
+        apart = np.abs(x - x[bar]) * pixels
+        on_a_bar = (apart < half[bar] + width * pixels / 2) & (top > top[bar])
+        on_a_number = numbered & (apart < half[bar] + half) & (top < top[bar] + _LINE)
+        numbered[bar] = not (on_a_bar | on_a_number).any()
+    return numbered
+
+
 def _bars(
     name: str,
     x: NDArray[np.float64],
     count: NDArray[np.int64],
     width: NDArray[np.float64],
+    numbered: NDArray[np.bool_],
     palette: Palette,
 ) -> go.Bar:
     small = name == "too small"
@@ -116,8 +170,11 @@ def _bars(
         y=count,
         width=width,
         name=name,
-        text=[str(number) if number else "" for number in count],
-        textposition="outside" if len(count) <= 25 else "none",
+        text=[str(number) if shown else "" for number, shown in zip(count, numbered, strict=True)],
+        textposition="outside",
+        # Else plotly makes a number as narrow as its bar, or turns it.
+        constraintext="none",
+        textangle=0,
         cliponaxis=False,
         textfont={"size": 11, "color": palette.muted},
         marker=marker,

@@ -90,18 +90,19 @@ def cut_figure(
         ),
         _nodes([_SINK], [0.5], ["<b>sink</b>"], ["sink"], "diamond", 18, palette.muted, "top center", palette),
     ]
+    # In short lines: a phone has no room for others.
     headings = (
-        (_SOURCE, "what budgets supply"),
-        (_CLIENTS, f"{len(budget_N)} clients by budget"),
+        (_SOURCE, "what budgets<br>supply"),
+        (_CLIENTS, f"{len(budget_N)} clients<br>by budget"),
         (_BLOCKS, f"{num_blocks} blocks"),
-        (_SINK, f"{certificate.gamma_star + 1} clients asked<br>for each block"),
+        (_SINK, f"each asks for<br>{certificate.gamma_star + 1} clients"),
     )
     layout = {
         "margin": {"l": 8, "r": 8, "t": 48, "b": 8},
         "showlegend": True,
         "dragmode": False,
         "legend": {"orientation": "h", "x": 0, "y": -0.01, "yanchor": "top"},
-        "xaxis": {"visible": False, "range": [-0.35, 3.4]},
+        "xaxis": {"visible": False, "range": [-0.42, 3.42]},
         "yaxis": {"visible": False, "range": [-0.06, 1.1]},
         "annotations": [
             {"x": x, "y": 1.1, "text": text, "showarrow": False, "yanchor": "bottom", "font": {"color": palette.muted}}

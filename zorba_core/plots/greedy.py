@@ -17,6 +17,7 @@ from zorba_core.plots.theme import LIGHT, Palette, styled
 from zorba_core.study.greedy_steps import GreedyReplay, GreedyState
 
 _FOOT = 46.0
+_NARROW, _BAR, _LETTER = 282, 26, 5.5  # pixels on a phone: of the picture, the longest bar, a letter behind it
 
 
 def greedy_figure(
@@ -32,7 +33,9 @@ def greedy_figure(
     which clients are in F."""
     state = replay.state(after)
     num_blocks, num_clients = state.A_MN.shape
-    canvas = MatrixCanvas.of(num_blocks, names, order_N, palette, right=0.195, below=_FOOT)
+    # Gains only fall: the picture keeps its measures from step to step.
+    words = _LETTER * len(_words(replay.gamma_star, max(replay.state(0).gains.values(), default=0), chosen=True))
+    canvas = MatrixCanvas.of(num_blocks, names, order_N, palette, right=(_BAR + words) / _NARROW, below=_FOOT)
     in_F = np.isin(canvas.order_N, state.low_clients)
     outline = {"color": palette.text, "width": 0 if canvas.grouped else 1}
     traces = [
@@ -53,7 +56,7 @@ def greedy_figure(
         traces,
         clients=f"{num_clients} clients",
         showlegend=True,
-        xaxis2={"range": [0, 1.75 * (replay.gamma_star + 1)], "title": {"text": "popularity"}},
+        xaxis2={"range": [0, (1 + words / _BAR) * (replay.gamma_star + 1)], "title": {"text": "popularity"}},
         yaxis3={"range": [0, 1.05], "title": {"text": "in F"}, "showgrid": False, "showticklabels": False},
     )
 
@@ -148,12 +151,14 @@ def _popularity(state: GreedyState, after: int, replay: GreedyReplay, canvas: Ma
     popularity_M = state.allocation.popularity_M
     in_L = np.isin(np.arange(len(popularity_M)), state.low_blocks)
     chosen = replay.steps[after].block if after < len(replay.steps) else None
-    text = [
-        f"{count}" + (f"  gain {state.gains[m]}{' ◂' if m == chosen else ''}" if m in state.gains else "")
-        for m, count in enumerate(popularity_M)
-    ]
+    text = [_words(count, state.gains.get(m), chosen=m == chosen) for m, count in enumerate(popularity_M)]
     marker = {
         "color": np.where(in_L, canvas.palette.front, canvas.palette.quiet),
         "pattern": {"shape": np.where(in_L, "/", ""), "fgcolor": canvas.palette.paper, "size": 6},
     }
     return canvas.block_bars(popularity_M, text, "block %{y}: popularity %{x}", marker)
+
+
+def _words(popularity: int, gain: int | None, *, chosen: bool) -> str:
+    """What stands behind a block's bar; ``gain`` is None where the block is no candidate."""
+    return f"{popularity}" if gain is None else f"{popularity}  gain {gain}{' ◂' if chosen else ''}"

@@ -110,8 +110,10 @@ def class_places(classes: Mapping[str, MatrixClass]) -> dict[str, tuple[float, f
         above = clusters[number + 1] if number + 1 < len(clusters) else cluster
         # A single matrix below the middle of three moves aside, so that arrows from above reach it between them.
         aside = 0.5 if len(cluster) == 1 and len(above) == 3 and _same_total(classes, cluster, above) else 0.0
-        for index, letter in enumerate(cluster):
-            matrix_class = classes[letter]
+        # The lower of two on the right: an arrow along a row ends at the upper one and would cross the words above it.
+        by_height = sorted(cluster, key=lambda letter: -exact_lambda(classes[letter].representative))
+        for letter in cluster:
+            matrix_class, index = classes[letter], by_height.index(letter)
             x = columns[matrix_class.total_blocks].middle + index - (len(cluster) - 1) / 2 - aside
             places[letter] = (x, math.log10(exact_lambda(matrix_class.representative)))
     return places
@@ -196,7 +198,7 @@ def _cell(m: int, n: int, shape: tuple[int, int]) -> str:
 
 
 def _frame(x: float, y: float, is_selected: bool, palette: Palette) -> dict:
-    reach = 1.5 * CELL_PX + (6 if is_selected else 3)
+    reach = 1.5 * CELL_PX + 3  # more would cross the words above the matrix
     return {
         **_pixels(x, y),
         "x0": -reach,

@@ -184,7 +184,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
     )
     st.caption(
         f"{different} cells differ, on {int(differs_N.sum())} of {yours.num_clients} clients (largest VRAM first). "
-        "Squares: only this matrix. Rings: only the other."
+        "Filled: only this matrix. Outlined: only the other."
     )
     st.button(
         f"Go on with this matrix: {SOLVERS[other].title}",

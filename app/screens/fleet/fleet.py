@@ -87,7 +87,7 @@ def _in_short(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             ),
             Number(
                 "Blocks a client holds",
-                f"{int(np.median(held_N))}",
+                f"{np.median(held_N):g}",
                 r"Median of $\lambda_n$, the whole blocks that fit into a client's VRAM beside the model's parameters.",
                 f"median, of {num_blocks}",
             ),
@@ -161,7 +161,7 @@ def _pictures(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             name="zorba-fleet-blocks",
             export=True,
             alt=f"Bar chart: how many of {fleet.num_clients} clients can hold how many of {num_blocks} blocks; the "
-            f"median is {int(np.median(blocks_N.clip(max=num_blocks)))}.{note}",
+            f"median is {np.median(blocks_N.clip(max=num_blocks)):g}.{note}",
         )
 
 

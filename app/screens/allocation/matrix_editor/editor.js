@@ -28,6 +28,7 @@ export default function ({ data, parentElement, setStateValue }) {
 
 function build(root, parentElement, data) {
   root.shown = data.shape;
+  root.under = null;
   const M = data.rows.length, N = data.clients.length;
   const box = element("div", "editor");
   root.box = box;
@@ -94,24 +95,29 @@ function build(root, parentElement, data) {
   });
   grid.addEventListener("pointerover", (event) => { const at = place(event); if (at) describe(root, at); });
   grid.addEventListener("pointermove", (event) => beside(root, event, place(event)));
-  grid.addEventListener("pointerleave", () => { root.tip.style.display = "none"; describe(root, null); });
+  grid.addEventListener("pointerleave", () => { root.under = null; tell(root); describe(root, null); });
   grid.addEventListener("focus", () => describe(root, root.here));
   grid.addEventListener("keydown", (event) => pressed(root, event));
 }
 
 // What the line below the matrix says, in short and beside the pointer: with many blocks that line is out of sight.
 function beside(root, event, at) {
-  const client = at && root.data.clients[at[1]];
-  root.tip.style.display = client && event.pointerType !== "touch" ? "block" : "none";
-  if (!client) return;
-  const [m, n] = at, held = root.rows.reduce((sum, row) => sum + row[n], 0);
-  root.tip.textContent =
-    `${client.name} · block ${m}: ${root.rows[m][n] ? "trains it" : "does not"} · ${root.popularity[m]} of ` +
-    `${root.data.total} clients do · holds ${held} of ${client.most}`;
+  root.under = event.pointerType !== "touch" ? at : null;
+  tell(root);
   const frame = root.box.getBoundingClientRect(), wide = root.tip.offsetWidth;
   const x = event.clientX - frame.left, y = event.clientY - frame.top;
   root.tip.style.left = `${Math.max(0, Math.min(x + 14, frame.width - wide))}px`;
   root.tip.style.top = `${y + 18}px`;
+}
+
+function tell(root) {
+  const client = root.under && root.data.clients[root.under[1]];
+  root.tip.style.display = client ? "block" : "none";
+  if (!client) return;
+  const [m, n] = root.under, held = root.rows.reduce((sum, row) => sum + row[n], 0);
+  root.tip.textContent =
+    `${client.name} · block ${m}: ${root.rows[m][n] ? "trains it" : "does not"} · ${root.popularity[m]} of ` +
+    `${root.data.total} clients do · holds ${held} of ${client.most}`;
 }
 
 function pressed(root, event) {
@@ -197,6 +203,7 @@ function paint(root) {
   });
   mark(root);
   describe(root, root.last ?? null);
+  tell(root);
 }
 
 function mark(root) {
