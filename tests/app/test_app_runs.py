@@ -70,6 +70,30 @@ def test_filters_keep_what_is_asked_for_and_say_so_when_nothing_is_left(app, run
     assert len(app.dataframe[0].value) == 1
 
 
+def test_settings_that_differ_have_columns_of_their_own(app, runs, root):
+    write_run(runs, [0.5, 0.6], lr=0.01, seed=0)
+    see(app)
+    assert "lr" not in app.dataframe[0].value
+    write_run(runs, [0.5, 0.6], lr=0.02, seed=0)
+    fresh = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
+    see(fresh)
+    assert sorted(fresh.dataframe[0].value["lr"]) == [0.01, 0.02]
+    assert "B" not in fresh.dataframe[0].value
+
+
+def test_runs_that_a_filter_hides_stay_picked_and_the_others_are_a_press_away(app, runs):
+    names = [write_run(runs, [0.5, 0.6], lr=lr, seed=0).name for lr in (0.01, 0.02)]
+    app.query_params["runs"] = [names[0]]
+    see(app)
+    app.text_input(key="find").set_value("lr=0.02").run()
+    assert "1 picked run is hidden by the filters" in texts(app)
+    app.button(key="draw_what_passes").click().run()
+    assert picked(app) == [names[1]]
+    assert "hidden by the filters" not in texts(app)
+    app.text_input(key="find").set_value("").run()
+    assert sorted(picked(app)) == sorted(names)
+
+
 @pytest.mark.parametrize(
     ("asked", "rows"),
     [

@@ -35,6 +35,11 @@ def test_seeds_become_one_group_with_mean_and_deviation(runs):
     assert frame.loc["lr 0.02", "± best"] == pytest.approx(0.01)
     assert frame.loc["lr 0.02", "Δ best"] == pytest.approx(0.15)
     assert frame.loc["lr 0.01", "reached"] == "0 of 3"
+    assert "last loss" not in frame
+    with_loss = summary_of_groups(behind, behind["lr 0.01"][0], ("eval_loss",)).set_index("group")
+    last = [run.evaluations["eval_loss"].iloc[-1] for run in behind["lr 0.02"]]
+    assert with_loss.loc["lr 0.02", "last loss"] == pytest.approx(np.mean(last))
+    assert with_loss.loc["lr 0.01", "Δ last loss"] == 0
     panel = panel_of(records, measure="eval_accuracy", cost="round", band="range")
     curve = next(curve for curve in panel.curves if curve.name == "lr 0.02")
     np.testing.assert_allclose(curve.y_P, [0.51, 0.71, 0.81])

@@ -17,6 +17,7 @@ from zorba_core.runs.notes import Notes
 from zorba_core.study.comparison import Record
 
 SHOWN_AT_FIRST = 3
+SHOWN_AT_ONCE = 40  # by one press
 _CHOSEN = "chosen_runs"
 _LINK = "runs"
 # Filters that appear where runs differ in them: key, label, what to read.
@@ -120,6 +121,13 @@ def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = Non
     _say_what_the_link_lacks(picks, values)
     _say_what_is_gone(source, [name for name in picks.names if name not in there])
     return [record for record in records if record.name in picks.names]
+
+
+def picked_and_hidden(source: str, records: Sequence[Record]) -> int:
+    """How many picked runs are not among ``records``, those that pass the filters."""
+    names = {record.name for record in records}
+    picks = st.session_state.get(_CHOSEN, {}).get(source)
+    return 0 if picks is None else sum(name not in names for name in picks.names)
 
 
 def _say_what_the_link_lacks(picks: Picks, values: tuple[str, ...]) -> None:

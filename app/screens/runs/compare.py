@@ -55,7 +55,7 @@ def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
     behind = drawn.panels[0].behind
     if drawn.asked.band is None or not any(len(runs) > 1 for runs in behind.values()):
         return
-    frame, metric = summary_of_groups(behind, baseline), drawn.panels[0].metric
+    frame, metric = summary_of_groups(behind, baseline, drawn.asked.measures), drawn.panels[0].metric
     st.dataframe(
         frame,
         hide_index=True,
@@ -65,6 +65,11 @@ def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
             "best": st.column_config.NumberColumn(f"best {metric}", format="percent"),
             "± best": st.column_config.NumberColumn("±", format="%.3f", help="Standard deviation over seeds"),
             "Δ best": st.column_config.NumberColumn(format="%+.3f", help="Mean less the baseline group's"),
+            "last loss": st.column_config.NumberColumn(
+                format="%.4f", help="Validation loss at a run's last evaluation"
+            ),
+            "± last loss": st.column_config.NumberColumn("±", format="%.4f", help="Standard deviation over seeds"),
+            "Δ last loss": st.column_config.NumberColumn(format="%+.4f", help="Mean less the baseline group's"),
             "to target": st.column_config.NumberColumn(format="%.1f", help="Mean over the seeds that reached it"),
             "± to target": st.column_config.NumberColumn("±", format="%.1f", help="Standard deviation over seeds"),
             "Δ to target": st.column_config.NumberColumn(format="%+.1f", help="Mean less the baseline group's"),
@@ -74,9 +79,11 @@ def group_table(drawn: DrawnCurves, baseline: Record | None) -> None:
     )
 
 
-def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None = None) -> pd.DataFrame:
-    """One row a group."""
-    rows = []
+def summary_of_groups(
+    behind: dict[str, list[Record]], baseline: Record | None = None, measures: Sequence[str] = ()
+) -> pd.DataFrame:
+    """One row a group; with the last validation loss where a loss is among the ``measures`` drawn."""
+    rows, with_loss = [], any("loss" in measure for measure in measures)
     for name, runs in behind.items():
         outcomes = [run.outcome for run in runs]
         best, reached = _known(outcomes, "best"), _known(outcomes, "to_target")
@@ -86,6 +93,7 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
                 "runs": len(runs),
                 "best": _mean(best),
                 "± best": _deviation(best),
+                **(_last_loss(runs) if with_loss else {}),
                 "to target": _mean(reached),
                 "± to target": _deviation(reached),
                 "reached": f"{len(reached)} of {len(runs)}",
@@ -95,8 +103,16 @@ def summary_of_groups(behind: dict[str, list[Record]], baseline: Record | None =
     home = next((i for i, runs in enumerate(behind.values()) if baseline in runs), None)
     if home is not None:
         frame.insert(4, "Δ best", frame["best"] - frame["best"][home])
+        if with_loss:
+            at = list(frame).index("± last loss") + 1
+            frame.insert(at, "Δ last loss", frame["last loss"] - frame["last loss"][home])
         frame["Δ to target"] = frame["to target"] - frame["to target"][home]
     return frame
+
+
+def _last_loss(runs: Sequence[Record]) -> dict[str, float | None]:
+    last = [float(losses.iloc[-1]) for run in runs if len(losses := run.evaluations["eval_loss"].dropna())]
+    return {"last loss": _mean(last), "± last loss": _deviation(last)}
 
 
 def _known(outcomes: Sequence[dict[str, float | None]], key: str) -> list[float]:

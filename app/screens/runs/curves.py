@@ -170,10 +170,12 @@ def _notes(asked: CurvesAsked, records: Sequence[Record], shown: Sequence[CurveP
         st.caption(
             f":material/edit_note: {dirty} of {len(records)} from a checkout with uncommitted changes; see Provenance."
         )
-    if any(curve.runs > 1 for panel in shown for curve in panel.curves):
+    drawn = [curve for panel in shown for curve in panel.curves]
+    if any(curve.runs > 1 for curve in drawn):
+        held = any(curve.held_from is not None for curve in drawn)
         st.caption(
-            f"A line is the {BANDS[asked.band]}, the thin ones its runs, which differ in their seed alone. Dotted: "
-            "some runs have ended and count with their last value."
+            f"A line is the {BANDS[asked.band]}, the thin ones its runs, which differ in their seed alone."
+            + (" Where it goes on dotted, some runs have ended and count with their last value." if held else "")
         )
 
 

@@ -101,8 +101,27 @@ def _picture(
         return outcomes.draw(asked, records, chosen, source.command)
     if chosen or baseline is not None:
         return curves.draw(asked, chosen, baseline)
-    st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
+    _nothing_picked(records, source)
     return None
+
+
+def _nothing_picked(records: Sequence[Record], source: Source) -> None:
+    """A filter may hide all that is picked: it stays picked, and the runs that are left are a press away."""
+    hidden, shown = choose.picked_and_hidden(source.command, records), [record.name for record in records]
+    if not hidden:
+        st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
+        return
+    count = min(len(shown), choose.SHOWN_AT_ONCE)
+    are = "run is" if hidden == 1 else "runs are"
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{hidden} picked {are} hidden by the filters**, which {len(shown)} others pass.")
+        st.button(
+            f"Draw {'these' if count == len(shown) > 1 else 'the newest'}{f' {count}' if count > 1 else ''}",
+            key="draw_what_passes",
+            on_click=choose.pick_by_name,
+            args=(source.command, shown, shown[:count]),
+            icon=":material/show_chart:",
+        )
 
 
 def _actions(folder: Path, source: Source, records: Sequence[Record], chosen: Sequence[Record]) -> None:

@@ -94,8 +94,9 @@ def _frame(records: Sequence[Record], baseline: Record | None) -> pd.DataFrame:
 
 
 def _worth_showing(frame: pd.DataFrame) -> pd.DataFrame:
-    empty = [name for name in frame if name not in _ALWAYS and not frame[name].notna().any()]
-    return frame.drop(columns=[*empty, *in_common(frame)])
+    empty = {name for name in frame if name not in _ALWAYS and not frame[name].notna().any()}
+    alike = {name for name in _VARIED if frame[name].nunique(dropna=False) < 2}
+    return frame.drop(columns=[*empty.union(alike, in_common(frame))])
 
 
 def in_common(frame: pd.DataFrame) -> dict[str, str]:
@@ -111,6 +112,21 @@ def in_common(frame: pd.DataFrame) -> dict[str, str]:
 
 _ALWAYS = ("run", "best", "to target", "rounds", "status")
 _SAID_ONCE = ("dataset", "model", "method", "solver")
+# Settings with a column where runs differ in them: heading to key of the config.
+_VARIED = {
+    "lr": "lr",
+    "μ": "mu",
+    "Q": "num_perturbations",
+    "B": "batch_size",
+    "N": "num_clients",
+    "α": "alpha",
+    "estimator": "estimator",
+    "direction": "direction",
+    "inactive": "inactive",
+    "step": "step",
+    "schedule": "schedule",
+    "dtype": "dtype",
+}
 
 
 def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
@@ -124,6 +140,7 @@ def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, A
         "model": str(record.config.get("model")),
         "method": record.method,
         "solver": record.solver,
+        **{heading: record.config.get(key) for heading, key in _VARIED.items()},
         "seed": record.config.get("seed"),
         "best": outcome["best"],
     }
@@ -165,6 +182,12 @@ _COLUMNS = {
         width="medium", help="On My fleet or Train; a label, below the table, names it as you like."
     ),
     "status": st.column_config.TextColumn(width=104),
+    "lr": st.column_config.NumberColumn(format="%.3g", help="Learning rate η"),
+    "μ": st.column_config.NumberColumn(format="%.3g", help="Step of the finite differences"),
+    "Q": st.column_config.NumberColumn(help="Directions a round"),
+    "B": st.column_config.NumberColumn(help="Batch size"),
+    "N": st.column_config.NumberColumn(help="Clients"),
+    "α": st.column_config.NumberColumn(format="%.3g", help="Of the Dirichlet division among clients"),
     "tags": st.column_config.ListColumn(),
     "note": st.column_config.TextColumn(width="medium"),
     "to target": st.column_config.NumberColumn(format="%d", help="Rounds until the target was first reached"),
