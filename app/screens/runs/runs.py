@@ -54,8 +54,8 @@ def page() -> None:
         records = choose.filtered(listing.records, titles) if listing.records else []
         baseline = choose.baseline_of(records) if records else None
     _problems(listing.problems)
-    for note in listing.notes[:5]:
-        st.caption(f":material/info: {components.plain(note)}.")
+    if listing.notes:
+        st.caption(f":material/info: {'; '.join(components.plain(note) for note in listing.notes[:5])}.")
     chosen = choose.chosen_of(records, listing.records, source.command)
     if not listing.records:
         _nothing_yet(folder)
