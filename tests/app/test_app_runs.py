@@ -54,6 +54,7 @@ def test_garbage_in_a_link_is_named_and_nothing_is_drawn_instead(app, runs):
     see(app)
     assert not app.exception
     assert "These picked runs are not here any more: \\<script\\>" in texts(app)
+    assert "hidden by the filters" not in texts(app)
     assert picked(app) == []
     assert "Against: `euros` is not offered here; instead: rounds." in [toast.value for toast in app.toast]
 

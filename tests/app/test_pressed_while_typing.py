@@ -87,3 +87,18 @@ def test_the_five_things_to_know_lead_to_their_rows(address, page):
     page.locator("[class*=st-key-show_theorem-3] button").click()
     page.wait_for_function("location.search.includes('claim_text=theorem-3')", timeout=PATIENCE_MS)
     assert page.get_by_label("Find", exact=True).first.input_value() == "theorem-3"
+
+
+def test_the_skip_link_waits_for_a_control_that_is_not_drawn_yet(address, page):
+    page.goto(f"{address}/paper")
+    settled(page, "[class*=st-key-show_]", timeout_s=PATIENCE_MS / 1000)
+    page.evaluate("() => { window.zorbaMain = 'comes_late'; document.getElementById('zorba-skip').focus(); }")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.testid") == "stMainBlockContainer"
+    page.evaluate("""() => {
+        const late = document.createElement("div");
+        late.className = "st-key-comes_late";
+        late.innerHTML = "<button id='late'>Late</button>";
+        document.querySelector("[data-testid=stMainBlockContainer]").append(late);
+    }""")
+    page.wait_for_function("document.activeElement.id === 'late'", timeout=5000)

@@ -101,7 +101,8 @@ class Crowd(InProcess):
             self._open(seat, int(self.random.integers(1, 4)))
             return
         if kind == "kill with its disk":
-            shutil.rmtree(self.folder / f"seat-{seat}", ignore_errors=True)  # it may have died before it wrote
+            with contextlib.suppress(FileNotFoundError):  # it may have died before it wrote
+                shutil.rmtree(self.folder / f"seat-{seat}")
         self._coming[seat] = back
 
     def _note(self, what: str, who: Any) -> None:

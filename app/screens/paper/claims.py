@@ -32,8 +32,10 @@ _LETTERS = str.maketrans(
         "τ": "tau",
         "σ": "sigma",
         "φ": "phi",
+        "ψ": "psi",
+        "ρ": "rho",
+        "*": "",
     }
-    | {"ψ": "psi", "ρ": "rho", "*": ""}
 )
 _SHORT_UNIT = 8  # letters
 

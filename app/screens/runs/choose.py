@@ -123,11 +123,11 @@ def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = Non
     return [record for record in records if record.name in picks.names]
 
 
-def picked_and_hidden(source: str, records: Sequence[Record]) -> int:
-    """How many picked runs are not among ``records``, those that pass the filters."""
-    names = {record.name for record in records}
-    picks = st.session_state.get(_CHOSEN, {}).get(source)
-    return 0 if picks is None else sum(name not in names for name in picks.names)
+def picked_and_hidden(source: str, records: Sequence[Record], everyone: Sequence[Record]) -> int:
+    """How many picked runs are there and not among ``records``, those that pass the filters."""
+    picks = st.session_state.get(_CHOSEN, {}).get(source, Picks(()))
+    there, shown = ({record.name for record in several} for several in (everyone, records))
+    return len((there - shown).intersection(picks.names))
 
 
 def _say_what_the_link_lacks(picks: Picks, values: tuple[str, ...]) -> None:

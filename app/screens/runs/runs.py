@@ -69,7 +69,7 @@ def page() -> None:
         with controls:
             asked = toolbar.ask(records)
         with st.container():
-            drawn = _picture(asked, records, chosen, baseline, source)
+            drawn = _picture(asked, records, listing.records, chosen, baseline, source)
     with saving:
         views_bar.manage(folder, views, _name_of_view(asked, records, chosen))
     colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
@@ -90,6 +90,7 @@ def page() -> None:
 def _picture(
     asked: toolbar.CurvesAsked | toolbar.OutcomesAsked | toolbar.TargetAsked,
     records: Sequence[Record],
+    everyone: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
     source: Source,
@@ -101,13 +102,14 @@ def _picture(
         return outcomes.draw(asked, records, chosen, source.command)
     if chosen or baseline is not None:
         return curves.draw(asked, chosen, baseline)
-    _nothing_picked(records, source)
+    _nothing_picked(records, everyone, source)
     return None
 
 
-def _nothing_picked(records: Sequence[Record], source: Source) -> None:
+def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], source: Source) -> None:
     """A filter may hide all that is picked: it stays picked, and the runs that are left are a press away."""
-    hidden, shown = choose.picked_and_hidden(source.command, records), [record.name for record in records]
+    hidden = choose.picked_and_hidden(source.command, records, everyone)
+    shown = [record.name for record in records]
     if not hidden:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
         return

@@ -27,6 +27,8 @@ from zorba_core.planning.models import PRESETS
 from zorba_core.plots import allocation_figure, client_order
 from zorba_core.runs.rehearsal import MOST_BLOCKS, rehearsal_name
 
+_PRESSED = "train_start_pressed"
+
 
 def allocation_or_explained() -> tuple[Allocation, str] | None:
     """The allocation in use and where it is from; None when the fleet has none, after saying why."""
@@ -36,9 +38,6 @@ def allocation_or_explained() -> tuple[Allocation, str] | None:
         components.problem("There is no allocation to train yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
         st.page_link("screens/tradeoff/tradeoff.py", label="Repair the fleet", icon=":material/arrow_forward:")
         return None
-
-
-_PRESSED = "train_start_pressed"
 
 
 def draw(runs_folder: Path) -> None:
