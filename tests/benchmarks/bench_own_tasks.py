@@ -2,9 +2,10 @@
 
     ZORBA_DATA=... python -m tests.benchmarks.bench_own_tasks WORK [--workers 2] [--out FILE]
 
-The plan stands in ``artifacts/benchmarks/own_tasks.md``, older than the runs. Nine tasks made of public rows as people make
-theirs (a column of text, a column of label words, everything else inferred), each on two base models; what the blocks are
-worth is read of the scalars of one run on other rows; every arm at its own best rate. WORK keeps finished runs.
+The plan stands in ``artifacts/benchmarks/own_tasks.md``, older than the runs. Nine tasks made of public rows as people
+make theirs (a column of text, a column of label words, everything else inferred), each on two base models; what the
+blocks are worth is read of the scalars of one run on other rows; every arm at its own best rate. WORK keeps finished
+runs.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ SETTINGS: dict[str, Any] = {
     "num_perturbations": 10, "batch_size": 2, "seq_len": 40, "direction": "rademacher", "estimator": "exact",
     "eval_rows": 200, "target": None,
 }  # fmt: skip
-# What a run is to reach: (share of the loss that the paper's trials lost, whether only what they lost beyond equal odds of
-# the answers counts). The first decides.
+# What a run is to reach: (share of the loss that the paper's trials lost, whether only what they lost beyond equal odds
+# of the answers counts). The first decides.
 TARGETS = {"to 70 %": (0.7, False), "to 90 %": (0.9, False), "to 70 % beyond equal odds": (0.7, True)}
 AG_NEWS = ("world", "sports", "business", "science")
 
@@ -61,6 +62,9 @@ class Request(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.task.replace('/', '-')}-{self.model}-{self.arm}-{self.lr:g}-{self.seed}"
+
+
+Found = dict[Request, dict[str, Any]]
 
 
 def _news(*kinds: str) -> pd.DataFrame:
@@ -177,11 +181,9 @@ def late_loss(run: dict[str, Any]) -> float:
     return math.inf if run["reason"] or None in late or not late else float(np.mean(late))
 
 
-def best_rate(
-    found: dict[Request, dict[str, Any]], task: str, model: str, arm: str
-) -> tuple[float | None, list[float]]:
-    """(the rate of the lowest mean late loss, None until it is known; rates still to try). Where the best of those tried is
-    the smallest or the largest, half or twice as much is tried too."""
+def best_rate(found: Found, task: str, model: str, arm: str) -> tuple[float | None, list[float]]:
+    """(the rate of the lowest mean late loss, None until it is known; rates still to try). Where the best of those tried
+    is the smallest or the largest, half or twice as much is tried too."""
     by_rate: dict[float, list[float]] = {}
     for request, run in found.items():
         if request[:3] == (task, model, arm) and request.seed in TRIAL_SEEDS:
@@ -198,7 +200,7 @@ def best_rate(
     return best, []
 
 
-def wanted(found: dict[Request, dict[str, Any]]) -> Iterator[Request]:
+def wanted(found: Found) -> Iterator[Request]:
     """What can be run now: telling runs, then trials, then seed by seed over all cells."""
     cells = [(task, model) for model in MODELS for task in TASKS]
     for task, model in cells:
@@ -217,9 +219,9 @@ def wanted(found: dict[Request, dict[str, Any]]) -> Iterator[Request]:
                 yield Request(task, model, arm, rate, seed)
 
 
-def run_all(work: Path, workers: int) -> dict[Request, dict[str, Any]]:
+def run_all(work: Path, workers: int) -> Found:
     work.mkdir(parents=True, exist_ok=True)
-    found: dict[Request, dict[str, Any]] = {}
+    found: Found = {}
     for path in sorted(work.glob("*.json")):
         run = read_sealed(path)
         found[Request(*(run[name] for name in Request._fields))] = run
@@ -234,7 +236,7 @@ def run_all(work: Path, workers: int) -> dict[Request, dict[str, Any]]:
     return found
 
 
-def analysed(found: dict[Request, dict[str, Any]]) -> dict[str, Any]:
+def analysed(found: Found) -> dict[str, Any]:
     cells = []
     for model in MODELS:
         for task in TASKS:
@@ -245,8 +247,8 @@ def analysed(found: dict[Request, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _pooled(cells: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Over the cells that learn: seeds resampled within cells; and with the tasks as the sample, a task's two bases in one
-    mean."""
+    """Over the cells that learn: seeds resampled within cells; and with the tasks as the sample, a task's two bases in
+    one mean."""
     to_pool, by_task = {}, {}
     for cell in cells:
         of = cell["targets"][name]
@@ -276,7 +278,7 @@ def _pooled(cells: list[dict[str, Any]], name: str) -> dict[str, Any]:
     }
 
 
-def _cell(found: dict[Request, dict[str, Any]], task: str, model: str, rates: dict[str, float]) -> dict[str, Any]:
+def _cell(found: Found, task: str, model: str, rates: dict[str, float]) -> dict[str, Any]:
     runs = {
         arm: {seed: found.get(Request(task, model, arm, rates[arm], seed)) for seed in (*TRIAL_SEEDS, *SEEDS)}
         for arm in ARMS
