@@ -78,22 +78,32 @@ def check_refused(left: Left) -> None:
 
 
 def damage_bytes(random_: random.Random, content: bytes) -> bytes:
-    """Flipped bits, a cut, a stretch of zeros or noise, a stretch twice, or nothing left."""
-    kind = random_.randrange(7)
+    """Flipped bits, another digit, a cut; a stretch of zeros or noise, twice, missing, reversed, or in the place of
+    another."""
+    kind = random_.randrange(11)
     at = random_.randrange(len(content) or 1)
-    end = min(len(content), at + random_.randint(1, 40))
+    end = min(len(content), at + random_.choice((1, 7, random_.randint(1, 40), random_.randint(1, 1000))))
     if kind <= 2:
         changed = bytearray(content)
         for _ in range((1, 2, 8)[kind]):
             if changed:
                 changed[random_.randrange(len(changed))] ^= 1 << random_.randrange(8)
         return bytes(changed)
+    if kind == 3:
+        digits = [place for place, byte in enumerate(content) if chr(byte).isdigit()]
+        place = random_.choice(digits) if digits else at
+        return content[:place] + b"%d" % random_.randrange(10) + content[place + 1 :]
+    later = random_.randint(end, len(content))  # another stretch of that length begins there
+    other = content[later : later + end - at]
     return (
         content[:at],
         content[:at] + bytes(end - at) + content[end:],
         content[:at] + random_.randbytes(end - at) + content[at:],
         content[:end] + content[at:],
-    )[kind - 3]
+        content[:at] + content[end:],
+        content[:at] + content[at:end][::-1] + content[end:],
+        content[:at] + other + content[end:later] + content[at:end] + content[later + len(other) :],
+    )[kind - 4]
 
 
 def damage_json(random_: random.Random, content: bytes) -> bytes:

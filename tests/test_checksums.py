@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -21,7 +22,15 @@ from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import check_sums, write_json, write_sums
+from zorba_core.files import (
+    ChecksumError,
+    check_sums,
+    fingerprint,
+    read_sealed,
+    write_json,
+    write_sealed,
+    write_sums,
+)
 from zorba_core.runs import read_run
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.writer import RunWriter
@@ -65,6 +74,36 @@ def noticed_or_unchanged(path: Path, read: Callable[[], Any], random_: random.Ra
     return noticed
 
 
+def test_a_sealed_file_without_any_stretch_gives_no_other_value(tmp_path):
+    """Also without one that takes the checksum along and leaves valid JSON."""
+    path, value = tmp_path / "a.json", {"rounds": 12, "weights_sha256": "0f" * 8}
+    write_sealed(path, value)
+    text, refused = path.read_text(), 0
+    for start, end in itertools.combinations(range(len(text) + 1), 2):
+        path.write_text(text[:start] + text[end:])
+        try:
+            left = read_sealed(path)
+        except ChecksumError:
+            refused += 1
+        except ValueError:
+            continue
+        else:
+            assert left in (value, {}), (start, end)  # {}: nothing is left of it
+    assert refused > 100
+
+
+def test_a_file_that_says_it_is_sealed_and_has_no_checksum_is_refused(tmp_path):
+    write_json(tmp_path / "a.json", {"sealed": "by the checksum at the end", "rounds": 12})
+    with pytest.raises(ChecksumError, match="remove its fields sealed and checksum if you changed it on purpose"):
+        read_sealed(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("value", [{}, {"rounds": 12}, {"rounds": 12, "loss": [0.1, None]}])
+def test_a_file_sealed_at_its_end_alone_reads_as_before(tmp_path, value):
+    write_json(tmp_path / "a.json", {**value, "checksum": f"sha256:{fingerprint(value)}"})
+    assert read_sealed(tmp_path / "a.json") == value
+
+
 @pytest.mark.parametrize("bits", [1, 8])
 @pytest.mark.parametrize("ending", ["npz", "json", "csv"])
 def test_a_flipped_bit_of_an_allocation_gives_no_other_allocation(tmp_path, ending, bits):
@@ -92,7 +131,7 @@ def test_a_flipped_bit_of_the_ledger_gives_no_other_ledger(tmp_path):
     write_ledger(LEDGER, path)
     assert noticed_or_unchanged(path, lambda: asdict(read_ledger(path)), random.Random(0), 150, bits=1) > 130
     old = json.loads(path.read_text())
-    del old["checksum"]
+    del old["sealed"], old["checksum"]
     path.write_text(json.dumps(old))
     assert read_ledger(path) == LEDGER
 
@@ -134,7 +173,7 @@ def test_a_flipped_bit_of_a_run_is_noticed_or_changes_nothing(run, name):
 
 def test_a_run_of_before_there_were_checksums_reads(run):
     summary = json.loads((run / "summary.json").read_text())
-    del summary["checksum"]
+    del summary["sealed"], summary["checksum"]
     write_json(run / "summary.json", summary)
     assert read_run(run).summary == summary
 

@@ -3,7 +3,8 @@
 Files that carry numbers also carry a checksum, so that a flipped bit is noticed when they are read. It is optional to
 read: files without one, of an earlier version or of another program, are read as they are.
 
-    JSON      a last field "checksum": "sha256:<of the other fields>"   sealed, unsealed
+    JSON      a last field "checksum": "sha256:<of the other fields>",  sealed, unsealed
+              and a first one that says so, for a file that lost its end
     text      a first line "# sha256 <of the rest>"                      with_sum_line, without_sum_line
     a folder  SHA256SUMS, which ``sha256sum -c`` reads too               write_sums, check_sums
     Parquet   in the file's metadata                                     zorba_core.data.checked_tables
@@ -45,6 +46,7 @@ WRONG_PATH = (
 SUMS = "SHA256SUMS"
 Understood = TypeVar("Understood")
 _CHECKSUM, _PREFIX = "checksum", "sha256:"
+_SEALED, _SAYS = "sealed", "by the checksum at the end"
 _TAIL = 120  # characters: the checksum is the last field
 _DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or changed; restore it from a copy, or"
 _LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
@@ -234,21 +236,26 @@ def fingerprint(value: Any) -> str:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with the checksum of its fields behind them."""
-    return {**content, _CHECKSUM: _PREFIX + fingerprint(content)}
+    """A JSON object with the checksum of its fields behind them, and before them that there is one: a file that lost a
+    stretch keeps one of the two."""
+    whole = {_SEALED: _SAYS, **content}
+    return {**whole, _CHECKSUM: _PREFIX + fingerprint(whole)}
 
 
 def unsealed(content: Any, text: str) -> Any:
     """What was read from ``text``, without its checksum.
 
     Raises:
-        ChecksumError: the checksum is there and does not fit.
+        ChecksumError: the checksum does not fit, or it is missing and the file says that it has one.
     """
-    stated = content.pop(_CHECKSUM, None) if isinstance(content, dict) else None
-    if stated is None and _PREFIX not in text[-_TAIL:]:  # the field's name may be what was damaged
+    fields = content if isinstance(content, dict) else {}
+    stated = fields.pop(_CHECKSUM, None)
+    says = _SEALED in fields or _SAYS in text[:_TAIL] or _PREFIX in text[-_TAIL:]  # the names may be what was damaged
+    if stated is None and not says:
         return content
     if stated != _PREFIX + fingerprint(content):
-        raise ChecksumError(f"{_DOES_NOT_FIT} remove its field {_CHECKSUM} if you changed it on purpose")
+        raise ChecksumError(f"{_DOES_NOT_FIT} remove its fields {_SEALED} and {_CHECKSUM} if you changed it on purpose")
+    fields.pop(_SEALED, None)
     return content
 
 

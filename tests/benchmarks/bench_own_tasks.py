@@ -182,8 +182,8 @@ def late_loss(run: dict[str, Any]) -> float:
 
 
 def best_rate(found: Found, task: str, model: str, arm: str) -> tuple[float | None, list[float]]:
-    """(the rate of the lowest mean late loss, None until it is known; rates still to try). Where the best of those tried
-    is the smallest or the largest, half or twice as much is tried too."""
+    """(the rate of the lowest mean late loss, None until it is known; rates still to try). Where the best is at an end,
+    half or twice as much is tried too."""
     by_rate: dict[float, list[float]] = {}
     for request, run in found.items():
         if request[:3] == (task, model, arm) and request.seed in TRIAL_SEEDS:
