@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
@@ -9,7 +11,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.runs import list_runs
+from zorba_core.runs import list_runs, session
 from zorba_core.runs.session import fine_tune, read_spec
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
@@ -74,6 +76,15 @@ def test_a_forced_run_that_diverges_names_what_it_was_forced_over_and_not_its_ra
             ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, force=True, notice=told.append
         )
     assert told[0] == "forced: finite differences at mu 1e+30 are not finite"
+
+
+@pytest.mark.parametrize(("rows", "said"), [(None, True), (10, False)])
+def test_a_run_whose_evaluations_are_most_of_it_says_so(tiny_opt_folder, tmp_path, monkeypatch, rows, said):
+    monkeypatch.setattr(session, "_MANY_ROWS", 50)
+    lines: list[str] = []
+    settings = replace(SETTINGS, rounds=1, eval_every=1, eval_rows=rows)
+    fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, notice=lines.append)
+    assert any(line.startswith("each evaluation reads ") and "eval_rows" in line for line in lines) == said
 
 
 @pytest.mark.parametrize(("failure", "raised"), [(ArithmeticError, ArithmeticError), (MemoryError, RunError)])

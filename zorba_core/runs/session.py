@@ -60,6 +60,8 @@ from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
 DEFAULT_MODEL = "opt-mini"
+_MANY_ROWS = 5_000  # fewer are evaluated within seconds
+_EXACT_PASSES = 3  # forward passes that one forward and one backward pass take
 
 
 def fine_tune(
@@ -156,7 +158,8 @@ def fine_tune(
             raise InvalidInputError(checked.reason())
         if checked.failed:
             notice(f"forced: {checked.findings}")
-        for line in _cut_lines(data_facts, settings.seq_len):  # not before what may refuse the run in one line
+        # Not before what may refuse the run in one line.
+        for line in (*_cut_lines(data_facts, settings.seq_len), *_evaluation_lines(rows, settings)):
             notice(line)
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
             notice(checked.differences.sentence())
@@ -228,6 +231,19 @@ def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
         f"{what}; a larger seq_len keeps it"
         for name, what in lost.items()
         if facts.get(name)
+    ]
+
+
+def _evaluation_lines(rows: FederatedRows, settings: TrainSettings) -> list[str]:
+    """That evaluations are most of the run, where they are."""
+    evaluated, participants = len(rows.evaluation), max(1, round(len(rows.held_N) * settings.participation))
+    passes = _EXACT_PASSES if ESTIMATORS[settings.estimator].exact else settings.num_perturbations + 1
+    between = min(settings.eval_every, settings.rounds) * participants * settings.batch_size * passes
+    if evaluated < _MANY_ROWS or evaluated < between:
+        return []
+    return [
+        f"each evaluation reads {evaluated:,} rows, more than the {between:,} of the rounds between two evaluations; "
+        "a smaller eval_rows, such as 1000, or a larger eval_every leaves more of the time to the rounds"
     ]
 
 
