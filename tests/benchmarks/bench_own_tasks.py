@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.files import read_sealed, write_sealed
-from zorba_core.study.experiments.firmness import firmness, side_of
+from zorba_core.study.experiments.firmness import firmness
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.speed import pooled_speed, speed
 from zorba_core.study.experiments.statistics import first_reached, mean_interval
@@ -48,6 +48,7 @@ SETTINGS: dict[str, Any] = {
 # of the answers counts). The first decides.
 TARGETS = {"to 70 %": (0.7, False), "to 90 %": (0.9, False), "to 70 % beyond equal odds": (0.7, True)}
 AG_NEWS = ("world", "sports", "business", "science")
+KNOWN = ("world/sports", "business/science")  # tried, in rows and words much like these, before the plan was written
 
 
 class Request(NamedTuple):
@@ -219,12 +220,17 @@ def wanted(found: Found) -> Iterator[Request]:
                 yield Request(task, model, arm, rate, seed)
 
 
-def run_all(work: Path, workers: int) -> Found:
-    work.mkdir(parents=True, exist_ok=True)
+def read_all(work: Path) -> Found:
     found: Found = {}
     for path in sorted(work.glob("*.json")):
         run = read_sealed(path)
         found[Request(*(run[name] for name in Request._fields))] = run
+    return found
+
+
+def run_all(work: Path, workers: int) -> Found:
+    work.mkdir(parents=True, exist_ok=True)
+    found = read_all(work)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         while missing := [request for request in dict.fromkeys(wanted(found)) if request not in found]:
             # A few at a time, so that trials that became possible go before later seeds.
@@ -247,35 +253,68 @@ def analysed(found: Found) -> dict[str, Any]:
 
 
 def _pooled(cells: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Over the cells that learn: seeds resampled within cells; and with the tasks as the sample, a task's two bases in
-    one mean."""
-    to_pool, by_task = {}, {}
+    """Over the cells that learn: with the tasks as the sample, a task's two bases in one mean; and with seeds resampled
+    within cells."""
+    to_pool = {}
     for cell in cells:
         of = cell["targets"][name]
-        if of["lost_by_paper"] < LEAST_LOST:
-            continue
-        paper_S, arm_S = (np.array([math.inf if x is None else x for x in of["rounds_to"][arm]]) for arm in ARMS)
-        to_pool[cell["model"], cell["task"]] = (paper_S, arm_S, ROUNDS)
-        by_task.setdefault(cell["task"], []).append(math.log(of["speed"]["value"]))
-    if len(to_pool) < 2:
-        return {"cells": len(to_pool)}
-    firm, pooled = firmness(to_pool), pooled_speed(to_pool)
-    tasks = mean_interval([float(np.mean(logs)) for logs in by_task.values()])
-    return {
-        "cells": len(to_pool),
-        "over_seeds": pooled._asdict(),
-        "side_over_seeds": side_of(pooled),
-        "tasks": len(by_task),
-        "over_tasks": {bound: math.exp(getattr(tasks, bound)) for bound in ("value", "low", "high")},
+        if of["pooled"]:
+            paper_S, arm_S = (np.array([math.inf if x is None else x for x in of["rounds_to"][arm]]) for arm in ARMS)
+            to_pool[cell["model"], cell["task"]] = (paper_S, arm_S, ROUNDS)
+    tasks = sorted({task for _, task in to_pool})
+    left_out = [f"{cell['model']} on {cell['task']}" for cell in cells if not cell["targets"][name]["pooled"]]
+    facts = {"cells": len(to_pool), "left_out": left_out, "tasks": len(tasks)}
+    if len(tasks) < 3:
+        return facts
+    firm, over_seeds, over_tasks = firmness(to_pool), pooled_speed(to_pool), _over_tasks(to_pool)
+    without = {task: _over_tasks(_only(to_pool, lambda other, task=task: other != task)) for task in tasks}
+    return facts | {
+        "over_tasks": over_tasks,
+        "without_one_task": [bound(each["value"] for each in without.values()) for bound in (min, max)],
+        "needs": [task for task, each in without.items() if _side(each) != _side(over_tasks)],
+        "without_those_known_before": _over_tasks(_only(to_pool, lambda task: task not in KNOWN)),
+        "of_other_sources_than_ag_news": _over_tasks(
+            _only(to_pool, lambda task: not set(task.split("/")) <= {*AG_NEWS})
+        ),
+        "over_tasks_where_late_runs_count_twice": _over_tasks(
+            {cell: (paper_S, arm_S, 2 * ROUNDS) for cell, (paper_S, arm_S, _) in to_pool.items()}
+        ),
+        "over_seeds": over_seeds._asdict(),
+        "over_seeds_without_one_cell": [firm.least, firm.most],
         "by_model": {
             model: pooled_speed({cell: of for cell, of in to_pool.items() if cell[0] == model})._asdict()
             for model in MODELS
             if any(cell[0] == model for cell in to_pool)
         },
-        "without_one_cell": [firm.least, firm.most],
-        "needs": firm.needs,
-        "late_runs_later": firm.later._asdict(),
+        "within_the_first_round": sum(int((np.asarray(of[1]) < 1).sum()) for of in to_pool.values()),
     }
+
+
+Pooled = dict[tuple[str, str], tuple[np.ndarray, np.ndarray, int]]  # rounds of the paper's and of gain's, the horizon
+
+
+def _only(to_pool: Pooled, wanted: Callable[[str], bool]) -> Pooled:
+    return {cell: of for cell, of in to_pool.items() if wanted(cell[1])}
+
+
+def _over_tasks(to_pool: Pooled) -> dict[str, Any]:
+    """The mean over tasks of how many times as fast, with its t interval, and the interval for one task more."""
+    by_task: dict[str, list[float]] = {}
+    for (_, task), (paper_S, arm_S, horizon) in to_pool.items():
+        ratio = np.minimum(paper_S, horizon).mean() / np.minimum(arm_S, horizon).mean()
+        by_task.setdefault(task, []).append(math.log(ratio))
+    logs = [float(np.mean(of_bases)) for of_bases in by_task.values()]
+    mean = mean_interval(logs)
+    half = (mean.high - mean.value) * math.sqrt(len(logs) + 1)
+    return {
+        "tasks": len(logs),
+        **{name: math.exp(getattr(mean, name)) for name in ("value", "low", "high")},
+        "next_task": [math.exp(mean.value - half), math.exp(mean.value + half)],
+    }
+
+
+def _side(ratio: dict[str, Any]) -> int:
+    return (ratio["low"] > 1) - (ratio["high"] < 1)
 
 
 def _cell(found: Found, task: str, model: str, rates: dict[str, float]) -> dict[str, Any]:
@@ -285,34 +324,48 @@ def _cell(found: Found, task: str, model: str, rates: dict[str, float]) -> dict[
     }
     seeds = [seed for seed in SEEDS if all(runs[arm][seed] for arm in ARMS)]
     trials = [runs["paper"][seed] for seed in TRIAL_SEEDS]
-    initial, late = (
-        float(np.mean([run["loss"][0] for run in trials])),
-        float(np.mean([late_loss(run) for run in trials])),
-    )
+    initial = float(np.mean([run["loss"][0] for run in trials]))
+    late = float(np.mean([late_loss(run) for run in trials]))
     told = found[telling_of(task, model)]
     targets = {}
     for name, (share, beyond) in TARGETS.items():
         start = min(initial, math.log(len(told["label_words"]))) if beyond else initial
         target = start - share * (start - late)
         rounds = {arm: [_reached(runs[arm][seed], target) for seed in seeds] for arm in ARMS}
+        pooled = start - late >= LEAST_LOST and bool(seeds)
         targets[name] = {
             "lost_by_paper": start - late,
+            "pooled": pooled,
             "loss": target,
-            "rounds_to": {arm: [None if math.isinf(x) else round(x, 3) for x in rounds[arm]] for arm in ARMS},
-            "speed": speed(rounds["paper"], rounds["gain"], ROUNDS)._asdict() if seeds else None,
+            "rounds_to": {arm: [None if math.isinf(x) else x for x in rounds[arm]] for arm in ARMS},
+            "speed": speed(rounds["paper"], rounds["gain"], ROUNDS)._asdict() if pooled else None,
         }
     return {
         "task": task,
         "model": model,
         "label_words": told["label_words"],
         "rates": rates,
+        "late_loss_of_trials": {arm: _trials(found, task, model, arm) for arm in ARMS},
         "initial_loss": initial,
         "seeds": seeds,
-        "late_loss": {arm: [late_loss(runs[arm][seed]) for seed in seeds] for arm in ARMS},
+        # As text, a run a line: after rounds 0, 1, 2 and so on.
+        "losses": {arm: [" ".join(map(_digits, runs[arm][seed]["loss"])) for seed in seeds] for arm in ARMS},
+        "weights_sha256": {arm: [runs[arm][seed]["weights_sha256"] for seed in seeds] for arm in ARMS},
         "targets": targets,
         "energies": told["energies"],
         "identifiable": told["identifiable"],
     }
+
+
+def _trials(found: Found, task: str, model: str, arm: str) -> dict[str, float]:
+    """By rate, the mean of the trial seeds."""
+    tried = sorted({request.lr for request in found if request[:3] == (task, model, arm)})
+    losses = {lr: [found.get(Request(task, model, arm, lr, seed)) for seed in TRIAL_SEEDS] for lr in tried}
+    return {f"{lr:g}": float(np.mean([late_loss(run) for run in of])) for lr, of in losses.items() if all(of)}
+
+
+def _digits(loss: float | None) -> str:
+    return "-" if loss is None else f"{loss:.6g}"
 
 
 def _reached(run: dict[str, Any], target: float) -> float:
@@ -326,8 +379,9 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=DEFAULT_FILE)
+    parser.add_argument("--analyse-only", action="store_true", help="Run nothing more.")
     asked = parser.parse_args()
-    found = run_all(asked.work, asked.workers)
+    found = read_all(asked.work) if asked.analyse_only else run_all(asked.work, asked.workers)
     commits = sorted({run["git_commit"] for run in found.values()})
     diverged = sum(bool(run["reason"]) for run in found.values())
     facts = {"runs": len(found), "diverged": diverged, "commits": commits, "machine": describe()}

@@ -22,6 +22,7 @@ from zorba_core.study.ledger import (
     memory_rows,
     method_rows,
     own_rows,
+    own_task_rows,
     theory_rows,
     toy_rows,
 )
@@ -50,6 +51,7 @@ def build_ledger(checkout: str | os.PathLike[str] = ".") -> Ledger:
         *convergence_rows.rows(results),
         *communication_rows.rows(),
         *own_rows.rows(own),
+        *own_task_rows.rows(checkout),
     )
     there = {name: result for name, result in own.items() if result is not None}
     return Ledger(_provenance(checkout, {**results, **there}), claims)
