@@ -31,8 +31,9 @@ from zorba_core.files import (
     write_sealed,
     write_sums,
 )
-from zorba_core.runs import read_run
-from zorba_core.runs.model_source import load_tokenizer
+from zorba_core.planning.models import model_spec
+from zorba_core.runs import list_runs, read_run
+from zorba_core.runs.model_source import load_model, load_tokenizer, open_model_files
 from zorba_core.runs.writer import RunWriter
 from zorba_core.study.experiments.design import stored_design
 from zorba_core.study.experiments.energies import stored_facts
@@ -252,3 +253,81 @@ def test_a_stretch_of_zeros_anywhere_in_a_table_is_noticed_also_where_it_ends_th
             assert read_table(path, 100).equals(expected) or b"zorba_sha256" not in path.read_bytes(), at
         except (InvalidInputError, *UNREADABLE):
             continue
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_is_not_finite_in_the_place_of_a_null_is_noticed(tmp_path, number):
+    """The checksum is of the JSON that is written, which has null for both."""
+    path = tmp_path / "a.json"
+    write_sealed(path, {"rows": [{"loss": None}]})
+    path.write_text(path.read_text().replace("null", number))
+    with pytest.raises(ChecksumError):
+        read_sealed(path)
+
+
+@pytest.mark.parametrize("depth", [150, 600, 5_000])
+@pytest.mark.parametrize("name", ["summary.json", "config.json", "environment.json"])
+def test_a_run_with_deeply_nested_damage_hides_no_other(run, name, depth):
+    whole = shutil.copytree(run, run.parent / "whole")
+    path = run / name
+    path.write_text(path.read_text().replace("{", '{"added": ' + "[" * depth + "]" * depth + ",", 1))
+    listed, problems = list_runs(run.parent)
+    assert [each.path for each in listed] == [whole]
+    assert len(problems) == 1
+    left = call("runs", str(run.parent))
+    assert left.status == 0
+    assert "Traceback" not in left.err
+
+
+@pytest.mark.parametrize("depth", [150, 600, 5_000])
+def test_deeply_nested_files_are_refused(root, tmp_path, depth):
+    nested = '{"added": ' + "[" * depth + "]" * depth + ","
+    for name, read in (
+        ("ledger.json", read_ledger),
+        ("experiments/energies.json", lambda path: stored_facts("opt-mini", "sst2", path)),
+        ("benchmarks/memory.json", read_measured),
+    ):
+        path = tmp_path / Path(name).name
+        path.write_text((root / "artifacts" / name).read_text().replace("{", nested, 1))
+        with pytest.raises(InvalidInputError):
+            read(path)
+    write_allocation(tmp_path / "a.json", ALLOCATION)
+    (tmp_path / "a.json").write_text((tmp_path / "a.json").read_text().replace("{", nested, 1))
+    with pytest.raises(InvalidInputError):
+        allocation_from_file(tmp_path / "a.json")
+
+
+def test_a_file_in_capitals_is_refused(root, tmp_path):
+    path = tmp_path / "energies.json"
+    path.write_text((root / "artifacts" / "experiments" / "energies.json").read_text().upper())
+    with pytest.raises(InvalidInputError):
+        stored_facts("opt-mini", "sst2", path)
+
+
+def test_an_archive_behind_another_is_not_read(tmp_path):
+    for name, A_MN in (("a", np.eye(3)), ("b", np.ones((3, 3)))):
+        write_allocation(tmp_path / f"{name}.npz", Allocation(A_MN))
+    (tmp_path / "c.npz").write_bytes((tmp_path / "a.npz").read_bytes() + (tmp_path / "b.npz").read_bytes())
+    with pytest.raises(InvalidInputError, match="something stands before the archive"):
+        allocation_from_file(tmp_path / "c.npz")
+
+
+def test_a_streamed_model_with_a_flipped_bit_is_not_opened(tiny_opt_folder, tmp_path):
+    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+    write_sums(model)
+    open_model_files(model)
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-5] ^= 0x40
+    (model / "model.safetensors").write_bytes(weights)
+    with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
+        open_model_files(model)
+
+
+def test_a_changed_config_is_noticed_before_anything_is_counted_or_allocated(tiny_opt_folder, tmp_path):
+    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+    write_sums(model)
+    config = json.loads((model / "config.json").read_text())
+    write_json(model / "config.json", config | {"ffn_dim": 768_768_000})
+    for read in (model_spec, load_model, open_model_files):
+        with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
+            read(model)

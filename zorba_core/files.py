@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,8 +47,10 @@ SUMS = "SHA256SUMS"
 Understood = TypeVar("Understood")
 _CHECKSUM, _PREFIX = "checksum", "sha256:"
 _SEALED, _SAYS = "sealed", "by the checksum at the end"
+_DEEPEST = 100  # objects and lists in one another; ours have ten
 _TAIL = 120  # characters: the checksum is the last field
 _DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or changed; restore it from a copy, or"
+_TOO_DEEP = "nested too deeply"
 _LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
 
 
@@ -230,6 +232,28 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def parse_json(text: str | bytes) -> Any:
+    """The value of a file that may be damaged: also what is nested too deeply is no more than a ValueError.
+
+    Raises:
+        ValueError: no JSON, or nested deeper than any file that is read here.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    layer = [value]
+    for _ in range(_DEEPEST):
+        layer = [item for holder in layer for item in _items(holder) if isinstance(item, dict | list)]
+        if not layer:
+            return value
+    raise ValueError(_TOO_DEEP)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def fingerprint(value: Any) -> str:
     """SHA-256 of a value's JSON."""
     return hashlib.sha256(to_json(value).encode()).hexdigest()
@@ -250,13 +274,25 @@ def unsealed(content: Any, text: str) -> Any:
     """
     fields = content if isinstance(content, dict) else {}
     stated = fields.pop(_CHECKSUM, None)
-    says = _SEALED in fields or _SAYS in text[:_TAIL] or _PREFIX in text[-_TAIL:]  # the names may be what was damaged
+    # The names may be what was damaged.
+    says = _SEALED in fields or _SAYS in text[:_TAIL].lower() or _PREFIX in text[-_TAIL:].lower()
     if stated is None and not says:
         return content
-    if stated != _PREFIX + fingerprint(content):
+    # No file of ours has a number that is not finite; the checksum takes one for a null.
+    if stated != _PREFIX + fingerprint(content) or not _is_finite(content):
         raise ChecksumError(f"{_DOES_NOT_FIT} remove its fields {_SEALED} and {_CHECKSUM} if you changed it on purpose")
     fields.pop(_SEALED, None)
     return content
+
+
+def _is_finite(content: Any) -> bool:
+    layer = [content]
+    while layer:
+        items = [item for holder in layer for item in _items(holder)]
+        if any(isinstance(item, float) and not math.isfinite(item) for item in items):
+            return False
+        layer = [item for item in items if isinstance(item, dict | list)]
+    return True
 
 
 def write_sealed(target: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
@@ -273,7 +309,7 @@ def read_sealed(path: str | os.PathLike[str]) -> Any:
     """
     text = Path(path).read_text(encoding="utf-8")
     try:
-        return unsealed(json.loads(text), text)
+        return unsealed(parse_json(text), text)
     except ChecksumError as error:
         raise ChecksumError(f"{os.fspath(path)}: {error}") from None
 
@@ -302,10 +338,10 @@ def read_words(
         if len(content) > most_bytes:
             raise ValueError
         text = content.decode("utf-8")
-        return understand(unsealed(json.loads(text), text))
+        return understand(unsealed(parse_json(text), text))
     except InvalidInputError as error:
         raise InvalidInputError(f"{os.fspath(path)}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidInputError(f"{os.fspath(path)}: {wrong}") from None
 
 
@@ -343,14 +379,15 @@ def check_sums(folder: str | os.PathLike[str], *, without: str | None = None) ->
     """
     folder = Path(folder)
     try:
-        stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.iterdir()))
+        stats = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
     except OSError:
         return False
+    stamp = tuple((name, of.st_mtime_ns, of.st_ctime_ns, of.st_ino, of.st_size) for name, of in stats)
     return (folder / SUMS).is_file() and _check_sums(folder, stamp, without)
 
 
 @functools.lru_cache(maxsize=64)
-def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int], ...], without: str | None) -> bool:
+def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int, int, int], ...], without: str | None) -> bool:
     restore = f"restore it from a copy, or remove {SUMS} if you changed it on purpose"
     for line in (folder / SUMS).read_bytes().decode("utf-8", "replace").splitlines():
         stated = re.fullmatch(r"([0-9a-f]{64})  ([^/\\\0]{1,200})", line)

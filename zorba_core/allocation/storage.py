@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import lzma
 import math
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core import files
 from zorba_core.allocation.feasibility import MAX_BLOCKS, MAX_CELLS
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation
@@ -41,13 +41,11 @@ _DAMAGED_ARCHIVE = (
     EOFError,
     OSError,
     ValueError,
-    KeyError,
-    IndexError,
+    LookupError,
     TypeError,
     OverflowError,
     struct.error,
-    NotImplementedError,
-    RuntimeError,
+    RuntimeError,  # NotImplementedError too
 )
 
 
@@ -66,10 +64,8 @@ def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> byte
         return to_json(sealed({**shape, "blocks_per_client": allocation.blocks_per_client})).encode()
     if file_format == "csv":
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_HEADER)
-        for client, blocks in enumerate(allocation.blocks_per_client):
-            writer.writerow((client, allocation.num_blocks, " ".join(map(str, blocks))))
+        rows = [(n, allocation.num_blocks, " ".join(map(str, of))) for n, of in enumerate(allocation.blocks_per_client)]
+        csv.writer(text, lineterminator="\n").writerows([_HEADER, *rows])
         return with_sum_line(text.getvalue()).encode()
     raise InvalidInputError(f"unknown allocation format {file_format!r}; use a name that ends in {', '.join(FORMATS)}")
 
@@ -105,6 +101,8 @@ def _read_npz(path: Path) -> Allocation:
     """The matrix of an archive, its size known before a byte of it is unpacked."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if min((item.header_offset for item in archive.infolist()), default=0):
+                raise InvalidInputError(f"something stands before the archive; {_ANOTHER_COPY}")
             if "A_MN.npy" not in archive.namelist():
                 raise InvalidInputError("the archive has no array A_MN")
             packed = archive.getinfo("A_MN.npy")
@@ -141,8 +139,8 @@ def _read_npz(path: Path) -> Allocation:
 def _read_json(path: Path) -> Allocation:
     try:
         text = _text(path)
-        content = json.loads(text)
-    except (ValueError, RecursionError):  # also a number of too many digits
+        content = files.parse_json(text)
+    except ValueError:  # also a number of too many digits
         raise InvalidInputError(f"not JSON; {_ANOTHER_COPY}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"a JSON {type(content).__name__}; want an object with {' and '.join(_JSON_FIELDS)}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.files import check_sums
 from zorba_core.planning.parameter_counts import parameter_counts
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -87,6 +88,7 @@ def _config_path(folder_or_file: str | os.PathLike[str]) -> Path:
             raise MissingDataError(
                 f"model folder {str(folder_or_file)!r} has no config.json; give a Hugging Face folder"
             )
+        check_sums(folder_or_file, without=".safetensors")
     if not os.path.isfile(path):
         raise InvalidInputError(
             f"unknown model {in_short(str(folder_or_file), 200)}; choose one of {', '.join(PRESETS)}, "

@@ -16,7 +16,6 @@ Shapes: M blocks, N clients, P rows of the metrics.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
-from zorba_core.files import fingerprint, unsealed
+from zorba_core.files import fingerprint, parse_json, unsealed
 from zorba_core.planning.communication import run_communication
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
 from zorba_core.runs.fields import (
@@ -347,8 +346,8 @@ def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a run's file (limit {_MAX_JSON_BYTES})")
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-    except (ValueError, RecursionError):  # also a number of too many digits
+        content = parse_json(text)
+    except ValueError:  # also a number of too many digits
         raise InvalidInputError(f"{path}: not JSON; {DAMAGED}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path}: holds a {type(content).__name__} where a JSON object belongs")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
-from zorba_core.files import ChecksumError, check_sums
+from zorba_core.files import check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
@@ -156,7 +156,9 @@ def open_model_files(name_or_path: str | os.PathLike[str]) -> tuple[PreTrainedMo
     source = resolve_model(name_or_path)
     config = load_config(name_or_path)
     folder = source
-    if not Path(source).is_dir():
+    if Path(source).is_dir():
+        check_sums(source)
+    else:
 
         def fetch(repository: str, *, trust_remote_code: bool, local_files_only: bool) -> str:
             options = {"local_files_only": local_files_only}
@@ -223,15 +225,12 @@ def _read_config(source: str, **options: bool) -> PretrainedConfig:
 def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
+    if local:  # before a damaged config makes the loader allocate anything
+        check_sums(source, without=None if what == "weights" else ".safetensors")
     try:
         with without_bar() if local else contextlib.nullcontext(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Initializing zero-element")  # of a damaged file, which is then refused
-            loaded = load(source, trust_remote_code=False, local_files_only=local)
-        if local:
-            check_sums(source, without=None if what == "weights" else ".safetensors")
-        return loaded
-    except ChecksumError:
-        raise
+            return load(source, trust_remote_code=False, local_files_only=local)
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
     if not local:

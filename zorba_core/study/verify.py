@@ -6,7 +6,6 @@ says how to make it again. ``note``: it reads, and carries no checksum or an env
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from zorba_core.data.checked_tables import UNREADABLE, has_checksum, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, one_line
-from zorba_core.files import SUMS, check_sums, sha256_of, unsealed
+from zorba_core.files import SUMS, check_sums, parse_json, sha256_of, unsealed
 from zorba_core.runs import CONFIG, SUMMARY, TRAJECTORY, read_request, read_run
 from zorba_core.runs.folder import ALLOCATION, METRICS, changed_environment
 from zorba_core.runs.trajectory import read_trajectory
@@ -140,7 +139,7 @@ def _object(path: Path) -> dict:
         raise InvalidInputError(f"larger than {_MAX_JSON_BYTES} bytes")
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = parse_json(text)
+    except ValueError:
         raise InvalidInputError("not JSON") from None
     return unsealed(content, text) if isinstance(content, dict) else {}

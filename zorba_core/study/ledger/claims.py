@@ -3,7 +3,6 @@ reading."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import sealed, unsealed, write_json
+from zorba_core.files import parse_json, sealed, unsealed, write_json
 
 DEFAULT_LEDGER = Path("artifacts/ledger.json")
 OURS = "ours/"  # how the ids of our own claims begin; all others are the paper's
@@ -140,8 +139,8 @@ def read_ledger(path: str | os.PathLike[str] = DEFAULT_LEDGER) -> Ledger:
         raise InvalidInputError(f"{path}: larger than {_MAX_BYTES} bytes, which no ledger is")
     try:
         text = path.read_text(encoding="utf-8")
-        content = unsealed(json.loads(text), text)
-    except (ValueError, RecursionError) as error:  # also a number of too many digits
+        content = unsealed(parse_json(text), text)
+    except ValueError as error:  # also a number of too many digits
         raise InvalidInputError(f"{path}: not JSON ({error}); make it again with: zorba report") from None
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}, or make it again with: zorba report") from None
