@@ -97,7 +97,7 @@ def test_another_model_in_the_runs_folder_is_refused(saved, tmp_path, tiny_opt_f
 def test_a_damaged_saved_model_is_one_clear_line(saved, tmp_path):
     shutil.copytree(saved.path, tmp_path / "damaged")
     (tmp_path / "damaged" / "model" / "model.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(InvalidInputError, match="weights cannot be loaded"):
+    with pytest.raises(InvalidInputError, match="does not hold the weights that the run ended with"):
         open_tuned(tmp_path / "damaged")
 
 
