@@ -162,12 +162,20 @@ def run(tmp_path):
     return writer.path
 
 
-@pytest.mark.parametrize("name", ["config.json", "summary.json", "allocation.npz", "metrics.parquet"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "environment.json", "summary.json", "allocation.npz", "metrics.parquet"]
+)
 def test_a_flipped_bit_of_a_run_is_noticed_or_changes_nothing(run, name):
     def read() -> tuple[str, ...]:
         shown = read_run(run)
         metrics = repr(shown.metrics.to_dict("list"))
-        return (repr(shown.config), repr(shown.summary), metrics, repr(shown.allocation.A_MN.tolist()))
+        return (
+            repr(shown.config),
+            repr(shown.environment),
+            repr(shown.summary),
+            metrics,
+            repr(shown.allocation.A_MN.tolist()),
+        )
 
     assert noticed_or_unchanged(run / name, read, random.Random(2), 100, bits=1) > 40
 

@@ -20,7 +20,7 @@ from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.cli import build_app
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_json
+from zorba_core.files import read_sealed, write_json
 from zorba_core.runs import read_run
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.study.comparison import folder_records
@@ -262,7 +262,7 @@ def test_the_command_that_repeats_a_federated_run_leaves_out_what_belongs_to_its
 
 def test_a_run_of_another_engine_version_says_what_still_holds(app, runs):
     path = write_run(runs, [0.5, 0.6])
-    environment = json.loads((path / "environment.json").read_text()) | {"engine_version": 1}
+    environment = read_sealed(path / "environment.json") | {"engine_version": 1}
     (path / "environment.json").write_text(json.dumps(environment))
     see(app)
     assert "Made by engine version 1" in texts(app)

@@ -17,6 +17,7 @@ from tests.damage import call, check_refused, damaged, tree
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
+from zorba_core.files import read_sealed
 from zorba_core.runs import read_run
 from zorba_core.runs.fields import CONFIG_FIELDS, SUMMARY_FIELDS, Maybe
 from zorba_core.runs.session import fine_tune
@@ -146,7 +147,7 @@ def test_equal_shares_are_null_in_the_config_and_resume(rows_divided_once, tiny_
 def test_a_run_whose_environment_lacks_what_decides_nothing_is_resumed(whole, tmp_path):
     run = shutil.copytree(whole.path, tmp_path / "run")
     (run / "summary.json").unlink()
-    environment = json.loads((run / "environment.json").read_text())
+    environment = read_sealed(run / "environment.json")
     environment["data"] = {name: value for name, value in environment["data"].items() if name.endswith("sha256")}
     (run / "environment.json").write_text(json.dumps({**environment, "data": {**environment["data"], "metric": []}}))
     left = call("resume", str(run))

@@ -13,6 +13,7 @@ from zorba_core.engine.methods import interface as methods
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.files import read_sealed, write_json
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.checkpoint import CHECKPOINT, Checkpoint, checkpoint_round
 from zorba_core.runs.resume import replay, resume
@@ -151,10 +152,7 @@ def test_weights_that_replay_differently_are_noticed(whole, tmp_path, monkeypatc
 
 def test_other_versions_are_said_and_not_refused(whole, tmp_path):
     folder = copy_of(whole, tmp_path / "run")
-    text = (folder / "environment.json").read_text()
-    (folder / "environment.json").write_text(
-        text.replace(f'"torch": "{whole.environment["torch"]}"', '"torch": "2.0.0"')
-    )
+    write_json(folder / "environment.json", {**read_sealed(folder / "environment.json"), "torch": "2.0.0"})
     said = []
     assert resume(folder, notice=said.append).summary["weights_sha256"] == whole.summary["weights_sha256"]
     assert said[0].endswith("and was 2.0.0: the coming rounds' bits may differ")

@@ -19,7 +19,7 @@ from zorba_core.data.checked_tables import write_table
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import fingerprint, sealed, write_json
+from zorba_core.files import fingerprint, write_json, write_sealed
 from zorba_core.runs import folder as runs
 from zorba_core.runs.folder import check_name
 from zorba_core.runs.trajectory import Note, TrajectoryLog
@@ -45,7 +45,7 @@ class RunWriter(Callback):
         self._written: pa.Table | None = None
         self._rounds_done = 0
         write_json(self.path / runs.CONFIG, config)
-        write_json(self.path / runs.ENVIRONMENT, environment)
+        write_sealed(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
         self._log = TrajectoryLog(self.path / runs.TRAJECTORY)
         try:
@@ -97,7 +97,7 @@ class RunWriter(Callback):
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is over: write what is left of the metrics, then the summary."""
         self.flush()
-        write_json(self.path / runs.SUMMARY, sealed(summary))
+        write_sealed(self.path / runs.SUMMARY, summary)
 
     def close(self) -> None:
         """Let another process write the folder."""
