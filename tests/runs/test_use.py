@@ -99,6 +99,9 @@ def test_a_damaged_saved_model_is_one_clear_line(saved, tmp_path):
     (tmp_path / "damaged" / "model" / "model.safetensors").write_bytes(b"no tensors")
     with pytest.raises(InvalidInputError, match="does not hold the weights that the run ended with"):
         open_tuned(tmp_path / "damaged")
+    (tmp_path / "damaged" / "model" / "SHA256SUMS").unlink()  # as before there were checksums
+    with pytest.raises(InvalidInputError, match="weights cannot be loaded"):
+        open_tuned(tmp_path / "damaged")
 
 
 def test_probabilities_are_the_models_own_next_token_over_the_label_words(whole, texts):

@@ -25,7 +25,6 @@ from zorba_core.allocation.feasibility import MAX_BLOCKS, MAX_CELLS
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
-from zorba_core.files import fingerprint, sealed, to_json, unsealed, with_sum_line, without_sum_line, write_bytes
 
 FORMATS = ("npz", "json", "csv")
 MAX_FILE_BYTES = 256_000_000
@@ -45,7 +44,7 @@ _DAMAGED_ARCHIVE = (
     TypeError,
     OverflowError,
     struct.error,
-    RuntimeError,  # NotImplementedError too
+    RuntimeError,
 )
 
 
@@ -61,18 +60,18 @@ def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> byte
         return buffer.getvalue()
     if file_format == "json":
         shape = {"num_blocks": allocation.num_blocks, "num_clients": allocation.num_clients}
-        return to_json(sealed({**shape, "blocks_per_client": allocation.blocks_per_client})).encode()
+        return files.to_json(files.sealed({**shape, "blocks_per_client": allocation.blocks_per_client})).encode()
     if file_format == "csv":
         text = io.StringIO()
         rows = [(n, allocation.num_blocks, " ".join(map(str, of))) for n, of in enumerate(allocation.blocks_per_client)]
         csv.writer(text, lineterminator="\n").writerows([_HEADER, *rows])
-        return with_sum_line(text.getvalue()).encode()
+        return files.with_sum_line(text.getvalue()).encode()
     raise InvalidInputError(f"unknown allocation format {file_format!r}; use a name that ends in {', '.join(FORMATS)}")
 
 
 def write_allocation(path: str | os.PathLike[str], allocation: AllocationMetrics) -> None:
     """Write atomically, in the format that the name's ending asks for."""
-    write_bytes(path, allocation_to_bytes(allocation, Path(path).suffix.lstrip(".").lower()))
+    files.write_bytes(path, allocation_to_bytes(allocation, Path(path).suffix.lstrip(".").lower()))
 
 
 def allocation_from_file(path: str | os.PathLike[str]) -> Allocation:
@@ -148,13 +147,13 @@ def _read_json(path: Path) -> Allocation:
         if name not in content:
             raise InvalidInputError(f"no field {name}; want {' and '.join(_JSON_FIELDS)}")
     allocation = _from_ids(content["blocks_per_client"], content["num_blocks"])
-    unsealed(content, text)
+    files.unsealed(content, text)
     return allocation
 
 
 def _read_csv(path: Path) -> Allocation:
     try:
-        text = without_sum_line(_text(path))
+        text = files.without_sum_line(_text(path))
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error:
         raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {_ANOTHER_COPY}") from None
@@ -221,4 +220,4 @@ def _check_size(num_blocks: int, num_clients: int) -> None:
 
 
 def allocation_sha256(allocation: AllocationMetrics) -> str:
-    return fingerprint(allocation.blocks_per_client)
+    return files.fingerprint(allocation.blocks_per_client)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import parse_json, sealed, unsealed, write_json
+from zorba_core.files import parse_json, unsealed, write_sealed
 
 DEFAULT_LEDGER = Path("artifacts/ledger.json")
 OURS = "ours/"  # how the ids of our own claims begin; all others are the paper's
@@ -122,7 +122,7 @@ class Ledger:
 def write_ledger(ledger: Ledger, path: str | os.PathLike[str] = DEFAULT_LEDGER) -> None:
     """Write atomically, as JSON that :func:`read_ledger` reads back."""
     content = {"provenance": ledger.provenance, "claims": [asdict(claim) for claim in ledger.claims]}
-    write_json(path, sealed(content))
+    write_sealed(path, content)
 
 
 def read_ledger(path: str | os.PathLike[str] = DEFAULT_LEDGER) -> Ledger:

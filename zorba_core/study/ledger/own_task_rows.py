@@ -1,5 +1,5 @@
-"""Our claim about tasks that the method was not made for: from the file of ``tests.benchmarks.bench_own_tasks``, by the
-plan beside it, with the tasks as the sample."""
+"""Our claim about tasks of one's own rows and label words: from the file of ``tests.benchmarks.bench_own_tasks``, by
+the plan beside it, with the tasks as the sample."""
 
 from __future__ import annotations
 
