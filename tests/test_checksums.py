@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -18,19 +19,12 @@ import pytest
 from app.shared.engine_costs import stored_calibration
 from tests.damage import call, damage_bytes
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
+from zorba_core.checksums import ChecksumError, check_sums, read_sealed, write_sealed, write_sums
 from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine.callbacks import RoundRecord
-from zorba_core.engine.records import EvaluationEntry
+from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import (
-    ChecksumError,
-    check_sums,
-    fingerprint,
-    read_sealed,
-    write_json,
-    write_sealed,
-    write_sums,
-)
+from zorba_core.files import fingerprint, write_json, write_text
 from zorba_core.planning.models import model_spec
 from zorba_core.runs import list_runs, read_run
 from zorba_core.runs.model_source import load_model, load_tokenizer, open_model_files
@@ -157,6 +151,12 @@ def run(tmp_path):
     for t, accuracy in enumerate((0.5, 0.625, 0.75)):
         writer.on_round(RoundRecord(t, 0.5 if t else None, 1 - accuracy, accuracy, 1.5 * t, 33 * t, 6 * t, 18 * t))
     writer.on_evaluation(EvaluationEntry(0, 0.7, 0.5, "0" * 64))
+    for t in (1, 2):  # as many as the summary says
+        scalars_NQ, of_clients_N = np.zeros((4, 1)), np.zeros(4)
+        none_N = of_clients_N.astype(np.uint8)
+        writer.on_step(
+            RoundEntry(t, np.zeros(1, np.uint32), scalars_NQ, none_N, of_clients_N, "a", 0.01, 1e-3, 1.0, 1, 1, 1)
+        )
     writer.finish({"stopped_by": "rounds", "rounds_done": 2, "final_accuracy": 0.75, "seconds": 3.0, "lambda": 1.25})
     writer.close()
     return writer.path
@@ -339,3 +339,23 @@ def test_a_changed_config_is_noticed_before_anything_is_counted_or_allocated(tin
     for read in (model_spec, load_model, open_model_files):
         with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
             read(model)
+
+
+def test_a_list_of_checksums_without_end_is_not_read_to_it(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    write_sums(tmp_path)
+    os.truncate(tmp_path / "SHA256SUMS", 9 * 2**30)
+    with pytest.raises(ChecksumError, match="a line is damaged"):
+        check_sums(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_nothing_is_renamed_over_a_device_or_a_pipe(tmp_path, kind):
+    target = tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(target)
+    else:
+        target.symlink_to("/dev/null")
+    with pytest.raises(InvalidInputError, match="it is a device or a pipe"):
+        write_text(target, "text")
+    assert not target.is_file()

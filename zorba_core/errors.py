@@ -63,6 +63,11 @@ def in_short(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def printable(text: str) -> str:
+    """One line without what moves a terminal's cursor or hides text, as words of others may."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def one_line(error: BaseException | str) -> str:
     """The error's message without line breaks, without what no terminal or page can show, and with words of hundreds
     of characters cut: a number of 400 digits says nothing more."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve, solve_scenario, sweep
-from zorba_core.files import write_sealed
+from zorba_core.checksums import write_sealed
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec

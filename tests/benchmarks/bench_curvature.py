@@ -24,12 +24,12 @@ import torch
 from torch.nn import functional
 
 from zorba_core.allocation.gain import BlockFacts, gain
+from zorba_core.checksums import write_sealed
 from zorba_core.data.encoding import encode, head_tokens
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.engine.families import family_of
 from zorba_core.engine.randomness import stream
-from zorba_core.files import write_sealed
 from zorba_core.runs.model_source import load_model, load_tokenizer
 from zorba_core.runs.session import use_threads
 from zorba_core.study.base_model.corpus import trimmed

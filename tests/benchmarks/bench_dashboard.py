@@ -30,7 +30,7 @@ from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settl
 from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
 from tests.benchmarks.dashboard_journeys import journeys
-from zorba_core.files import write_sealed
+from zorba_core.checksums import write_sealed
 
 SIZES = {
     "N=50, M=24, E=1000": Scenario(model="opt-350m", num_clients=50),

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.engine import products
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import directions_of
@@ -35,7 +36,6 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.planning.engine_memory import Load, footprint
 from zorba_core.planning.shapes import shape_from_config
 from zorba_core.runs.memory_meter import MemoryMeter, resident_bytes

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core.checksums import write_sealed
 from zorba_core.engine import products
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
@@ -28,7 +29,6 @@ from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.model_source import load_model

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import BLOCK_ORDERS, Allocation, AllocationProblem, solve
+from zorba_core.checksums import write_sealed
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
-from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 from zorba_core.study.bench.common import LABEL_IDS, LR, client_batches

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.checksums import write_sealed
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_sealed
 from zorba_core.runs.block_importance import importance
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import fine_tune

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.checksums import write_sealed
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_sealed
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.session import fine_tune
 

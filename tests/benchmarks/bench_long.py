@@ -23,9 +23,9 @@ from typing import Any
 
 from tests.torture.__main__ import _machine
 from tests.torture.world import ALLOCATION, World, build, quicken
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.checkpoint import checkpoint_round
 from zorba_core.runs.resume import replay

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation
+from zorba_core.checksums import write_sealed
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_sealed
 from zorba_core.runs.session import fine_tune
 
 CLIENTS, EVAL_ROWS = 4, 500

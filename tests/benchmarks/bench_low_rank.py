@@ -25,13 +25,13 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
+from zorba_core.checksums import write_sealed
 from zorba_core.engine import along
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 

@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from zorba_core.checksums import write_sealed
 from zorba_core.data.encoding import encode, head_tokens
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.files import write_sealed
 from zorba_core.runs.model_source import load_model, load_tokenizer
 
 SEQ_LEN, BATCH, DIRECTIONS, TURNS = 64, 8, 4, 3

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from zorba_core.files import read_sealed, write_sealed
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.study.experiments.firmness import firmness
 from zorba_core.study.experiments.recipes import Recipe
 from zorba_core.study.experiments.speed import pooled_speed, speed

@@ -30,10 +30,10 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.checksums import write_sealed
 from zorba_core.engine.loop import FederatedRows, init, step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.files import write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 from zorba_core.runs.session import use_threads

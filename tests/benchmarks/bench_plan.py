@@ -20,11 +20,11 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, OPTConfig, PretrainedConfig
 
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.checksums import write_sealed
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.files import write_sealed
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.shapes import shape_from_config
 from zorba_core.runs.calibration import calibrate

@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from tests.app.serving import ROOT
-from zorba_core.files import write_sealed
+from zorba_core.checksums import write_sealed
 from zorba_core.study.experiments import EXPERIMENTS, Experiment, RunSpec, read_results, run_experiment
 from zorba_core.study.experiments import predictors as planned
 from zorba_core.study.experiments.predictor_study import Cell, areas, within_matrices

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.checksums import write_sealed
 from zorba_core.cli.federation import _default_dataset
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.simulation import simulate
 from zorba_core.federation.request import request_config
-from zorba_core.files import write_sealed
 from zorba_core.runs import TRAJECTORY, Run
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import fine_tune

@@ -37,8 +37,8 @@ def main() -> None:
 
     cli.build_app()
     reached("command assembled")
+    from zorba_core.checksums import read_sealed, write_sealed
     from zorba_core.engine import loop
-    from zorba_core.files import read_sealed, write_sealed
     from zorba_core.runs import session
 
     reached("libraries loaded")

@@ -34,13 +34,13 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.block_major import estimate_block_major
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs.model_source import load_tokenizer
 from zorba_core.runs.streaming.network import StreamedNetwork, skeleton
 from zorba_core.runs.streaming.tensor_files import SINGLE, TensorFiles, paths_in, write_tensors

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import divide_rows, open_network
 

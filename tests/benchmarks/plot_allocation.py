@@ -10,7 +10,8 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from zorba_core.files import read_sealed, write_bytes
+from zorba_core.checksums import read_sealed
+from zorba_core.files import write_bytes
 from zorba_core.plots.pictures import picture_bytes
 
 # Okabe-Ito colours; a marker of its own for each solver, so that colour is not the only difference.

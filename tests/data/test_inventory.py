@@ -159,3 +159,15 @@ def test_the_short_list_reads_back_to_the_same_cards():
 def test_what_cannot_be_read_is_refused_in_a_sentence(text, words):
     with pytest.raises(InvalidInputError, match=words):
         cards(text)
+
+
+def test_a_workbook_of_more_rows_than_are_read_is_refused_before_it_is_read(monkeypatch):
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook, content = openpyxl.Workbook(write_only=True), io.BytesIO()  # which does not say how large its sheet is
+    sheet = workbook.create_sheet()
+    for _ in range(20_003):
+        sheet.append(["L4", 24])
+    workbook.save(content)
+    monkeypatch.setattr(openpyxl, "load_workbook", lambda *_, **__: pytest.fail("read"))
+    with pytest.raises(InvalidInputError, match="larger than 20,000 rows of 60 columns, the most that is read"):
+        read_inventory(content.getvalue(), "fleet.xlsx")

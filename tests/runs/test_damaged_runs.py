@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
 import shutil
@@ -15,13 +16,14 @@ import pytest
 
 from tests.damage import call, check_refused, damaged, tree
 from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.checksums import read_sealed
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_sealed
 from zorba_core.runs import read_run
 from zorba_core.runs.fields import CONFIG_FIELDS, SUMMARY_FIELDS, Maybe
 from zorba_core.runs.session import fine_tune
 from zorba_core.study.comparison import folder_records
+from zorba_core.study.verify import verify_folder
 
 FILES = ("allocation.npz", "config.json", "environment.json", "metrics.parquet", "summary.json", "trajectory.log")
 
@@ -205,3 +207,45 @@ def test_a_damaged_page_of_the_metrics_is_noticed(whole, tmp_path):
             assert re.search(r"metrics\.parquet.*damaged", str(error))  # noqa: PT017
             refused += 1
     assert refused > len(places) / 2
+
+
+@pytest.mark.parametrize(
+    "name", ["trajectory.log", "summary.json", "metrics.parquet", "notes.json", "diagnostics.parquet"]
+)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(whole, tmp_path, name):
+    for copy in ("healthy", "damaged"):
+        shutil.copytree(whole.path, tmp_path / copy)
+    (tmp_path / "damaged" / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "damaged" / name)
+    left = call("runs", str(tmp_path), "--json")
+    assert left.status == 0
+    assert "healthy" in {row["run"] for row in json.loads(left.out)["runs"]}
+    assert [record.name for record in folder_records(tmp_path).records if record.name == "healthy"]
+    verdicts = {finding.name: finding for finding in verify_folder(tmp_path)}
+    assert verdicts["healthy"].state == "ok"
+
+
+def test_a_log_that_lost_rounds_says_nothing_of_the_blocks_as_if_it_were_whole(whole, tmp_path):
+    shutil.copytree(whole.path, tmp_path / "cut")
+    log = tmp_path / "cut" / "trajectory.log"
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+    left = call("importance", str(tmp_path / "cut"))
+    check_refused(left)
+    assert "the end of the log" in left.err
+
+
+def test_a_table_of_metrics_that_another_program_wrote_is_not_called_as_written(whole, tmp_path):
+    shutil.copytree(whole.path, tmp_path / "edited")
+    path = tmp_path / "edited" / "metrics.parquet"
+    pd.read_parquet(path).to_parquet(path)
+    (finding,) = verify_folder(tmp_path)
+    assert (finding.state, finding.found) == ("note", "reads; its metrics.parquet has no checksum")
+
+
+def test_a_disk_that_fails_is_named_with_its_file(whole, tmp_path):
+    shutil.copytree(whole.path, tmp_path / "failing")
+    config = tmp_path / "failing" / "config.json"
+    config.unlink()
+    config.symlink_to("/proc/self/mem")  # reading its start is an input/output error
+    for left in (call("replay", str(tmp_path / "failing")), call("runs", str(tmp_path))):
+        assert "config.json" in left.err

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import subprocess
@@ -5,9 +6,10 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.runs.model_source import load_model, load_tokenizer, models_folder, resolve_model
+from zorba_core.runs.model_source import load_model, load_tokenizer, models_folder, open_model_files, resolve_model
 from zorba_core.study.base_model.model import build_model
 from zorba_core.study.base_model.recipe import TINY
 
@@ -94,3 +96,77 @@ def test_a_hub_model_that_was_fetched_before_is_used_without_a_network(tiny_opt_
     model = load_model(tiny_opt_folder)
     expected = [model.config.num_hidden_layers, model.num_parameters(), len(load_tokenizer(tiny_opt_folder))]
     assert [int(number) for number in done.stdout.split()] == expected
+
+
+def changed_weights(folder, change):
+    """Write the folder's tensors again, after ``change`` of the dictionary that holds them."""
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_weights_that_the_files_lack_are_refused_and_not_drawn_at_random(saved, tied, capfd):
+    config = saved / "config.json"
+    config.write_text(
+        config.read_text().replace('"tie_word_embeddings": true', f'"tie_word_embeddings": {tied}'.lower())
+    )
+    lacking = "model.decoder.layers.1.fc1.weight"
+    changed_weights(saved, lambda tensors: tensors.pop(lacking))
+    named = rf"its files lack {1 if tied else 2} of its parameters, the first {lacking if tied else 'lm_head.weight'}\)"
+    with pytest.raises(InvalidInputError, match=named) as error:
+        load_model(saved)
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr().err == ""  # the loader's table says nothing beside it
+
+
+def test_a_file_without_tensors_is_refused_before_memory_is_taken(saved, monkeypatch):
+    changed_weights(saved, dict.clear)
+    monkeypatch.setattr("transformers.OPTForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(InvalidInputError, match=r"its files lack \d\d of its parameters, the first model\.decoder"):
+        load_model(saved)
+
+
+def test_a_tensor_of_another_shape_is_refused_by_its_name(saved, capfd):
+    name = "model.decoder.layers.0.fc1.bias"
+    changed_weights(saved, lambda tensors: tensors.update({name: torch.zeros(3)}))
+    with pytest.raises(InvalidInputError, match=rf"{name} has the shape \(3,\) and its config asks for \(\d+,\)"):
+        load_model(saved)
+    assert capfd.readouterr().err == ""
+
+
+def test_tensors_that_are_no_parameters_are_left_out_and_said(saved, caplog):
+    whole = load_model(saved).state_dict()
+    changed_weights(saved, lambda tensors: tensors.update({"model.decoder.layers.9.fc1.bias": torch.zeros(3)}))
+    loaded = load_model(saved).state_dict()
+    assert all(torch.equal(whole[name], loaded[name]) for name in whole)
+    assert "1 tensors that are none of its parameters, the first 'model.decoder.layers.9.fc1.bias'" in caplog.text
+    assert "LOAD REPORT" not in caplog.text
+
+
+def test_adapters_among_a_models_files_are_refused(saved):
+    """The loader would put them into the model, and say of the adapters alone what is missing."""
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(load_model(saved), peft.LoraConfig(r=2, target_modules=["fc1"]))
+    adapted.save_pretrained(saved)
+    with pytest.raises(InvalidInputError, match="adapters among its files"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("place", ["../other.safetensors", "/tmp/other.safetensors", "..", ""])
+def test_an_index_that_names_files_outside_its_folder_is_refused_by_both_loaders(saved, place):
+    shutil.copy(saved / "model.safetensors", saved.parent / "other.safetensors")
+    (saved / "model.safetensors").rename(saved / "one.safetensors")
+    index = {name: "one.safetensors" for name in load_file(saved / "one.safetensors")}
+    index[next(iter(index))] = place
+    (saved / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    for load in (load_model, open_model_files):
+        with pytest.raises(InvalidInputError, match="it names files outside the folder"):
+            load(saved)
+
+
+def test_a_config_that_names_another_file_of_weights_is_refused(saved):
+    config = saved / "config.json"
+    config.write_text(config.read_text().replace("{", '{"transformers_weights": "sub/x.safetensors.index.json",', 1))
+    with pytest.raises(InvalidInputError, match="transformers_weights names a file of weights"):
+        load_model(saved)

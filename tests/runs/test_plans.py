@@ -138,7 +138,7 @@ def test_importance_is_read_of_the_log_alone_also_while_the_run_is_unfinished(tr
     together = Allocation(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]]))
     few = train("few", SETTINGS, together, callbacks=[After4()])
     assert importance(few.path, last_round=3).identifiable_M.tolist() == [False, False, True]
-    with pytest.raises(InvalidInputError, match="rounds 8 to 20 are not in its log, which has 10"):
+    with pytest.raises(InvalidInputError, match=r"rounds 8 to 20 are not in its log .*, which has 10"):
         zorba.importance(run, first_round=8, last_round=20)
 
 

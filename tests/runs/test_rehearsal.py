@@ -54,3 +54,17 @@ def test_names_that_are_none_or_too_large_are_told():
     assert rehearsal_blocks("opt-mini-") is rehearsal_blocks("facebook/opt-mini-24") is None
     with pytest.raises(InvalidInputError, match="up to 128"):
         resolve_model("opt-mini-500")
+
+
+def test_a_damaged_one_is_made_again():
+    folder = Path(resolve_model("opt-mini-6"))
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    middle = len(content) // 2
+    weights.write_bytes(content[:middle] + bytes(512) + content[middle + 512 :])
+    assert Path(resolve_model("opt-mini-6")) == folder
+    assert weights.read_bytes() == content
+    (folder / "SHA256SUMS").unlink()  # as earlier versions made them
+    weights.write_bytes(content[:middle] + bytes(512) + content[middle + 512 :])
+    resolve_model("opt-mini-6")
+    assert weights.read_bytes() == content

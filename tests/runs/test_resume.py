@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import resource
 import shutil
 
 import pytest
 
+from tests import damage
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
+from zorba_core.checksums import read_sealed
 from zorba_core.engine.methods import interface as methods
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.files import read_sealed, write_json
+from zorba_core.files import write_json
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.checkpoint import CHECKPOINT, Checkpoint, checkpoint_round
 from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import TrajectoryLog, read_trajectory
+from zorba_core.study.verify import verify_folder
 
 pytestmark = pytest.mark.usefixtures("rows_divided_once")
 
@@ -83,6 +87,53 @@ def test_a_log_that_is_shorter_than_its_finished_run_is_not_replayed_as_if_it_we
     with pytest.raises(InvalidInputError, match=r"ends at round [0-8] and the run had 9; restore trajectory\.log"):
         replay(run)
     assert replay(run, round_index=0).round == 0
+
+
+def damaged_at_its_end(log):
+    """One bit of the last record, which is the evaluation after the last round."""
+    content = log.read_bytes()
+    log.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+
+
+def cut_by_records(log, count):
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-count]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "lacks", "last"),
+    [
+        (damaged_at_its_end, "the evaluation after round 9 is not there", 9),
+        (lambda log: cut_by_records(log, 1), "the evaluation after round 9 is not there", 9),
+        (lambda log: cut_by_records(log, 4), "it ends at round 6 and the run had 9", 6),
+        (lambda log: log.open("ab").write(b"0" * 40), "its last record (40 bytes) is damaged", 9),
+    ],
+)
+def test_a_finished_run_whose_log_lost_its_end_is_replayed_by_request_alone(whole, tmp_path, spoil, lacks, last):
+    run = shutil.copytree(whole.path, tmp_path / "cut")
+    spoil(run / TRAJECTORY)
+    refused = damage.call("replay", str(run))
+    damage.check_refused(refused)
+    assert refused.status == 2
+    assert f"is damaged: {lacks}; restore trajectory.log, or give a round up to {last} with --round" in refused.err
+    left = damage.call("replay", str(run), "--round", str(last), "--json")
+    assert (left.status, json.loads(left.out)["round"]) == (0, last)
+    assert left.lines == [f"the end of the log of {run} is damaged: {lacks}; replaying up to round {last}"]
+    beyond = damage.call("replay", str(run), "--round", str(last + 1))
+    assert beyond.status == 2
+    assert f"it has 0 to {last}; its end is damaged: {lacks}" in beyond.err
+    assert [finding.state for finding in verify_folder(run)] == ["broken"]
+    assert damage.call("importance", str(run)).status == 2
+
+
+def test_an_interrupted_run_whose_log_lost_its_end_says_what_is_computed_again(whole, tmp_path):
+    half = fine_tune(
+        ALLOCATION, model=whole.config["model"], settings=SETTINGS, runs_folder=tmp_path, callbacks=[After4()]
+    )
+    cut_by_records(half.path / TRAJECTORY, 2)
+    said = []
+    assert_ends_alike(resume(half.path, notice=said.append), whole)
+    damaged = f"the end of {half.path / TRAJECTORY} is damaged: it ends at round 3 and the run had 4; "
+    assert said == [damaged + "that is computed again", "resuming after round 3"]
 
 
 def test_a_run_that_another_process_finishes_before_its_log_is_had_is_left_as_it_is(whole, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.runs import list_runs, session
+from zorba_core.runs import list_runs, notices
 from zorba_core.runs.session import fine_tune, read_spec
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
@@ -80,7 +80,7 @@ def test_a_forced_run_that_diverges_names_what_it_was_forced_over_and_not_its_ra
 
 @pytest.mark.parametrize(("rows", "said"), [(None, True), (10, False)])
 def test_a_run_whose_evaluations_are_most_of_it_says_so(tiny_opt_folder, tmp_path, monkeypatch, rows, said):
-    monkeypatch.setattr(session, "_MANY_ROWS", 50)
+    monkeypatch.setattr(notices, "_MANY_ROWS", 50)
     lines: list[str] = []
     settings = replace(SETTINGS, rounds=1, eval_every=1, eval_rows=rows)
     fine_tune(ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=tmp_path, notice=lines.append)

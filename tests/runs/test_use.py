@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from zorba_core.data.splits import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run, read_run
+from zorba_core.runs.model_source import load_model
 from zorba_core.runs.resume import replay
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import fine_tune
@@ -78,6 +80,20 @@ def test_a_folder_that_cannot_be_written_is_used_all_the_same(copied, monkeypatc
     assert not list(copied.path.glob("*replayed*"))
 
 
+def test_a_run_whose_model_stayed_in_its_files_is_used(whole, tiny_opt_folder, tmp_path, texts):
+    """Its network holds one block at a time."""
+    limited = replace(SETTINGS, memory_limit="2GiB")
+    streamed = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=limited, runs_folder=tmp_path)
+    assert streamed.predict(texts).equals(whole.predict(texts))
+    evaluate_run(streamed, base=False, client_rows=0)
+    states = []
+    for run, name in ((streamed, "streamed"), (whole, "whole")):
+        export_run(run, tmp_path / name)
+        states.append(load_model(tmp_path / name).state_dict())
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+
 def test_a_saved_model_needs_neither_log_nor_base(saved, tmp_path, texts, tiny_opt_folder):
     shutil.copytree(saved.path, tmp_path / "alone")
     (tmp_path / "alone" / "trajectory.log").unlink()
@@ -90,14 +106,14 @@ def test_a_saved_model_needs_neither_log_nor_base(saved, tmp_path, texts, tiny_o
 def test_another_model_in_the_runs_folder_is_refused(saved, tmp_path, tiny_opt_folder):
     shutil.copytree(saved.path, tmp_path / "other")
     shutil.copy(tiny_opt_folder / "model.safetensors", tmp_path / "other" / "model")
-    with pytest.raises(InvalidInputError, match="does not hold the weights that the run ended with"):
+    with pytest.raises(InvalidInputError, match="is not the file whose checksum .* the model is then rebuilt"):
         open_tuned(tmp_path / "other")
 
 
 def test_a_damaged_saved_model_is_one_clear_line(saved, tmp_path):
     shutil.copytree(saved.path, tmp_path / "damaged")
     (tmp_path / "damaged" / "model" / "model.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(InvalidInputError, match="does not hold the weights that the run ended with"):
+    with pytest.raises(InvalidInputError, match=r"model\.safetensors is not the file .* the model is then rebuilt"):
         open_tuned(tmp_path / "damaged")
     (tmp_path / "damaged" / "model" / "SHA256SUMS").unlink()  # as before there were checksums
     with pytest.raises(InvalidInputError, match="weights cannot be loaded"):

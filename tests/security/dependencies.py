@@ -3,7 +3,8 @@
     python -m tests.security.dependencies     # writes artifacts/sbom.json; exit status 1 where a pin has an advisory
 
 The list is of known weaknesses of packages that this project uses, with the version that has the cure. It is as old as
-its ``as_of`` says: where there is a network, ``pip-audit -r constraints.txt`` knows of later ones.
+its ``as_of`` says, which is printed, with a notice from a year on: where there is a network,
+``pip-audit -r constraints.txt`` knows of later ones.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +28,25 @@ PINS, ADVISORIES, SBOM = (
 )
 
 
+_OLD_DAYS = 365
+
+
 def pins() -> dict[str, str]:
-    """Version by canonical name, of every line of constraints.txt."""
+    """Version by canonical name, of every line of constraints.txt.
+
+    Raises:
+        ValueError: a line is no pin, or its package has one already.
+    """
     lines = [line.split("#")[0].strip() for line in PINS.read_text(encoding="utf-8").splitlines()]
     found = {}
     for requirement in (Requirement(line) for line in lines if line):
         (pin,) = requirement.specifier
         if pin.operator != "==":
             raise ValueError(f"{requirement} is no pin")
-        found[canonicalize_name(requirement.name)] = pin.version
+        name = canonicalize_name(requirement.name)
+        if name in found:
+            raise ValueError(f"{requirement} is a second pin of {name}, after {found[name]}; leave one of them")
+        found[name] = pin.version
     return found
 
 
@@ -50,6 +62,14 @@ def known_weaknesses(versions: dict[str, str]) -> tuple[list[str], list[str]]:
         elif Version(version) < Version(row["fixed_in"]):
             open_.append(f"{row['package']} {version}: {row['id']}, {row['what']}; give {row['fixed_in']} or later")
     return open_, accepted
+
+
+def age_of_list(today: date) -> str:
+    """How old the list of advisories is; a notice where that is a year or more."""
+    as_of = json.loads(ADVISORIES.read_text(encoding="utf-8"))["as_of"]
+    days = (today - date.fromisoformat(as_of)).days
+    line = f"advisories as of {as_of}, {days} days old"
+    return line if days < _OLD_DAYS else f"notice: {line}; run pip-audit -r constraints.txt, and add what it names"
 
 
 def bill_of_materials(versions: dict[str, str]) -> dict[str, Any]:
@@ -82,6 +102,7 @@ def main() -> int:
         print(f"accepted: {line}")
     for line in open_:
         print(f"OPEN: {line}", file=sys.stderr)
+    print(age_of_list(date.today()))
     print(f"{len(versions)} pins, {len(open_)} with a known weakness")
     return 1 if open_ else 0
 

@@ -26,7 +26,7 @@ from typing import Any
 from tests.torture.attacks import ATTACKS
 from tests.torture.batches import first_line, run_batch
 from tests.torture.world import World, build, quicken, small_folder
-from zorba_core.files import read_sealed, write_sealed
+from zorba_core.checksums import read_sealed, write_sealed
 
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_FAILURES = 50  # that are written down; all are counted

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from zorba_core import files
+from zorba_core import checksums, files
 from zorba_core.allocation.feasibility import MAX_BLOCKS, MAX_CELLS
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import Allocation
@@ -60,12 +60,12 @@ def allocation_to_bytes(allocation: AllocationMetrics, file_format: str) -> byte
         return buffer.getvalue()
     if file_format == "json":
         shape = {"num_blocks": allocation.num_blocks, "num_clients": allocation.num_clients}
-        return files.to_json(files.sealed({**shape, "blocks_per_client": allocation.blocks_per_client})).encode()
+        return files.to_json(checksums.sealed({**shape, "blocks_per_client": allocation.blocks_per_client})).encode()
     if file_format == "csv":
         text = io.StringIO()
         rows = [(n, allocation.num_blocks, " ".join(map(str, of))) for n, of in enumerate(allocation.blocks_per_client)]
         csv.writer(text, lineterminator="\n").writerows([_HEADER, *rows])
-        return files.with_sum_line(text.getvalue()).encode()
+        return checksums.with_sum_line(text.getvalue()).encode()
     raise InvalidInputError(f"unknown allocation format {file_format!r}; use a name that ends in {', '.join(FORMATS)}")
 
 
@@ -138,7 +138,7 @@ def _read_npz(path: Path) -> Allocation:
 def _read_json(path: Path) -> Allocation:
     try:
         text = _text(path)
-        content = files.parse_json(text)
+        content = checksums.parse_json(text)
     except ValueError:  # also a number of too many digits
         raise InvalidInputError(f"not JSON; {_ANOTHER_COPY}") from None
     if not isinstance(content, dict):
@@ -147,13 +147,13 @@ def _read_json(path: Path) -> Allocation:
         if name not in content:
             raise InvalidInputError(f"no field {name}; want {' and '.join(_JSON_FIELDS)}")
     allocation = _from_ids(content["blocks_per_client"], content["num_blocks"])
-    files.unsealed(content, text)
+    checksums.unsealed(content, text)
     return allocation
 
 
 def _read_csv(path: Path) -> Allocation:
     try:
-        text = files.without_sum_line(_text(path))
+        text = checksums.without_sum_line(_text(path))
         lines = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error:
         raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {_ANOTHER_COPY}") from None

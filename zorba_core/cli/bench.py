@@ -7,10 +7,11 @@ from typing import Any
 
 import typer
 
+from zorba_core.checksums import write_sealed
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import check_target, write_sealed
+from zorba_core.files import check_target
 from zorba_core.study.bench.settings import BenchSettings
 
 

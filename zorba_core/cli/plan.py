@@ -19,6 +19,7 @@ from zorba_core.allocation import (
     allocation_from_file,
     solve,
 )
+from zorba_core.checksums import write_sealed
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.data.fleet_tables import read_fleet_csv
@@ -28,7 +29,7 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.fields import check, setting
-from zorba_core.files import check_target, write_json
+from zorba_core.files import check_target
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.memory import GIB, Workload, affordable_blocks
@@ -216,7 +217,7 @@ def _calibration(path: Path | None, threads: int) -> Calibration:
     typer.echo("measuring this machine, a few seconds ...", err=True)
     measured = calibrate(threads=threads)
     if path is not None:
-        write_json(path, measured.describe())
+        write_sealed(path, measured.describe())
     return measured
 
 

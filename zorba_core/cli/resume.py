@@ -65,7 +65,9 @@ def replay(
     if round_index is not None and round_index < 0:
         raise InvalidInputError(f"--round is {round_index}; it must be at least 0")
     transformers_logging.disable_progress_bar()
-    rebuilt = rebuild(run, round_index=round_index, model=model, save=save)
+    rebuilt = rebuild(
+        run, round_index=round_index, model=model, save=save, notice=lambda line: typer.echo(line, err=True)
+    )
     result = {
         "run": str(run),
         "round": rebuilt.round,

@@ -2,8 +2,8 @@
 
 A file's name is the fingerprint of everything that its content follows from, so nothing can go stale. The folder is
 ``ZORBA_CACHE``, else ``zorba`` in the user's cache folder; ``ZORBA_CACHE=off`` keeps nothing. It holds at most 256 MiB,
-the files used last, and only its owner may read it: tokens can be turned back into text. A file that cannot be read is
-made anew, and where nothing can be written, nothing is kept.
+the files used last, and only its owner may read it: tokens can be turned back into text. A file begins with the
+checksum of the rest: one that is damaged is made anew, and where nothing can be written, nothing is kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import io
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -23,7 +22,9 @@ from zorba_core.files import write_bytes
 
 VARIABLE, OFF = "ZORBA_CACHE", "off"
 MOST_BYTES = 2**28
-_VERSION = "1"
+_VERSION = "2"
+_DIGEST_BYTES = 32
+_SUFFIXES = (".kept", ".npz")  # of now, and of earlier versions
 
 
 def cache_folder() -> Path | None:
@@ -59,28 +60,31 @@ def kept(name: str, key: str, make: Callable[[], Mapping[str, NDArray]]) -> Mapp
     folder = cache_folder()
     if folder is None:
         return make()
-    path = folder / f"{name}-{key}.npz"
-    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
+    path = folder / f"{name}-{key}{_SUFFIXES[0]}"
+    with contextlib.suppress(OSError, ValueError):
         if path.is_file() and path.stat().st_size <= MOST_BYTES:
-            with np.load(path, allow_pickle=False) as content:
-                arrays = {array: content[array] for array in content.files}
-            with contextlib.suppress(OSError):  # used now; a cache of another owner's is read all the same
-                os.utime(path)
-            return arrays
+            stored = path.read_bytes()
+            content = memoryview(stored)[_DIGEST_BYTES:]
+            if hashlib.sha256(content).digest() == stored[:_DIGEST_BYTES]:
+                with contextlib.suppress(OSError):  # used now; a cache of another owner's is read all the same
+                    os.utime(path)
+                with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                    return {array: file[array] for array in file.files}
     arrays = make()
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    if content.tell() <= MOST_BYTES:
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    if packed.tell() <= MOST_BYTES - _DIGEST_BYTES:
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_bytes(path, content.getvalue())
+            write_bytes(path, hashlib.sha256(packed.getbuffer()).digest() + packed.getbuffer())
             _forget_oldest(folder)
     return arrays
 
 
 def _forget_oldest(folder: Path) -> None:
     """Remove what was used longest ago until the rest is small enough."""
-    files = sorted(((path.stat().st_mtime, path.stat().st_size, path) for path in folder.glob("*.npz")), reverse=True)
+    there = [path for path in folder.iterdir() if path.suffix in _SUFFIXES]
+    files = sorted(((path.stat().st_mtime, path.stat().st_size, path) for path in there), reverse=True)
     total = 0
     for _, size, path in files:
         total += size

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zorba_core.data.unpacked_size import check_parquet
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import as_named, atomic_path
 
@@ -34,6 +35,8 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
         InvalidInputError: too many rows, or a checksum that does not fit.
         Exception: one of ``UNREADABLE``: no table.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise InvalidInputError("it is something else than a file")
     with pq.ParquetFile(as_named(path), page_checksum_verification=True) as file:
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         grouped = sum(group.num_rows for group in groups)
@@ -43,6 +46,7 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
             raise InvalidInputError(f"{grouped} rows are too many (limit {most_rows})")
         if sum(max(group.total_byte_size, 0) for group in groups) > _MOST_BYTES:
             raise InvalidInputError(f"it unpacks to more than {_MOST_BYTES} bytes")
+        check_parquet(file, most_rows)
         table = file.read()
     stated = (table.schema.metadata or {}).get(_KEY)
     if stated is None and _KEY in _footer(path):

@@ -21,6 +21,7 @@ import pyarrow.parquet
 
 from zorba_core.data.hash_split import hash_split
 from zorba_core.data.labels import label_text
+from zorba_core.data.unpacked_size import check_parquet
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import as_named
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "ZORBA_DATA"
 CLIENTS_SPLIT = "federated"  # the rows that clients hold
-_MAX_FILE_BYTES = 2 * 2**30  # the largest file of these sets is 0.1 GB: anything beyond is not what it says it is
+# The largest file of these sets is 0.1 GB: anything beyond is not what it says it is.
+_MAX_FILE_BYTES, _MAX_ROWS = 2 * 2**30, 10_000_000
 
 
 class RowSource(Protocol):
@@ -186,13 +188,20 @@ def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
     """Columns of a Parquet file, or one line that names the file and what is wrong with it."""
     check_parquet_size(file)
     try:
-        present = pyarrow.parquet.read_schema(file).names
-        missing = [column for column in columns if column not in present]
-        if missing:
-            raise InvalidInputError(f"{file} lacks the column(s) {', '.join(missing)}; it has {', '.join(present)}")
-        return pd.read_parquet(as_named(file), columns=columns)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InvalidInputError(f"{file} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+        with pyarrow.parquet.ParquetFile(as_named(file)) as packed:
+            schema = packed.schema_arrow
+            missing = [column for column in columns if column not in schema.names]
+            if missing:
+                there = ", ".join(schema.names)
+                raise InvalidInputError(f"{file} lacks the column(s) {', '.join(missing)}; it has {there}")
+            try:
+                check_parquet(packed, _MAX_ROWS, columns=columns)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{file}: {error}") from None
+            return packed.read(columns=columns).to_pandas(ignore_metadata=True)
+    except (pyarrow.ArrowException, OSError, MemoryError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InvalidInputError(f"{file} cannot be read as Parquet: {reason}") from error
 
 
 def read_published(file: Path, source: PublishedRows, columns: list[str]) -> pd.DataFrame:

@@ -22,6 +22,7 @@ import pyarrow
 import pyarrow.parquet
 
 from zorba_core.data.characters import check_characters
+from zorba_core.data.unpacked_size import check_batches, check_parquet
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import as_named
 
@@ -279,10 +280,18 @@ def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        table = pyarrow.parquet.read_table(as_named(path))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InvalidInputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        with pyarrow.parquet.ParquetFile(as_named(path)) as file:
+            check_parquet(file, MAX_ROWS)
+            table = file.read()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from None
+    except (pyarrow.ArrowException, OSError, MemoryError) as error:
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {_first_line(error)}") from None
     return _of_arrow(path, table)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _of_arrow(path: Path, table: pyarrow.Table) -> pd.DataFrame:
@@ -337,8 +346,11 @@ def _read_arrow_folder(folder: Path) -> pd.DataFrame:
             check_size(file, MAX_TABLE_BYTES)
         tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(as_named(file))).read_all() for file in files]
         table = pyarrow.concat_tables(tables)
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"{folder}: cannot be read ({str(error).splitlines()[0]}); save it again") from None
+        check_batches(table.to_batches())
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{folder}: {error}") from None
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+        raise InvalidInputError(f"{folder}: cannot be read ({_first_line(error)}); save it again") from None
     frame = _of_arrow(folder, table)
     if (folder / "dataset_info.json").is_file():
         frame.attrs["names"] |= _class_names((folder / "dataset_info.json").read_text(encoding="utf-8"))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import check_sums
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
-from zorba_core.files import check_sums
 from zorba_core.planning.parameter_counts import parameter_counts
 
 MAX_CONFIG_BYTES = 1_000_000

@@ -11,8 +11,8 @@ from zorba_core.allocation import Allocation
 from zorba_core.allocation.importance import RESAMPLES, Importance, ScalarRound, importance_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.methods import METHODS
-from zorba_core.runs.folder import TRAJECTORY, Request, Run, check_written_under, read_request
-from zorba_core.runs.trajectory import Trajectory, read_trajectory
+from zorba_core.runs.folder import TRAJECTORY, Request, Run, check_written_under, read_request, read_summary
+from zorba_core.runs.trajectory import Trajectory, lacking, read_trajectory
 
 
 def importance(
@@ -40,13 +40,20 @@ def importance(
     path = run.path if isinstance(run, Run) else run
     request = read_request(path)
     _check(request)
+    summary = read_summary(request.path)
     trajectory = read_trajectory(request.path / TRAJECTORY)
     if trajectory.header is not None:
         check_written_under(request, trajectory.header)  # the scales of its blocks count below
+    lacks = lacking(trajectory, summary)
+    if lacks and last_round is None:
+        raise InvalidInputError(
+            f"the end of the log of {request.path} is damaged: {lacks}; restore {TRAJECTORY}, or name the last round"
+        )
     last = trajectory.rounds_done if last_round is None else last_round
     if not 1 <= first_round <= last <= trajectory.rounds_done:
         raise InvalidInputError(
-            f"{request.path}: rounds {first_round} to {last} are not in its log, which has {trajectory.rounds_done}"
+            f"{request.path}: rounds {first_round} to {last} are not in its log ({TRAJECTORY}), which has "
+            f"{trajectory.rounds_done}"
         )
     found = importance_of(scalar_rounds(trajectory, request.allocation)[first_round - 1 : last], resamples=resamples)
     scales = request.config.get("block_scales")

@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.checksums import parse_json, unsealed
 from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
-from zorba_core.files import fingerprint, parse_json, unsealed
+from zorba_core.files import fingerprint, named_in_errors
 from zorba_core.planning.communication import run_communication
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
 from zorba_core.runs.fields import (
@@ -290,8 +291,8 @@ def read_request(path: str | os.PathLike[str]) -> Request:
     if missing:
         raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
     for name in (METRICS, SUMMARY, TRAJECTORY):
-        if (path / name).is_dir():
-            raise InvalidInputError(f"{path / name}: a folder where a file belongs; the run is damaged")
+        if os.path.lexists(path / name) and not (path / name).is_file():  # a folder, a pipe, a link to nothing
+            raise InvalidInputError(f"{path / name}: something else where a file belongs; the run is damaged")
     config = _read_object(path / CONFIG, CONFIG_FIELDS)
     environment = _read_object(path / ENVIRONMENT, ENVIRONMENT_FIELDS)
     allocation = allocation_from_file(path / ALLOCATION)
@@ -345,7 +346,8 @@ def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
     if size > _MAX_JSON_BYTES:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a run's file (limit {_MAX_JSON_BYTES})")
     try:
-        text = path.read_text(encoding="utf-8")
+        with named_in_errors(path):
+            text = path.read_text(encoding="utf-8")
         content = parse_json(text)
     except ValueError:  # also a number of too many digits
         raise InvalidInputError(f"{path}: not JSON; {DAMAGED}") from None

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import with_sum_line, without_sum_line
 from zorba_core.data.cache import cache_folder, fingerprint
 from zorba_core.errors import InvalidInputError, ZorbaError, one_line
-from zorba_core.files import with_sum_line, without_sum_line, write_text
+from zorba_core.files import write_text
 from zorba_core.runs.folder import ALLOCATION, CONFIG, ENVIRONMENT, METRICS, SUMMARY, TRAJECTORY, Run, read_run
 
 MANY = 200  # runs, from which on they are kept

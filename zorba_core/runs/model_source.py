@@ -1,7 +1,8 @@
 """Resolve a model's name to a folder, or a hub's name, that ``transformers`` loads; and load it.
 
 Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code. A folder
-that has checksums beside its files (SHA256SUMS, as saved and exported models do) is compared with them.
+that has checksums beside its files (SHA256SUMS, as saved and exported models do) is compared with them. Every parameter
+comes from the files: what they lack is refused, never drawn at random (:mod:`zorba_core.runs.complete_weights`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zorba_core.checksums import check_sums
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
-from zorba_core.files import check_sums
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
@@ -83,11 +84,10 @@ def load_model(name_or_path: str | os.PathLike[str], dtype: str = "float32") -> 
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be had or read.
     """
-    from transformers import AutoModelForCausalLM
+    from zorba_core.runs.complete_weights import load_complete
 
     def load(source: str, **options: bool) -> PreTrainedModel:
-        _read_config(source, **options)
-        return AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, dtype=dtype, **options)
+        return load_complete(source, _read_config(source, **options), dtype, **options)
 
     return _load(name_or_path, "weights", load).eval()
 
@@ -213,6 +213,8 @@ def _read_config(source: str, **options: bool) -> PretrainedConfig:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(source, **options)
+    if getattr(config, "transformers_weights", None) is not None:
+        raise ValueError("transformers_weights names a file of weights; it must be called model.safetensors")
     blocks = getattr(config, "num_hidden_layers", 1)
     if not isinstance(blocks, int) or blocks > _MOST_BLOCKS:  # which would be made one by one, for hours
         raise ValueError(f"num_hidden_layers is {in_short(blocks)}; it must be at most {_MOST_BLOCKS}")
@@ -231,6 +233,8 @@ def _load(name_or_path, what, load):
         with without_bar() if local else contextlib.nullcontext(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Initializing zero-element")  # of a damaged file, which is then refused
             return load(source, trust_remote_code=False, local_files_only=local)
+    except InvalidInputError:
+        raise
     except Exception as error:  # the loaders raise many kinds: network, missing file, broken file, remote code refused
         first = error
     if not local:

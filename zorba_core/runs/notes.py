@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import read_words, write_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_words, write_sealed
 
 NOTES = "notes.json"
 LONGEST_LABEL, LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 80, 2_000, 40, 20

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from zorba_core.checksums import ChecksumError, check_sums, write_sums
 from zorba_core.data.cache import cache_folder
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder
@@ -57,14 +58,23 @@ def rehearsal_folder(num_blocks: int, base: Path) -> Path:
     made_of = hashlib.sha256((base / _CONFIG).read_bytes())
     made_of.update((base / _WEIGHTS).read_bytes())
     folder = _cache() / made_of.hexdigest()[:12] / f"{BASE}-{num_blocks}"
-    if not (folder / _CONFIG).is_file():
+    if not _is_whole(folder):
         try:
+            shutil.rmtree(folder, ignore_errors=True)
             with atomic_folder(folder) as temporary:
                 _write(num_blocks, base, temporary)
         except OSError:
-            if not (folder / _CONFIG).is_file():  # another process was as quick
+            if not _is_whole(folder):  # another process was as quick
                 raise
     return folder
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether it is there as it was written; one of an earlier version, which had no checksums, is made again."""
+    try:
+        return check_sums(folder)
+    except ChecksumError:
+        return False
 
 
 def origins(num_blocks: int, base_blocks: int) -> list[int]:
@@ -93,6 +103,7 @@ def _write(num_blocks: int, base: Path, folder: Path) -> None:
     for path in base.iterdir():
         if path.name.startswith(("tokenizer", "generation_config", "special_tokens", "vocab", "merges")):
             shutil.copyfile(path, folder / path.name)
+    write_sums(folder)
 
 
 def _cache() -> Path:

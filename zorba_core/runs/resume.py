@@ -21,6 +21,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.checksums import write_sums
 from zorba_core.data.own_data import Data
 from zorba_core.data.partition import DIRICHLET
 from zorba_core.engine.callbacks import Callback
@@ -29,7 +30,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_folder, check_model_folder, remove_leftovers, write_sums
+from zorba_core.files import atomic_folder, check_model_folder, remove_leftovers
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
@@ -41,7 +42,7 @@ from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
 from zorba_core.runs.session import check_alone, divide_rows, measuring, open_network, save_model_in, use_threads
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
-from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, read_trajectory
+from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, lacking, read_trajectory
 from zorba_core.runs.writer import RunWriter
 
 Notice = Callable[[str], None]
@@ -97,6 +98,9 @@ def resume(
         trajectory = log.trajectory if log is not None else None
         trajectory = ranks.from_first(trajectory)
         check_log(request, trajectory)
+        lacks = lacking(trajectory, runs.read_summary(request.path))
+        if lacks:
+            notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
             division = request.config.get("division", DIRICHLET)
@@ -151,36 +155,42 @@ def replay(
     round_index: int | None = None,
     model: str | os.PathLike[str] | None = None,
     save: str | os.PathLike[str] | None = None,
+    notice: Notice = lambda line: None,
 ) -> Rebuilt:
     """The model after ``round_index`` rounds (0: the base; None: the last in the log), from base and log alone.
 
     The run may still be in progress. With ``save``, a folder that does not exist yet, the model and its tokenizer are
-    written there in Hugging Face format.
+    written there in Hugging Face format. ``notice`` is called with one line where the end of the log is damaged and the
+    round stands before it.
 
     Raises:
-        MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; a folder in the way;
-            of a FedIT run, any round but 0 and that of its checkpoint.
+        MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; no round is named
+            and the log lacks the end of a run that has a summary; a folder in the way; of a FedIT run, any round but 0
+            and that of its checkpoint.
     """
     request = read_request(run)
     settings = settings_of(request)
+    summary = runs.read_summary(request.path)
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
     check_log(request, trajectory)
+    lacks = lacking(trajectory, summary)
     first_order = method_facts(settings.method).first_order
     last_round = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     target = last_round if round_index is None else round_index
-    if round_index is None:
-        done = runs.read_summary(request.path).get("rounds_done")
-        if isinstance(done, int) and trajectory.rounds_done < done:
-            raise InvalidInputError(
-                f"the log of {request.path} ends at round {trajectory.rounds_done} and the run had {done}; restore "
-                f"{runs.TRAJECTORY}, or give a round up to {trajectory.rounds_done} with --round"
-            )
+    if lacks and round_index is None:
+        raise InvalidInputError(
+            f"the end of the log of {request.path} is damaged: {lacks}; restore {runs.TRAJECTORY}, or give a round up "
+            f"to {trajectory.rounds_done} with --round"
+        )
     if first_order and (target not in (0, last_round) or (round_index is None and last_round == 0)):
         raise InvalidInputError(_cannot_replay(request, settings, last_round))
     if not 0 <= target <= trajectory.rounds_done:
         raise InvalidInputError(
             f"round {target} is not in the log of {request.path}: it has 0 to {trajectory.rounds_done}"
+            + (f"; its end is damaged: {lacks}" if lacks else "")
         )
+    if lacks:
+        notice(f"the end of the log of {request.path} is damaged: {lacks}; replaying up to round {target}")
     if save is not None:
         if os.path.lexists(save):
             raise InvalidInputError(f"{save} exists already; give a folder that does not")
@@ -210,7 +220,7 @@ def settings_of(request: Request) -> TrainSettings:
     names = {field.name for field in fields(TrainSettings)}
     try:
         return TrainSettings(**{name: value for name, value in request.config.items() if name in names})
-    except TypeError as error:
+    except (TypeError, InvalidInputError) as error:
         raise InvalidInputError(f"{request.path / runs.CONFIG}: {error}") from None
 
 

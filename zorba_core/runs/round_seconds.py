@@ -10,7 +10,6 @@ Shapes: M blocks of D parameters, B rows, L positions, Q directions.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.shapes import ModelShape
@@ -79,7 +79,7 @@ def read_calibration(path: Path) -> Calibration:
     if path.stat().st_size > MAX_CALIBRATION_BYTES:
         raise InvalidInputError(f"{path}: too large for a calibration (limit {MAX_CALIBRATION_BYTES} bytes)")
     try:
-        return calibration_of(json.loads(path.read_text(encoding="utf-8")))
+        return calibration_of(read_sealed(path))
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}; remove it, and it is measured anew") from None
     except (ValueError, TypeError, KeyError, RecursionError, AttributeError):

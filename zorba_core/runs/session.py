@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics, Solution
 from zorba_core.allocation.storage import allocation_sha256
+from zorba_core.checksums import write_sums
 from zorba_core.data.encoding import count_cuts, encode, head_tokens, with_label_words
 from zorba_core.data.file_rows import clients_of
 from zorba_core.data.inference import Said
@@ -31,16 +32,15 @@ from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit, check_model
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.ranks import ALONE, Ranks
-from zorba_core.engine.row_kinds import Rows, answer_shape
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.files import check_folder, readable_as_usual, write_sums
+from zorba_core.files import check_folder, readable_as_usual
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec, config_of, model_spec
 from zorba_core.planning.parameter_counts import COUNTS
@@ -50,7 +50,7 @@ from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.limits import check_limits
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
-from zorba_core.runs.needs import client_needs, in_words, process_needs
+from zorba_core.runs.notices import cut_lines, evaluation_lines, memory_line
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
@@ -60,8 +60,6 @@ from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
 DEFAULT_MODEL = "opt-mini"
-_MANY_ROWS = 5_000  # fewer are evaluated within seconds
-_EXACT_PASSES = 3  # forward passes that one forward and one backward pass take
 
 
 def fine_tune(
@@ -159,12 +157,12 @@ def fine_tune(
         if checked.failed:
             notice(f"forced: {checked.findings}")
         # Not before what may refuse the run in one line.
-        for line in (*_cut_lines(data_facts, settings.seq_len), *_evaluation_lines(rows, settings)):
+        for line in (*cut_lines(data_facts, settings.seq_len), *evaluation_lines(rows, settings)):
             notice(line)
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
             notice(checked.differences.sentence())
         if not isinstance(network, StreamedNetwork):
-            notice(_memory_line(network, allocation, settings, rows))
+            notice(memory_line(network, allocation, settings, rows))
         config = {
             **task_config(task),
             "model": os.fspath(model),
@@ -212,39 +210,6 @@ def fine_tune(
                     raise
                 raise RunError(f"{error}; it was forced although {checked.findings}") from None
     return read_run(path)
-
-
-def _memory_line(
-    network: BlockNetwork, allocation: AllocationMetrics, settings: TrainSettings, rows: FederatedRows
-) -> str:
-    config, answers = network.model.config, answer_shape(rows.train)
-    at_once = rows_at_once(network, settings.seq_len)
-    process = process_needs(config, allocation.A_MN, settings, answers, at_once)
-    return in_words(client_needs(config, settings, answers), process, allocation.num_clients)
-
-
-def _cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:
-    """How many rows lose what to ``seq_len``; nothing where none does."""
-    lost = {"prompts_cut": "their text", "answers_cut": "their answer"}
-    return [
-        f"{facts[name]:,} of {facts['train_rows']:,} rows are longer than seq_len {seq_len} and lose the end of "
-        f"{what}; a larger seq_len keeps it"
-        for name, what in lost.items()
-        if facts.get(name)
-    ]
-
-
-def _evaluation_lines(rows: FederatedRows, settings: TrainSettings) -> list[str]:
-    """That evaluations are most of the run, where they are."""
-    evaluated, participants = len(rows.evaluation), max(1, round(len(rows.held_N) * settings.participation))
-    passes = _EXACT_PASSES if ESTIMATORS[settings.estimator].exact else settings.num_perturbations + 1
-    between = min(settings.eval_every, settings.rounds) * participants * settings.batch_size * passes
-    if evaluated < _MANY_ROWS or evaluated < between:
-        return []
-    return [
-        f"each evaluation reads {evaluated:,} rows, more than the {between:,} of the rounds between two evaluations; "
-        "a smaller eval_rows, such as 1000, or a larger eval_every leaves more of the time to the rounds"
-    ]
 
 
 def measuring(

@@ -18,7 +18,8 @@ is noticed. Record kinds, by ``kind`` (:mod:`zorba_core.runs.trajectory_records`
 
 Every record is written by one call and forced to disk (fsync) before the next round begins. A process that dies leaves
 at most one torn record, at the end; it is dropped, since the round can be computed again. Damage before the end is
-refused with its position. One process writes at a time: the writer holds a lock (flock) on the file.
+refused with its position. What the end lacks of a run that has a summary, :func:`lacking` says. One process writes at
+a time: the writer holds a lock (flock) on the file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import binascii
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,10 +91,25 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
     return _read(path, path.stat().st_size)
 
 
+def lacking(trajectory: Trajectory, summary: Mapping[str, Any]) -> str:
+    """What a log lacks of what its run had when its summary was written; nothing where it is whole, or there is no
+    summary. Read the summary first: a run may end meanwhile."""
+    done = summary.get("rounds_done")
+    if not isinstance(done, int):
+        return ""
+    if trajectory.rounds_done < done:
+        return f"it ends at round {trajectory.rounds_done} and the run had {done}"
+    if summary.get("weights_sha256") and done not in [entry.round for entry in trajectory.evaluations]:
+        return f"the evaluation after round {done} is not there"
+    return f"its last record ({trajectory.dropped_bytes} bytes) is damaged" if trajectory.dropped_bytes else ""
+
+
 def header_of_rounds(path: str | os.PathLike[str]) -> Header | None:
     """The header of a log that has records behind it, from its first line alone; None where there is no such log, or
     its first record is damaged (:func:`read_trajectory` says so)."""
     try:
+        if not os.path.isfile(path):  # a pipe would be waited for
+            return None
         with open(path, "rb") as file:
             record = _checked(file.readline(_MAX_HEADER_BYTES), 0)
             if record is None or record.pop("kind", "") != "header" or not file.read(1):

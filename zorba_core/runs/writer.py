@@ -15,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from zorba_core.allocation import AllocationMetrics, write_allocation
+from zorba_core.checksums import write_sealed
 from zorba_core.data.checked_tables import write_table
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import fingerprint, write_json, write_sealed
+from zorba_core.files import fingerprint, write_json
 from zorba_core.runs import folder as runs
 from zorba_core.runs.folder import check_name
 from zorba_core.runs.trajectory import Note, TrajectoryLog

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from zorba_core.checksums import SUMS, check_sums, parse_json, sha256_of, unsealed
 from zorba_core.data.checked_tables import UNREADABLE, has_checksum, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, one_line
-from zorba_core.files import SUMS, check_sums, parse_json, sha256_of, unsealed
 from zorba_core.runs import CONFIG, SUMMARY, TRAJECTORY, read_request, read_run
 from zorba_core.runs.folder import ALLOCATION, METRICS, changed_environment
-from zorba_core.runs.trajectory import read_trajectory
+from zorba_core.runs.trajectory import lacking, read_trajectory
 from zorba_core.study.doctor import Finding
 from zorba_core.study.ledger.claims import read_ledger
 
@@ -91,10 +91,15 @@ def _run(path: Path) -> str:
     trajectory = read_trajectory(path / TRAJECTORY)
     if trajectory.header is not None and changed_environment(request, trajectory.header):
         return "its environment.json was changed since the run began"
+    lacks = lacking(trajectory, run.summary)
+    if lacks:
+        raise InvalidInputError(f"the end of its {TRAJECTORY} is damaged: {lacks}")
     last = trajectory.evaluations[-1] if trajectory.evaluations else None
     stated = run.summary.get("weights_sha256")
     if run.finished and last is not None and stated not in (None, last.weights_sha256):
         raise InvalidInputError("the weights of its summary are not those of the log's last evaluation")
+    if run.finished and len(run.metrics) and not has_checksum(path / METRICS):
+        return f"reads; its {METRICS} has no checksum"
     if (path / "model").is_dir() and not check_sums(path / "model"):
         return "its saved model has no checksum beside it"
     return "" if run.finished else "unfinished, as far as it came it reads"
@@ -135,6 +140,8 @@ def _noted(path: Path) -> str:
 
 
 def _object(path: Path) -> dict:
+    if not path.is_file():  # a pipe would be waited for, a device has no end
+        raise InvalidInputError("something else than a file")
     if path.stat().st_size > _MAX_JSON_BYTES:
         raise InvalidInputError(f"larger than {_MAX_JSON_BYTES} bytes")
     try:

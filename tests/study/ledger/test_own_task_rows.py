@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.study.ledger import own_task_rows
 from zorba_core.study.ledger.own_task_rows import DECIDES, FILE
 

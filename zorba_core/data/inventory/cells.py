@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import re
 import zipfile
 from typing import Any
+from xml.parsers.expat import ExpatError, ParserCreate
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from zorba_core.errors import InvalidInputError
 
 MAX_UNPACKED_BYTES = 80_000_000  # of an Excel file
 MAX_ROWS, MAX_COLUMNS = 20_000, 60
+_MAX_ELEMENTS = 5 * MAX_ROWS * MAX_COLUMNS  # of one part of an Excel file; a cell has up to four
 
 
 def decoded(content: bytes) -> str:
@@ -37,8 +40,9 @@ def excel_cells(content: bytes) -> list[list[str]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             unpacked = sum(entry.file_size for entry in packed.infolist())
-        if unpacked > MAX_UNPACKED_BYTES:
-            raise InvalidInputError(f"the workbook unpacks to {unpacked / 1e6:.0f} MB; save the list as CSV")
+            if unpacked > MAX_UNPACKED_BYTES:
+                raise InvalidInputError(f"the workbook unpacks to {unpacked / 1e6:.0f} MB; save the list as CSV")
+            _check_sheets(packed)
         from openpyxl import load_workbook
 
         workbook = load_workbook(io.BytesIO(content), read_only=True, data_only=True)
@@ -57,6 +61,32 @@ def excel_cells(content: bytes) -> list[list[str]]:
         if len(rows) > 1:
             return rows
     raise InvalidInputError("the Excel file has no sheet with a table")
+
+
+def _check_sheets(packed: zipfile.ZipFile) -> None:
+    """Refuse a workbook with more than can be read, before openpyxl reads it: that goes through a sheet to its end
+    where the sheet does not say how large it is.
+
+    Raises:
+        InvalidInputError: a part of it has too many rows or elements.
+    """
+    for entry in packed.infolist():
+        counts = {"row": 0, "": 0}
+
+        def count(name: str, attributes: object, counts: dict[str, int] = counts) -> None:
+            counts[""] += 1
+            if name.rpartition(":")[2] == "row":
+                counts["row"] += 1
+            if counts["row"] > MAX_ROWS + 2 or counts[""] > _MAX_ELEMENTS:
+                raise InvalidInputError(
+                    f"a sheet of the workbook is larger than {MAX_ROWS:,} rows of {MAX_COLUMNS} columns, the most that "
+                    "is read; use a column count, or save the sheet with the list alone"
+                )
+
+        parser = ParserCreate()
+        parser.StartElementHandler = count
+        with packed.open(entry) as stream, contextlib.suppress(ExpatError):  # pictures and the like
+            parser.ParseFile(stream)
 
 
 def _cell(value: Any) -> str:

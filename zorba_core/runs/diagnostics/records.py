@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zorba_core.data.unpacked_size import check_parquet
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import as_named, atomic_path
 
@@ -129,6 +130,8 @@ def read_measured(path: str | os.PathLike[str], num_blocks: int, num_clients: in
     if not path.exists():
         return ()
     try:
+        if not path.is_file():
+            raise ValueError("it is something else than a file")
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes are too many")
         file = pq.ParquetFile(as_named(path), page_checksum_verification=True)
@@ -136,6 +139,7 @@ def read_measured(path: str | os.PathLike[str], num_blocks: int, num_clients: in
             raise ValueError(f"{file.metadata.num_rows} rows are too many")
         if file.schema_arrow.names != _SCHEMA.names:
             raise ValueError("its columns are others")
+        check_parquet(file, _MOST_NUMBERS)
         rows = [_checked(row, num_blocks, num_clients) for row in file.read().cast(_SCHEMA).to_pylist()]
         if not _rises([row.round for row in rows]):
             raise ValueError("its rounds do not rise")

@@ -101,24 +101,24 @@ class TensorFiles:
 
 
 def paths_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """The safetensors files of a model's folder: one, or those that its index names.
+    """The safetensors files of a model's folder: one, or where that is not there those that its index names.
 
     Raises:
         InvalidInputError: there is none, or the index cannot be read or names a file outside the folder.
     """
     folder = Path(folder)
     index = folder / INDEX
-    if not index.is_file():
-        if not (folder / SINGLE).is_file():
-            raise InvalidInputError(
-                f"model folder {folder}: it has no {SINGLE} and no {INDEX}; weights must be saved as safetensors"
-            )
+    if (folder / SINGLE).is_file():
         return [folder / SINGLE]
+    if not index.is_file():
+        raise InvalidInputError(
+            f"model folder {folder}: it has no {SINGLE} and no {INDEX}; weights must be saved as safetensors"
+        )
     try:
         if index.stat().st_size > _MOST_INDEX:
             raise ValueError("it is larger than any index")
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        if not names or any(Path(name).name != name for name in names):
+        if not names or any(Path(name).name != name or name in ("", "..") for name in names):
             raise ValueError("it names files outside the folder")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise InvalidInputError(f"{index} cannot be read: {error}") from None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from zorba_core.checksums import write_sums
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_folder, check_model_folder, write_sums
+from zorba_core.files import atomic_folder, check_model_folder
 from zorba_core.runs.folder import Run
 from zorba_core.runs.model_source import without_bar
 from zorba_core.runs.use.model_card import base_of, model_card

@@ -21,16 +21,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.checksums import ChecksumError
 from zorba_core.data.tasks import Task
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import ChecksumError, atomic_path
+from zorba_core.files import atomic_path
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, read_request, read_run
 from zorba_core.runs.resume import replay, settings_of
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import open_network, use_threads
+from zorba_core.runs.streaming.network import StreamedNetwork
 
 SAVED, REPLAYED = "model", "replayed.safetensors"
 
@@ -127,8 +129,10 @@ def _opened(
         try:
             with use_threads(settings.threads):
                 network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
-        except ChecksumError:
-            raise _another_model(saved) from None
+        except ChecksumError as error:
+            raise InvalidInputError(
+                f"{error}; or remove {saved}: the model is then rebuilt from the run's log"
+            ) from None
         if settings.lora is not None:  # merged when they were saved
             sha256 = run.summary.get("saved_weights_sha256")
         if sha256 not in (None, network.weights_sha256()):
@@ -145,7 +149,7 @@ def _opened(
                 f"{run.path}: the log replays to other weights here than the run ended with; use the machine and "
                 "versions that its environment.json records"
             )
-        if not first_order:
+        if not first_order and not isinstance(rebuilt.network, StreamedNetwork):  # that holds one block at a time
             _keep(run.path, rebuilt.network)
     return TunedModel(run, task, settings, rebuilt.tokenizer, rebuilt.network, source, base_source)
 

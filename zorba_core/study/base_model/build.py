@@ -19,11 +19,12 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from zorba_core.checksums import write_sums
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.files import check_model_folder, write_json, write_sums, write_text
+from zorba_core.files import check_model_folder, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import (

@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.study.experiments.measures import allocation_measures
 from zorba_core.study.experiments.recipes import Recipe
 

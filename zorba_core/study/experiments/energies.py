@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_sealed
 
 FILE = Path(__file__).resolve().parents[3] / "artifacts" / "experiments" / "energies.json"
 _MAX_BYTES = 1_000_000

@@ -18,7 +18,7 @@ import argparse
 import json
 from typing import Any
 
-from zorba_core.files import read_sealed, write_sealed
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.study.experiments.energies import FILE
 
 BATCHES = 256

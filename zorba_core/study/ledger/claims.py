@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import parse_json, unsealed, write_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import parse_json, unsealed, write_sealed
 
 DEFAULT_LEDGER = Path("artifacts/ledger.json")
 OURS = "ours/"  # how the ids of our own claims begin; all others are the paper's

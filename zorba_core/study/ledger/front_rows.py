@@ -19,8 +19,8 @@ from zorba_core.allocation import (
     sweep,
     total_at_ratio,
 )
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import read_sealed
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.planning.models import ModelSpec, model_spec

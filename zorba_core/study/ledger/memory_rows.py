@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import read_sealed
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, total_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec

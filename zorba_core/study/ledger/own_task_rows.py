@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_sealed
 from zorba_core.study.experiments.speed import Speedup
 from zorba_core.study.ledger.claims import OURS, Claim
 from zorba_core.study.ledger.own_rows import judge_speed

@@ -1,0 +1,105 @@
+"""Load a causal language model whose every parameter is in its files.
+
+``transformers`` draws a parameter that the files lack, or have in another shape, at random and prints a table. Such a
+model answers like any other, so it is refused here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zorba_core.errors import in_short
+from zorba_core.runs.streaming.tensor_files import INDEX, SINGLE, paths_in
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+
+def load_complete(source: str, config: PretrainedConfig, dtype: str, **options: bool) -> PreTrainedModel:
+    """The model of a folder, or of a name on the hub.
+
+    Raises:
+        InvalidInputError: the index of the files cannot be read, or names one outside the folder.
+        ValueError: a parameter is missing or has another shape; or there are adapters among the files. The message
+            does not name the folder.
+        Exception: any other that ``transformers`` raises.
+    """
+    from transformers import AutoModelForCausalLM
+
+    if any((Path(source) / name).is_file() for name in (SINGLE, INDEX)):
+        _check_size(paths_in(source), config)
+    with _without_report():
+        model, report = AutoModelForCausalLM.from_pretrained(
+            source,
+            use_safetensors=True,
+            dtype=dtype,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, with its name
+            **options,
+        )
+    if getattr(model, "peft_config", None):  # then the report is about the adapters alone
+        raise ValueError("it has adapters among its files (adapter_config.json); give them apart, as --adapter")
+    parameters = dict(model.named_parameters(remove_duplicate=False))  # a tied head was taken off the missing ones
+    missing = sorted(name for name in report["missing_keys"] if name in parameters)
+    if missing:
+        raise ValueError(_missing(missing))
+    for name, in_files, in_model in sorted(report["mismatched_keys"]):
+        raise ValueError(f"{name} has the shape {tuple(in_files)} and its config asks for {tuple(in_model)}")
+    left = sorted(report["unexpected_keys"])
+    if left:
+        logging.getLogger("zorba").warning(
+            "zorba: model %s: its files have %d tensors that are none of its parameters, the first %s; they are left "
+            "out: check that config.json belongs to these files", source, len(left), in_short(left[0])
+        )  # fmt: skip
+    return model
+
+
+def _missing(names: list[str]) -> str:
+    return f"its files lack {len(names)} of its parameters, the first {names[0]}"
+
+
+def _check_size(paths: Iterable[Path], config: PretrainedConfig) -> None:
+    """Refuse a config that asks for more numbers than the files have bytes, before memory is taken for them.
+
+    Raises:
+        ValueError: names what is missing.
+    """
+    import torch
+    from safetensors import safe_open
+    from transformers import AutoModelForCausalLM
+
+    paths = list(paths)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    size = sum(path.stat().st_size for path in paths)
+    if numbers <= size:
+        return
+    stored: set[str] = set()
+    for path in paths:
+        with safe_open(path, "pt") as file:
+            stored.update(file.keys())
+    prefix = f"{model.base_model_prefix}."
+    missing = [name for name, _ in model.named_parameters() if not {name, name.removeprefix(prefix)} & stored]
+    if missing:
+        raise ValueError(_missing(missing))
+    raise ValueError(f"its config asks for {numbers:,} numbers and its files have {size:,} bytes")
+
+
+@contextlib.contextmanager
+def _without_report() -> Iterator[None]:
+    """Without the table of ``transformers``: what matters of it is said in one line."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
+
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
