@@ -3,7 +3,8 @@
     python -m tests.benchmarks.bench_security [--rounds 15] [--trials 40] [--out artifacts/benchmarks/security.json]
 
 Poisoning: eight clients with all blocks fine-tune opt-mini on toy reviews; one sends the opposite of its scalars, as
-they are or as large as the server's checks let through. Rounds are the engine's; scalars are judged and averaged by the
+they are or 30 times as large; or one that knows the others' scalars sends the opposite of their mean, as large as the
+server's checks let through; or several do together. Rounds are the engine's; scalars are judged and averaged by the
 federation's own functions.
 
 Reconstruction: somebody who holds the model and knows the seeds computes the scalars of candidate rows and picks the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import numpy as np
 import torch
 
 from tests.torture.__main__ import _machine
+from zorba_core.checksums import write_sealed
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.estimators.registry import estimator_of
@@ -35,13 +38,32 @@ from zorba_core.engine.rounds import client_batch
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.privacy import PrivacySettings, private_average
 from zorba_core.federation.robust import RULES, AggregationSettings, aggregate
-from zorba_core.files import write_sealed
 from zorba_core.runs.session import divide_rows, open_network
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS, CANDIDATES = 8, 20
-# Times its own scalars; the checks let 100 times the median client's through, and its own may be above the median.
-LIES = {"honest": 1.0, "opposite": -1.0, "opposite, 30 times": -30.0}
+# What so many liars send, from their own scalars and the others', which they may know: (liars, Q) each. The checks let
+# 100 times the median client's length through.
+Lie = Callable[[np.ndarray, np.ndarray], np.ndarray]
+LIES: dict[str, tuple[int, Lie]] = {
+    "honest": (1, lambda own, others: own),
+    "opposite": (1, lambda own, others: -own),
+    "opposite, 30 times": (1, lambda own, others: -30 * own),
+    "against the others' mean, 85 times": (1, lambda own, others: -85 * as_long_as_one(others)),
+    "three, the opposite of the others' mean": (3, lambda own, others: np.tile(-others.mean(axis=0), (3, 1))),
+    "two, 1.5 deviations beside the others": (
+        2,
+        lambda own, others: np.tile(
+            others.mean(axis=0) - 1.5 * np.sign(others.mean(axis=0)) * others.std(axis=0), (2, 1)
+        ),
+    ),
+}
+
+
+def as_long_as_one(others_NQ: np.ndarray) -> np.ndarray:
+    """The direction of their mean, with the median length of theirs."""
+    mean_Q = others_NQ.mean(axis=0)
+    return mean_Q / np.linalg.norm(mean_Q) * np.median(np.linalg.norm(others_NQ, axis=1))
 
 
 def settings_of(rounds: int) -> TrainSettings:
@@ -51,7 +73,7 @@ def settings_of(rounds: int) -> TrainSettings:
     )  # fmt: skip
 
 
-def poisoning(rule: str, lie: float, settings: TrainSettings, world: Any) -> dict[str, Any]:
+def poisoning(rule: str, liars: int, lie: Lie, settings: TrainSettings, world: Any) -> dict[str, Any]:
     network, rows = world
     before = [network.block_weights(m).clone() for m in range(network.num_blocks)]
     A_MN = np.ones((network.num_blocks, CLIENTS), dtype=bool)
@@ -62,11 +84,11 @@ def poisoning(rule: str, lie: float, settings: TrainSettings, world: Any) -> dic
             batches_N = [client_batch(rows, settings, t, n, network.device) for n in range(CLIENTS)]
             reports = estimator_of(settings)(network, batches_N, A_MN, plan.seeds_Q, state.directions)
             rho_NQ = reports.rho_NQ.copy()
-            rho_NQ[0] *= lie
+            rho_NQ[:liars] = lie(rho_NQ[:liars], rho_NQ[liars:])
             status_N = judge_reports(
                 rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
             )
-            refused += int(status_N[0] != REPORTED)
+            refused += int((status_N[:liars] != REPORTED).any())
             rho_bar_MQ = aggregate(rho_NQ, A_MN, status_N == REPORTED, AggregationSettings(rule=rule))
             lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
             update_blocks(network, rho_bar_MQ, plan.seeds_Q, state.directions, lr, rounding)
@@ -74,7 +96,7 @@ def poisoning(rule: str, lie: float, settings: TrainSettings, world: Any) -> dic
         judged = evaluate(network, rows.evaluation)
         for m, weights in enumerate(before):
             network.block_weights(m).copy_(weights)
-    return {"loss": judged.loss, "accuracy": judged.accuracy, "rounds_in_which_the_liar_was_refused": refused}
+    return {"loss": judged.loss, "accuracy": judged.accuracy, "rounds_in_which_a_liar_was_refused": refused}
 
 
 def reconstruction(trials: int, world: Any, settings: TrainSettings) -> dict[str, float]:
@@ -128,12 +150,12 @@ def main() -> int:
     print(seen, flush=True)
     result = {"before": {"loss": start.loss, "accuracy": start.accuracy}, "rules": {}}
     for rule in RULES:
-        result["rules"][rule] = {name: poisoning(rule, lie, settings, world) for name, lie in LIES.items()}
+        result["rules"][rule] = {name: poisoning(rule, *lie, settings, world) for name, lie in LIES.items()}
         print(rule, result["rules"][rule], flush=True)
     write_sealed(
         asked.out,
         {
-            "poisoning": {**result, "rounds": asked.rounds, "clients": CLIENTS, "liars": 1, "seed": 0},
+            "poisoning": {**result, "rounds": asked.rounds, "clients": CLIENTS, "seed": 0},
             "reconstruction": {"trials": asked.trials, "candidates": CANDIDATES, "true_row_picked": seen},
             "machine": _machine(),
         },

@@ -23,6 +23,7 @@ import numpy as np
 
 from tests.federation.cuttable import Cable
 from tests.federation.namespaces import Host
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -30,7 +31,6 @@ from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
 from zorba_core.federation.flower.loopback import await_result
 from zorba_core.federation.request import request_config
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.runs.trajectory import read_trajectory
 

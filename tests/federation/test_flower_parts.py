@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 
@@ -20,6 +21,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.federation.flower import transport
 from zorba_core.federation.flower.client_app import client_settings
 from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.reaper import GRACE_SECONDS, processes_under
@@ -34,6 +36,7 @@ from zorba_core.federation.messages import (
     Hello,
     MessageError,
     Payload,
+    Refusal,
     Registration,
     RoundAnswer,
     RoundTask,
@@ -131,6 +134,40 @@ def test_an_exchange_ends_with_the_answers_there_are_when_the_rest_is_gone():
     assert {row["messages"] for row in counted.values()} == {1}
     assert set(counted) == {"hello down", "catch_up down", "hello up"}
     assert transport.meter.exchanges[0]["answers"][0]["compute_s"] == 1.5
+
+
+class LyingGrid(Grid):
+    """Among its nodes one whose answer is no message, or is never sent whole."""
+
+    def __init__(self, *arguments, how: str) -> None:
+        super().__init__(*arguments)
+        self.how, self.delivered = how, set()
+
+    def pull_messages(self, ids):
+        ids = [message_id for message_id in ids if message_id not in self.delivered]
+        self.delivered |= {m for m in ids if self.sent[m].metadata.dst_node_id in self.answers}  # once, as a SuperLink
+        if any(self.sent[message_id].metadata.dst_node_id == 666 for message_id in ids):
+            if self.how == "nonsense":
+                raise KeyError("ad903a")
+            threading.Event().wait()
+        return super().pull_messages(ids)
+
+
+@pytest.mark.parametrize("how", ["nonsense", "never whole"])
+def test_a_node_whose_answer_is_no_message_loses_its_own_alone(monkeypatch, how):
+    monkeypatch.setattr(transport, "_SECONDS_TO_PULL", 0.5)
+    answer = encode(Refusal("0" * 64, 0, 0, "no"))
+    grid = LyingGrid({1: answer, 2: answer, 666: answer}, {1, 2, 666}, how=how)
+    exchanged = FlowerTransport(grid)
+    outgoing = [Outgoing(node, HELLO, answer) for node in (1, 666, 2)]
+    first = exchanged.exchange(outgoing, deadline=2.0)
+    assert {message.address for message in first if message.payload is not None} <= {1, 2}
+    grid.delivered.clear()
+    second = exchanged.exchange(outgoing, deadline=2.0)
+    assert sorted(message.address for message in second if message.payload is not None) == [1, 2]
+    if how == "nonsense":
+        (lie,) = [message for message in second if message.payload is None]
+        assert (lie.address, lie.failure) == (666, "its answer cannot be read: KeyError")
 
 
 class BusyGrid(Grid):

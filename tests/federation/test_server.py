@@ -22,6 +22,7 @@ from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import Payload, Refusal, Registration, RoundAnswer, Standing, encode
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.server import Server
+from zorba_core.federation.session import NoteBook
 
 Q = 3
 
@@ -138,6 +139,45 @@ def test_a_client_that_is_silent_too_long_leaves_and_the_rest_is_planned_anew(ma
         {"0": 2, "1": 1, "2": 3},
     ]  # the old one stays in the log
     assert not server.replan()
+
+
+def test_a_client_whose_answers_cannot_be_used_loses_its_seat_and_at_last_its_place(make_server, notes):
+    server = make_server(patience=2)
+    for back in range(3):
+        for _ in range(2):
+            plan, _ = server.begin_round()
+            server.conclude_round(plan, [good(server, seat) for seat in (0, 1, 2)] + [good(server, 3, loss=math.nan)])
+        assert [member.seat for member in server.members] == [0, 1, 2]
+        assert bool(server.greetings([103])) == (back < 2)  # an honest client may have needed one more time
+        if back < 2:
+            register(server, 3)
+    assert [content["reason"] for what, content in notes if what == "left"] == [
+        "no usable answer in 2 rounds in a row"
+    ] * 3
+    assert server.rounds_done == 6
+
+
+def test_one_client_cannot_stop_a_run_in_which_it_is_the_only_one_asked(make_config, notes):
+    settings = replace(make_config().settings, participation=0.25)
+    server = Server(
+        make_config(settings),
+        ServerSettings(),
+        BlockNetwork(tiny_model("opt"), [5, 6]),
+        lambda *note: notes.append(note),
+    )
+    for seat in range(4):
+        register(server, seat, blocks=3)
+    server.replan()
+    liar = int(np.flatnonzero(server.begin_round()[0].asked_N)[0])
+    for _ in range(10):
+        plan, _ = server.begin_round()
+        wrong = {seat: {"loss": math.nan} if seat == liar else {} for seat in map(int, np.flatnonzero(plan.asked_N))}
+        server.conclude_round(plan, [good(server, seat, **changes) for seat, changes in wrong.items()])
+        server.replan()
+        if server.rounds_done == settings.rounds:
+            break
+    assert server.rounds_done == settings.rounds
+    assert liar not in [member.seat for member in server.members]
 
 
 def test_a_fleet_too_small_for_every_block_goes_on_with_the_blocks_it_has(make_server, notes):
@@ -275,3 +315,9 @@ def test_malformed_answers_by_the_thousand_do_not_stop_the_server(server, seed):
     assert np.isfinite(done.rho_bar_MQ).all()
     if 103 not in server.members:
         register(server, 3)
+
+
+def test_words_of_a_client_are_shown_without_what_moves_a_terminal_s_cursor():
+    shown: list[str] = []
+    NoteBook(shown.append)("refused", {"client": "103", "reason": "x\x1b[2J\x1b]0;title\x07\nround 99/99\u202e"})
+    assert shown == ["refused: client 103, reason x [2J ]0;title  round 99/99 "]

@@ -32,6 +32,7 @@ import psutil
 from tests.federation.cuttable import Cable
 from tests.tiny_models import make_tokenizer, tiny_model
 from tests.torture.__main__ import _machine
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -40,7 +41,6 @@ from zorba_core.federation.flower.deployment import Deployment, ended_by_signals
 from zorba_core.federation.flower.loopback import await_result
 from zorba_core.federation.flower.reaper import processes_under
 from zorba_core.federation.request import request_config
-from zorba_core.files import read_sealed, write_sealed
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.runs.trajectory import read_trajectory
 

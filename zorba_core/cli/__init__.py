@@ -45,6 +45,8 @@ _COMMANDS = {
     "fleet check": "fleet",
     "federation up": "federation",
     "federation wire": "federation",
+    "federation superlink": "federation",
+    "federation node": "federation",
 }
 _GROUPS = {
     "federation": "Real clients: the same protocol between processes, over Flower.",

@@ -5,18 +5,23 @@ running that run, whatever its reasons. What a config cannot say is how large th
 by what losses can give at all, and by how far one round may move a block, relative to the length of its weights, which
 is the client's operator to decide (``max_step``).
 
-A refused message changes nothing; the refusal says what was wrong, to the server and in the client's log.
+Averages are checked before the first of a message is applied, but for the length of a step, which depends on the
+weights that the earlier ones leave: where one is refused, those before it stay, which the run and the operator allow.
+The refusal says what was wrong, to the server and in the client's log.
 
-Shapes: M blocks, Q directions of a round, D parameters of a block.
+Shapes: M blocks, Q directions of a round, U seeds of an update, D parameters of a block.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import torch
 
+from zorba_core.engine.aggregation import shared_step
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
@@ -31,6 +36,7 @@ MAX_STEP = 1.0  # of a block in one round, times the length of its weights
 # Methods may scale averages; none is known that does so by more than its number of blocks and directions allows.
 _SLACK = 10.0
 _SAME = 1e-12  # of two learning rates
+_FEW = 64  # numbers of a block for each direction: with fewer, directions are long where they agree by chance
 
 
 class Agreed:
@@ -57,10 +63,10 @@ class Agreed:
                 f"round {task.round}: {len(task.blocks)} blocks are asked for and this client offers {self.most_blocks}"
             )
 
-    def check_average(self, average: Aggregate, network: BlockNetwork) -> None:
+    def check_average(self, average: Aggregate) -> None:
         """
         Raises:
-            MessageError: seeds, a round or a learning rate that the run does not have, or a step that is too large.
+            MessageError: seeds, a round or a learning rate that the run does not have, or averages that no losses give.
         """
         settings, t = self._settings, average.round
         self._check_update_seeds(t, average.seeds_Q)
@@ -74,19 +80,24 @@ class Agreed:
         largest = float(np.abs(rho_bar_MQ).max(initial=0.0))
         if largest > most:
             raise MessageError(f"round {t}: an average is {largest:.3g}, and no losses give more than {most:.3g}")
-        if not isinstance(network, StreamedNetwork):  # its blocks are read from their files only to be visited
-            self._check_step(average, network)
 
-    def _check_step(self, average: Aggregate, network: BlockNetwork) -> None:
-        """By the step's expected length: entries of a direction have variance 1 and directions are independent."""
-        for m in np.flatnonzero(average.rho_bar_MQ.any(axis=1)):
-            weights = network.block_weights(int(m))
+    def check_step(self, average: Aggregate, network: BlockNetwork, directions: Directions) -> None:
+        """Of one round, before it is applied to the weights before it. Not of a streamed network, whose blocks are read
+        from their files only to be visited.
+
+        Raises:
+            MessageError: it would move a block further than this client's operator allows.
+        """
+        if isinstance(network, StreamedNetwork):
+            return
+        for m in map(int, np.flatnonzero(average.rho_bar_MQ.any(axis=1))):
+            weights = network.block_weights(m)
             length = float(torch.linalg.vector_norm(weights, dtype=torch.float64))
-            step = average.lr * float(np.linalg.norm(average.rho_bar_MQ[m])) * weights.numel() ** 0.5
-            if length > 0 and step > self.max_step * length:
+            step = average.lr * _length(average.rho_bar_MQ[m], average.seeds_Q, weights, m, directions)
+            if not step <= self.max_step * length:
                 raise MessageError(
-                    f"round {average.round}: block {m} would move by {step / length:.3g} times the length of its "
-                    f"weights, and this client's max-step is {self.max_step:g}"
+                    f"round {average.round}: block {m} would move by {step / length if length else math.inf:.3g} times "
+                    f"the length of its weights, and this client's max-step is {self.max_step:g}"
                 )
 
     def _check_update_seeds(self, round_index: int, seeds_U: np.ndarray) -> None:
@@ -105,3 +116,26 @@ class Agreed:
         )
         if not np.array_equal(expected_Q, seeds_Q):
             raise MessageError(f"round {round_index}: its seeds are not those that the run's config draws")
+
+
+@torch.no_grad()
+def _length(
+    rho_bar_U: np.ndarray, seeds_U: np.ndarray, weights: torch.Tensor, block: int, directions: Directions
+) -> float:
+    """Of the sum of a block's directions, each times its average.
+
+    Directions that a method makes its own, low-rank ones, and many for a small block are summed. Of others the length
+    is the expected one, which costs nothing: their numbers are independent, with one variance; a seed that is given
+    twice gives one direction.
+    """
+    largest = float(np.abs(rho_bar_U).max())  # squares of very small numbers would be none
+    rho_bar_U = rho_bar_U / largest
+    seeds, place_U = np.unique(seeds_U, return_inverse=True)
+    if type(directions) is not Directions or directions.kind.low_rank or _FEW * len(seeds) > weights.numel():
+        step = shared_step(weights, block, rho_bar_U, seeds_U, directions)
+        return largest * float(torch.linalg.vector_norm(step, dtype=torch.float64))
+    by_seed = np.bincount(place_U, weights=rho_bar_U)
+    size, norm = sum(directions.sizes_M), directions.kind.norm
+    variance = 1.0 if norm is None else norm(size) ** 2 / size
+    scale = directions.block_scale_M[block] * math.sqrt(variance * weights.numel())
+    return largest * scale * float(np.linalg.norm(by_seed))

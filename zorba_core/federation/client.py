@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.errors import InvalidInputError, ZorbaError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
@@ -93,6 +93,7 @@ class Client:
         # A name from the server decides neither what folder is read here nor what is fetched from a hub.
         if own.model is None and not is_bundled(config.model):
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
+        _check_limits(config, own)
         local = with_local(config, own.device, own.threads, own.memory_limit)
         with self._timed("open_s"):
             kept_rows = store.rows(run, own.seat) if store else None
@@ -116,3 +117,23 @@ class Client:
             yield
         finally:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
+
+
+def _check_limits(config: RunConfig, own: ClientSettings) -> None:
+    """
+    Raises:
+        InvalidInputError: the run reads what this client's operator does not allow, or too few rows a round.
+    """
+    if config.settings.batch_size < own.min_batch:
+        raise InvalidInputError(
+            f"the run's clients report on {config.settings.batch_size} rows a round, and this client's operator asks "
+            f"for {own.min_batch} at least (min-batch)"
+        )
+    task = config.described_task()
+    label = getattr(task.rows, "label", None) or ("label" if "label" in task.columns else None)
+    others = {*task.text_columns, *task.answer_columns, *([label] if label else [])}.difference(own.columns)
+    if own.columns and own.rows is not None and others:
+        raise InvalidInputError(
+            f"the run reads {name_some(sorted(map(repr, others)))} of the rows, which this client's operator does not "
+            "allow (columns)"
+        )

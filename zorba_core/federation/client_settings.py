@@ -24,6 +24,8 @@ class ClientSettings:
     device: str = "cpu"
     threads: int = 1
     max_step: float = 1.0  # a round may move a block by so many times the length of its weights
+    columns: tuple[str, ...] = ()  # of the file with its rows, those that a run may read; empty: those that it asks for
+    min_batch: int = 1  # fewer rows a round say more of each: runs with a smaller batch are declined
     memory_limit: str | None = None  # such as 1GiB: the model stays in its files, and one block at a time is held
 
     def __post_init__(self) -> None:
@@ -31,6 +33,8 @@ class ClientSettings:
             raise InvalidInputError(f"seat is {self.seat}; it must be at least 0")
         if self.blocks < 0 or self.vram_bytes < 0 or (self.blocks and self.vram_bytes):
             raise InvalidInputError("give either blocks or vram_bytes, above 0")
+        if self.min_batch < 1:
+            raise InvalidInputError(f"min_batch is {self.min_batch}; it must be at least 1")
         if not self.max_step > 0:
             raise InvalidInputError(f"max_step is {self.max_step}; it must be above 0")
         if self.memory_limit is not None:

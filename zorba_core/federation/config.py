@@ -92,6 +92,8 @@ def read_config(text: str) -> RunConfig:
     try:
         value = json.loads(text)
         settings = TrainSettings(**value.pop("settings"))
+        if settings.adapter:  # a folder: what a server says must never decide what is read here
+            raise InvalidInputError("it begins from a folder of adapters, which a federation does not share")
         words = tuple(value.pop("label_words"))
         if not all(isinstance(word, str) for word in words):
             raise TypeError("label words must be text")

@@ -5,6 +5,7 @@ Shapes: M blocks, N seats.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs.model_source import spec_of_model
 
 NoteTaker = Callable[[str, dict[str, Any]], None]
+_MOST_SENT_AWAY = 3  # times that a client may lose its seat by answers that cannot be used
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Membership:
         self._turned_away: set[Address] = set()
         self._out_of_reach: dict[Address, tuple[int | None, str]] = {}  # seat, where known, and reason
         self._waiting: set[Address] = set()
+        self._sent_away: Counter[Address] = Counter()
 
     @property
     def rounds_done(self) -> int:
@@ -164,6 +167,15 @@ class Membership:
     def leave(self, address: Address, reason: str) -> None:
         member = self.members.remove(address)
         self._note("left", {"client": str(address), "seat": member.seat, "reason": reason})
+
+    def send_away(self, address: Address, reason: str) -> None:
+        """It may register again, but not for ever: an honest client that could not follow needs one more time."""
+        seat = self.members[address].seat
+        self.leave(address, reason)
+        self._sent_away[address] += 1
+        if self._sent_away[address] >= _MOST_SENT_AWAY:
+            self._turned_away.add(address)
+            self._out_of_reach[address] = (seat, reason)
 
     def keep_present(self, present: Iterable[Address]) -> None:
         """Remove the members whose connection is gone."""

@@ -2,8 +2,9 @@
 
 What is protected is one client's whole part in a round (its Q scalars); neighbours are a run with it and the same run
 with its scalars replaced by zeros, known as zero-out adjacency (Kairouz et al., 2021, arXiv:2103.00039). What is
-released is rho_bar_MQ of every round: other clients, and whoever reads a log of averages, learn nothing else. The
-server itself is trusted: it sees each client's clipped scalars and loss.
+released is rho_bar_MQ of every round: other clients, and whoever is given the model, learn nothing else. The server
+itself is trusted: it sees each client's scalars, as they are, and losses, and its run folder holds both
+(``trajectory.log``, ``metrics.parquet``); who is given that folder learns more than epsilon allows.
 
 With ||rho_n|| <= C over the Q directions and the plan's popularity c_m, whichever clients answered, the released matrix
 moves by at most

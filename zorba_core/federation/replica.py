@@ -65,17 +65,19 @@ class Replica:
                 the run's config and this client's operator do not allow them (:mod:`zorba_core.federation.agreed`).
         """
         self.latest = tuple(average for average in averages if average.round > self.round)
-        for average in averages:
-            if average.round <= self.round:
-                continue
-            if average.round != self.round + 1:
-                raise MessageError(f"averages continue at round {average.round} and the replica stands at {self.round}")
+        for expected, average in enumerate(self.latest, start=self.round + 1):
+            if average.round != expected:
+                raise MessageError(
+                    f"averages continue at round {average.round} and the replica stands at {expected - 1}"
+                )
             if average.rho_bar_MQ.shape[0] != self.network.num_blocks:
                 raise MessageError(
                     f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
                 )
-            self.agreed.check_average(average, self.network)
+            self.agreed.check_average(average)
+        for average in self.latest:
             with use_threads(self.settings.threads):
+                self.agreed.check_step(average, self.network, self.directions)
                 rounding = rounding_of(self.settings, average.round)
                 update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr, rounding)
             self.round = average.round

@@ -217,9 +217,12 @@ class Server(Membership):
                 continue
             if status not in (SILENT, MALFORMED):
                 self._refuse(member.address, plan.round, f"its scalars are {STATUSES[status]}")
-            self.members.update(member.address, missed=member.missed + 1)
-            if status == SILENT and member.missed + 1 >= self.settings.patience:
-                self.leave(member.address, f"silent in {member.missed + 1} rounds in a row")
+            missed = member.missed + 1
+            self.members.update(member.address, missed=missed)
+            if missed >= self.settings.patience and status == SILENT:
+                self.leave(member.address, f"silent in {missed} rounds in a row")
+            elif missed >= self.settings.patience:  # it would hold its seat and blocks, and be asked again and again
+                self.send_away(member.address, f"no usable answer in {missed} rounds in a row")
 
     # -- keeping replicas together -------------------------------------------------------------------------------------
 

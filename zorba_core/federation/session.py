@@ -23,7 +23,7 @@ from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, printable
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import plan_from_note
@@ -67,9 +67,8 @@ class NoteBook:
     def __call__(self, what: str, content: dict[str, Any]) -> None:
         if what in _SHOWN:
             shown = {name: value for name, value in content.items() if name != "blocks_per_client"}
-            self._tell(
-                f"{what}: {', '.join(f'{name} {value}' for name, value in shown.items() if value not in ('', None))}"
-            )
+            words = ", ".join(f"{name} {value}" for name, value in shown.items() if value not in ("", None))
+            self._tell(printable(f"{what}: {words}"))  # a client's words may be made for a terminal
         if self._writer is None:
             self._waiting.append((what, content))
         else:

@@ -231,7 +231,8 @@ _SUPERLINK = """\
 # On the server, first: the SuperLink, which clients connect to. It stays in the foreground.
 set -eu
 {environment}
-exec flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --disable-runtime-dependency-installation \\
+exec zorba federation superlink --host 0.0.0.0 --port {port} --enable-supernode-auth \\
+    --disable-runtime-dependency-installation \\
     --ssl-ca-certfile "$HERE/tls/ca.pem" --ssl-certfile "$HERE/tls/server.pem" --ssl-keyfile "$HERE/tls/server.key" \\
     --database "$FLWR_HOME/superlink.db"
 """
@@ -276,7 +277,7 @@ SEAT=${{1:-{first}}}
 {needs}
 REPLICA=${{REPLICA:-$FLWR_HOME/replica-$SEAT}}
 chmod 600 "$HERE/keys/seat-$SEAT"
-exec flower-supernode --superlink {server}:{port} --root-certificates "$HERE/ca.pem" \\
+exec zorba federation node --superlink {server}:{port} --root-certificates "$HERE/ca.pem" \\
     --auth-supernode-private-key "$HERE/keys/seat-$SEAT" --host 127.0.0.1 --port "${{PORT:-$((9094 + SEAT))}}" \\
     --node-config "seat=$SEAT replica=\\"$REPLICA\\" {own}"
 """

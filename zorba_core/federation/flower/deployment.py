@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ipaddress
 import json
 import os
 import signal
@@ -25,32 +24,20 @@ from typing import Any
 
 import psutil
 
-from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.errors import MissingDataError, RunError
 from zorba_core.federation.flower import reaper
+from zorba_core.federation.flower.commands import NO_FLOWER, settings
+from zorba_core.federation.flower.superlink import ANYBODY, check_reach
 from zorba_core.files import write_text
 
 _HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 _SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
-_POLL_SECONDS = "0.2"  # Flower's default of 1.0 is waited for twice a round
 
 
 def environment(home: Path) -> dict[str, str]:
     """What every Flower process here runs under."""
-    return {
-        **os.environ,
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": os.environ.get("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", _POLL_SECONDS),
-        "PYTHONUNBUFFERED": "1",
-        # The commands that Flower starts by name lie beside this interpreter.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-    }
+    return {**os.environ, **settings(), "FLWR_HOME": str(home)}
 
 
 @dataclass
@@ -63,15 +50,9 @@ class Deployment:
     insecure: bool = False  # listen beyond loopback although nodes are not authenticated: within namespaces, say
 
     def __post_init__(self) -> None:
-        if not self.insecure and not _is_loopback(self.listen):
-            raise InvalidInputError(
-                f"a SuperLink that listens on {self.listen} needs certificates and registered nodes, which a "
-                "deployment on one machine has not; start it by hand as zorba_core/federation/README.md says"
-            )
+        check_reach(self.listen, authenticated=self.insecure)
         if not _command("flower-superlink").is_file():
-            raise MissingDataError(
-                "Flower is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
-            )
+            raise MissingDataError(NO_FLOWER)
         self.folder = Path(self.folder).resolve()
         self._home = self.folder / "flwr-home"
         self._home.mkdir(parents=True, exist_ok=True)
@@ -104,7 +85,8 @@ class Deployment:
         self.start(
             "superlink",
             [
-                _command("flower-superlink"),
+                *_module("superlink"),
+                *([ANYBODY] if self.insecure else []),
                 "--insecure",
                 "--host",
                 self.listen,
@@ -132,7 +114,7 @@ class Deployment:
             name,
             [
                 *within,
-                _command("flower-supernode"),
+                *_module("node"),
                 "--insecure",
                 "--superlink",
                 superlink or f"{_HOST}:{self.port('superlink')}",
@@ -141,7 +123,7 @@ class Deployment:
                 "--port",
                 str(self.port(name)),
                 "--node-config",
-                " ".join(f"{key}={json.dumps(value)}" for key, value in config.items()),
+                " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in config.items()),
             ],
         )
 
@@ -239,13 +221,6 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
 def _die_with_parent() -> None:
     with contextlib.suppress(OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -273,6 +248,10 @@ def _descendants(pid: int) -> set[psutil.Process]:
 
 def _command(name: str) -> Path:
     return Path(sys.executable).parent / name
+
+
+def _module(name: str) -> list[str]:
+    return [sys.executable, "-P", "-m", f"zorba_core.federation.flower.{name}"]
 
 
 def _free_port() -> int:
