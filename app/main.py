@@ -1,4 +1,7 @@
-"""The dashboard: `streamlit run app/main.py`. The sidebar holds the scenario; each page answers one question."""
+"""The dashboard: `streamlit run app/main.py`. The sidebar holds the scenario; each page answers one question.
+
+Streamlit reads this file twice: once imported, for the server (`app`), and in every run of a page, for `main`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from starlette.middleware import Middleware
 from streamlit.navigation.page import StreamlitPage
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,7 +29,6 @@ FIRST = PAGES["start"]
 
 
 def main() -> None:
-    hosts.refuse_others()
     begins = state.begin()
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
@@ -74,3 +77,5 @@ def _draw(page: StreamlitPage) -> None:
 
 if __name__ == "__main__":  # not where a process that this one starts reads the file again
     main()
+elif __name__ == Path(__file__).stem:  # imported by `streamlit run`, which finds the server by this name
+    app = st.App(__file__, middleware=[Middleware(hosts.OnlyOurs)])

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.shared import reproduce as programs
+from app.shared.escape import plain
 from app.shared.figure_dialog import Picture, figure_button
 from app.shared.history import HISTORY, LEAVES
 from app.shared.scenario import Scenario
@@ -20,7 +21,6 @@ from app.shared.sent_figure import SentFigure
 from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
 
-_MARKDOWN = frozenset("\\`*_{}[]()#+!|<>$~:")
 HEAD_START_SECONDS = 0.13
 FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
 _DRAWN = "drawn_before"
@@ -183,18 +183,13 @@ def in_seconds(seconds: float) -> str:
 
 
 def problem(title: str, sentence: str) -> None:
-    """Show a problem in one sentence."""
-    st.warning(f"**{title}**  \n{plain(sentence)}", icon=":material/warning:")
+    """Show a problem in one sentence; both texts are shown as they are."""
+    st.warning(f"**{plain(title)}**  \n{plain(sentence)}", icon=":material/warning:")
 
 
 def capitalised(text: str) -> str:
     """With a capital at its front, and all else as it is."""
     return text[:1].upper() + text[1:]
-
-
-def plain(text: str) -> str:
-    """Names and messages that come from outside, shown as they are and not as Markdown."""
-    return "".join("\\" + character if character in _MARKDOWN else character for character in text)
 
 
 @dataclass(frozen=True)

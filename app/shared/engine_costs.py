@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_sealed
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import Workload

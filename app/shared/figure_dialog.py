@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
+from app.shared.escape import plain
 from app.shared.figure_files import PAGE, figure_bytes, formats
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.picture_server import SERVER
@@ -105,7 +106,7 @@ def _preview(drawn: go.Figure, sheet: Sheet) -> None:
     try:
         content = SERVER.picture(drawn, "png", scale=_PREVIEW_SCALE)
     except ZorbaError as error:
-        st.warning(str(error), icon=":material/warning:")
+        st.warning(plain(str(error)), icon=":material/warning:")
         return
     st.image(content, width=min(sheet.width, 520), output_format="PNG", alt="The figure as its file will show it.")
     st.caption(

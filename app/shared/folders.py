@@ -30,11 +30,6 @@ def experiments_folder() -> Path:
     return Path(named).expanduser().resolve() if named else ROOT / "artifacts" / "experiments"
 
 
-def as_code(text: str) -> str:
-    """A name or command within Markdown, as it is."""
-    return f"`{text.replace('`', chr(39))}`"
-
-
 def ledger_file() -> Path:
     """``ZORBA_LEDGER``, or artifacts/ledger.json of this checkout; absolute."""
     named = os.environ.get("ZORBA_LEDGER")

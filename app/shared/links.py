@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app.shared.folders import as_code
+from app.shared.escape import as_code, plain
 from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
@@ -44,7 +44,7 @@ def linked(
     from_link = remembered(key, None, str)
     if from_link and from_link not in options:
         shown = arguments.get("format_func", str)(value)
-        tell_absent(label, str(from_link), f"instead: {shown}")
+        tell_absent(label, str(from_link), f"instead: {plain(str(shown))}")
     draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == default else value)
     return value
@@ -230,9 +230,11 @@ def take_asked(key: str) -> bool:
 
 
 def tell_absent(label: str, asked: str, instead: str) -> None:
-    """Say that what a link or an earlier choice asks for is not offered, and what there is instead."""
+    """Say that what a link or an earlier choice asks for is not offered, and what there is instead, as Markdown."""
     st.toast(
-        f"{label}: {as_code(asked[:80])} is not offered here; {instead}.", icon=":material/link_off:", duration="long"
+        f"{plain(label)}: {as_code(asked[:80])} is not offered here; {instead}.",
+        icon=":material/link_off:",
+        duration="long",
     )
 
 

@@ -18,9 +18,10 @@ from app.screens.runs.table import table
 from app.screens.train.jobs import JOB, JOBS, LOG, Job
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
+from zorba_core.checksums import read_sealed
 from zorba_core.cli import build_app
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.files import read_sealed, write_json
+from zorba_core.files import write_json
 from zorba_core.runs import read_run
 from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.study.comparison import folder_records

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import http.client
 import shutil
+import socket
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -13,7 +18,8 @@ from playwright.sync_api import sync_playwright
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.views import Views, write_views
-from app.shared.hosts import is_ours
+from app.screens.start import model
+from app.shared.hosts import is_ours, refusal
 from tests.app.serving import CHROMIUM_ARGUMENTS, server_process
 from tests.app.written_runs import see, texts, write_run
 from zorba_core.runs.notes import Notes, write_notes
@@ -87,17 +93,32 @@ def test_words_from_a_run_folder_are_never_markdown(app, runs, name):
 
 
 @pytest.fixture(scope="module")
-def server():
-    with server_process() as (address, pid):
+def outside():
+    """Stands for the internet: a server with its address for a proxy would ask it for everything."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.setblocking(False)
+        yield listening
+
+
+def only_way_out(outside: socket.socket) -> dict[str, str]:
+    proxy = f"http://127.0.0.1:{outside.getsockname()[1]}"
+    return {name: proxy for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+
+
+@pytest.fixture(scope="module")
+def server(outside):
+    with server_process(variables=only_way_out(outside)) as (address, pid):
         yield address.removeprefix("http://"), pid
 
 
-def status_of(server: str, origin: str, host: str | None = None) -> int:
+def status_of(server: str, origin: str | None, host: str | None = None) -> int:
     """Of the answer to a page that wants to speak to the dashboard."""
     connection = http.client.HTTPConnection(server, timeout=30)
     headers = {
         "Host": host or server,
-        "Origin": origin,
+        **({} if origin is None else {"Origin": origin}),
         "Upgrade": "websocket",
         "Connection": "Upgrade",
         "Sec-WebSocket-Version": "13",
@@ -115,11 +136,91 @@ def status_of(server: str, origin: str, host: str | None = None) -> int:
 
 
 @pytest.mark.slow
-def test_pages_of_other_sites_cannot_speak_to_the_dashboard(server):
+def test_pages_of_other_origins_cannot_speak_to_the_dashboard(server):
     address, _ = server
+    port = int(address.split(":")[1])
     assert status_of(address, f"http://{address}") == 101
-    for origin in ("http://evil.example", "https://localhost.evil.example", "null", "http://127.0.0.1.evil.example"):
+    assert status_of(address, f"http://localhost:{port}", f"localhost:{port}") == 101
+    assert status_of(address, None) == 101  # a program's
+    strangers = ("http://evil.example", "https://localhost.evil.example", "null", "http://127.0.0.1.evil.example")
+    neighbours = ("http://127.0.0.1:9", "http://127.0.0.1", f"http://localhost:{port}", "http://localhost:3000")
+    for origin in (*strangers, *neighbours):
         assert status_of(address, origin) == 403, origin
+    assert status_of(address, f"http://evil.example:{port}", f"evil.example:{port}") == 403
+
+
+@pytest.mark.slow
+def test_nobody_on_the_internet_is_asked_whose_page_it_is(server, outside):
+    """Streamlit alone would ask checkip.amazonaws.com for this machine's address."""
+    address, _ = server
+    status_of(address, "http://evil.example")
+    with pytest.raises(BlockingIOError):
+        outside.accept()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/", "/runs", "/_stcore/health", "/_stcore/host-config"])
+def test_no_page_of_others_may_frame_the_dashboard_or_read_it(server, path):
+    address, _ = server
+
+    def asked(**headers):
+        connection = http.client.HTTPConnection(address, timeout=30)
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse()
+
+    answer = asked()
+    assert answer.status == 200
+    assert answer.headers.get_all("X-Frame-Options") == ["SAMEORIGIN"]
+    assert "frame-ancestors 'self'" in answer.headers["Content-Security-Policy"]
+    refused = asked(Origin="http://127.0.0.1:9")
+    assert refused.status == 403
+    assert refused.headers["X-Frame-Options"] == "SAMEORIGIN"
+    assert asked(Host="evil.example").status == 403
+
+
+@pytest.mark.slow
+def test_streamlit_run_has_the_same_guard(outside):
+    program = ("streamlit", "run", "app/main.py", "--server.port")
+    with server_process(program=program, variables=only_way_out(outside)) as (address, _):
+        assert status_of(address.removeprefix("http://"), "http://127.0.0.1:9") == 403
+        with pytest.raises(BlockingIOError):
+            outside.accept()
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "answered"),
+    [
+        ("127.0.0.1:8501", None, True),
+        ("127.0.0.1:8501", "http://127.0.0.1:8501", True),
+        ("LOCALHOST:8501", "http://localhost:8501", True),
+        ("[::1]:8501", "http://[::1]:8501", True),
+        ("127.0.0.1:8501", "http://localhost:8501", False),
+        ("127.0.0.1:8501", "http://127.0.0.1:8502", False),
+        ("127.0.0.1:8501", "http://127.0.0.1", False),
+        ("127.0.0.1:8501", "null", False),
+        ("127.0.0.1:8501", "", False),
+        ("127.0.0.1:8501", "http://[127.0.0.1:8501", False),
+        ("127.0.0.1:8501", "http://a@127.0.0.1:8501", False),
+        ("127.0.0.1:8501", "file://127.0.0.1:8501", False),
+        ("evil.example:8501", "http://evil.example:8501", False),
+        ("", None, False),
+        (None, None, False),
+    ],
+)
+def test_an_origin_is_ours_with_name_and_port(host, origin, answered):
+    assert (refusal(host, origin) == "") == answered
+
+
+def test_a_link_alone_asks_no_hub(app, monkeypatch):
+    hub = Mock(return_value="the hub did not give it")
+    monkeypatch.setattr(model, "_asked_of_hub", hub)
+    app.query_params.update(my_model="other", my_folder="owner/name")
+    app.switch_page("screens/start/start.py").run()
+    assert not app.exception
+    hub.assert_not_called()
+    app.button(key="start_ask_hub").click().run()
+    hub.assert_called_once_with("owner/name")
+    assert "The hub did not give it" in app.warning[0].value
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost", "LOCALHOST:1", "[::1]:8501", "10.0.0.7:80"])
@@ -150,6 +251,22 @@ def test_a_name_of_somebody_else_that_leads_here_is_shown_nothing(server):
             assert page.locator("[data-testid=stSidebarNav]").count() == 0
         finally:
             browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_page_of_another_origin_frames_nothing_of_the_dashboard(server, browser, tmp_path):
+    address, _ = server
+    (tmp_path / "index.html").write_text(f'<iframe src="http://{address}/runs"></iframe><p>end</p>')
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{other.server_port}/", wait_until="load")
+        page.wait_for_timeout(1500)
+        assert page.frames[1].url.startswith("chrome-error:")
+        page.close()
+        other.shutdown()
 
 
 @pytest.mark.slow

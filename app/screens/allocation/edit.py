@@ -18,6 +18,7 @@ from app.screens.allocation.verdict import verdict
 from app.screens.train.words import NEW
 from app.shared import components, selection, state
 from app.shared.components import Download, Number, Picture
+from app.shared.escape import in_figure
 from app.shared.links import choice, keep, linked, linked_number, number
 from app.shared.scenario import block_gib
 from app.shared.study import Study
@@ -235,7 +236,9 @@ def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> None:
     """All clients as one picture in groups, as they start (one cell would not show, and a picture that stays need not
     be drawn again), and the slider that says whose single cells are shown."""
     components.figure(
-        allocation_figure(start.A_MN, names=study.fleet.names, order_N=order_N, palette=components.palette()),
+        allocation_figure(
+            start.A_MN, names=in_figure(study.fleet.names), order_N=order_N, palette=components.palette()
+        ),
         key="overview_plot",
         name="zorba-allocation",
         alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from app.shared.escape import in_figure
 from app.shared.study import Study
 from zorba_core.allocation import MEASURES, Allocation, Solution
 from zorba_core.files import to_json
@@ -59,7 +60,7 @@ def picture(study: Study, allocation: Allocation, palette: Palette) -> go.Figure
     """The matrix with its margins, clients by VRAM."""
     return allocation_figure(
         allocation.A_MN,
-        names=study.fleet.names,
+        names=in_figure(study.fleet.names),
         used_N_gib=study.used_N_gib(allocation.blocks_held_N),
         capacity_N_gib=study.fleet.capacity_N_gib,
         parameters_gib=study.parameters_gib,

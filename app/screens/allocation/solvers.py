@@ -14,6 +14,7 @@ from app.screens.allocation.edits import Edits
 from app.screens.allocation.files import numbers
 from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
+from app.shared.escape import in_figure
 from app.shared.links import choose, linked, linked_switch
 from app.shared.scenario import Scenario
 from app.shared.study import Study
@@ -173,7 +174,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
             yours.A_MN,
             theirs_MN,
             labels=("this matrix", SOLVERS[other].title),
-            names=study.fleet.names,
+            names=in_figure(study.fleet.names),
             order_N=order_N,
             palette=components.palette(),
         ),

@@ -12,6 +12,7 @@ import streamlit as st
 
 from app.shared import components, selection, state
 from app.shared.components import Number
+from app.shared.escape import in_figure
 from app.shared.guard import guarded
 from app.shared.links import choose, keep, linked_number, number
 from app.shared.scenario import Scenario
@@ -104,7 +105,7 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
             greedy_figure(
                 replay,
                 step,
-                names=study.fleet.names,
+                names=in_figure(study.fleet.names),
                 order_N=client_order(replay.initial_MN, study.fleet.capacity_N_gib, "budget", budget_N=replay.budget_N),
                 palette=components.palette(),
             ),

@@ -110,7 +110,7 @@ def _take(content: bytes, name: str) -> None:
     try:
         scenario = scenario_from_upload(content, state.current())
     except InvalidInputError as error:
-        title = f"{components.plain(name)} cannot be used; the fleet is as it was"
+        title = f"{name} cannot be used; the fleet is as it was"
         _state()[_PROBLEM] = (state.current(), title, f"{str(error)[:1].upper()}{str(error)[1:]}.")
         _state().pop(_LOADED, None)
         return

@@ -55,7 +55,7 @@ def section(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
                 "A round takes",
                 "-" if seconds is None else f"{seconds:.3g} s",
                 "Of the slowest client: the others wait for it.",
-                "" if slowest is None else f"{slowest.client}: {slowest.seconds.slowest_part}",
+                "" if slowest is None else f"{components.plain(slowest.client)}: {slowest.seconds.slowest_part}",
             ),
         ]
     )

@@ -14,7 +14,8 @@ from app.screens.paper.claims import as_table, evidence_file, has, in_words, kin
 from app.screens.paper.verdicts import LOOKS, verdict_bar
 from app.shared import components
 from app.shared.components import Download, Number
-from app.shared.folders import ROOT, as_code, ledger_file, runs_folder, short
+from app.shared.escape import as_code
+from app.shared.folders import ROOT, ledger_file, runs_folder, short
 from app.shared.links import linked_many, linked_text
 from zorba_core.errors import MissingDataError, ZorbaError
 from zorba_core.files import to_json
@@ -188,8 +189,8 @@ def _printed_and_ours(claim: Claim) -> None:
     if max(len(printed), len(ours)) <= _SHORT:
         components.numbers(
             [
-                Number("Printed", printed, "What the paper says."),
-                Number("Ours", ours, "What was found here.", _apart(claim)),
+                Number("Printed", components.plain(printed), "What the paper says."),
+                Number("Ours", components.plain(ours), "What was found here.", _apart(claim)),
             ]
         )
         return
@@ -215,13 +216,21 @@ def _evidence(item: str, claim_id: str) -> None:
             st.markdown(f"- {as_code(item)}")
         return
     if file.is_dir() and (file / "config.json").is_file() and file.parent == runs_folder():
-        st.page_link("screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"runs": file.name})
+        st.page_link(
+            "screens/runs/runs.py",
+            label=components.plain(item),
+            icon=":material/show_chart:",
+            query_params={"runs": file.name},
+        )
     elif (experiment := _experiment(file)) is not None:
         st.page_link(
-            "screens/runs/runs.py", label=item, icon=":material/show_chart:", query_params={"source": experiment}
+            "screens/runs/runs.py",
+            label=components.plain(item),
+            icon=":material/show_chart:",
+            query_params={"source": experiment},
         )
     elif file.suffix.lower() in _PICTURES and file.stat().st_size <= _MOST_PICTURE_BYTES:
-        st.image(str(file), caption=item)
+        st.image(str(file), caption=components.plain(item))
     elif item.startswith("tests/") and file.suffix == ".py":
         st.code(f"python -m pytest {item}", language="bash")
     else:

@@ -12,7 +12,8 @@ import streamlit as st
 from app.screens.runs import choose
 from app.screens.train.processes import being_written
 from app.shared import components
-from app.shared.folders import as_code, short
+from app.shared.escape import as_code
+from app.shared.folders import short
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.runs.notes import (
     LONGEST_LABEL,

@@ -15,7 +15,8 @@ from app.screens.train.words import duration, size
 from app.shared import components
 from app.shared import importance as worth
 from app.shared.components import Download, Number
-from app.shared.folders import as_code, short
+from app.shared.escape import as_code
+from app.shared.folders import short
 from app.shared.links import forget_unless, linked
 from zorba_core.allocation import allocation_to_bytes
 from zorba_core.cli.options import flags_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.shared import components
-from app.shared.folders import as_code
+from app.shared.escape import as_code
 from zorba_core.allocation.measures import coupled_noise
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import client_order, gradients_figure, measures_figure

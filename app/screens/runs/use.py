@@ -11,7 +11,8 @@ import streamlit as st
 
 from app.screens.runs import judged, work
 from app.shared import components
-from app.shared.folders import as_code, short
+from app.shared.escape import as_code
+from app.shared.folders import short
 from zorba_core.data.tasks import Task
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.quality import answer_figure
@@ -54,7 +55,7 @@ def _try_it(record: Record, task: Task) -> None:
     with form, st.container(horizontal=True, **beside):
         texts = {
             column: st.text_input(
-                column if len(task.text_columns) > 1 else "Text",
+                components.plain(column) if len(task.text_columns) > 1 else "Text",
                 key=f"try_{column}_{name}",
                 placeholder="type a text",
                 max_chars=_LONGEST_TEXT,
@@ -85,7 +86,7 @@ def _answer(predictions: Predictions) -> None:
             st.markdown(f"**{title}**")
             st.code(columns[name] or " ", language=None, wrap_lines=True)
         if predictions.note:
-            st.caption(f":material/content_cut: {predictions.note[:1].upper()}{predictions.note[1:]}.")
+            st.caption(f":material/content_cut: {components.plain(components.capitalised(predictions.note))}.")
         return
     changed = columns["prediction"] != columns["base_prediction"]
     before, after = (components.plain(str(columns[name])) for name in ("base_prediction", "prediction"))
@@ -93,7 +94,7 @@ def _answer(predictions: Predictions) -> None:
         f"**{before}** before, **{after}** after fine-tuning." if changed else f"**{after}**, before and after."
     )
     if predictions.note:
-        st.caption(f":material/content_cut: {predictions.note[:1].upper()}{predictions.note[1:]}.")
+        st.caption(f":material/content_cut: {components.plain(components.capitalised(predictions.note))}.")
     probabilities = {base: predictions.probabilities(0, base) for base in (True, False)}
     components.figure(
         answer_figure(probabilities[True], probabilities[False], palette=components.palette()),

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+from zorba_core.checksums import read_words, write_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import read_words, write_sealed
 
 VIEWS = "views.json"
 LONGEST_NAME, MOST_VIEWS = 80, 100

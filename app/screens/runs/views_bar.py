@@ -10,7 +10,8 @@ import streamlit as st
 from app.screens.runs import choose
 from app.screens.runs.views import LONGEST_NAME, VIEWS, SavedView, Views, read_views, same_view, write_views
 from app.shared import components
-from app.shared.folders import as_code, short
+from app.shared.escape import as_code
+from app.shared.folders import short
 from app.shared.links import open_here, parameters
 from zorba_core.errors import ZorbaError
 

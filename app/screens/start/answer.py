@@ -228,7 +228,7 @@ def ways_out(kinds: Sequence[CardKind], answered: FleetAnswer, model: ChosenMode
         if slow is not None:
             card, seconds, times = slow
             st.button(
-                f"Leave out {card.kind} ({card.count}): {times:.1f} times as fast",
+                f"Leave out {components.plain(card.kind)} ({card.count}): {times:.1f} times as fast",
                 key="remedy_slow",
                 on_click=choose,
                 args=(OUT, [*out, card.kind]),
@@ -244,7 +244,7 @@ def take_back(kinds: Sequence[CardKind]) -> None:
     keep(OUT, ",".join(out) or None)
     if out:
         st.button(
-            f"Take back {', '.join(out)[:60]}",
+            f"Take back {components.plain(', '.join(out)[:60])}",
             key="remedy_back",
             on_click=choose,
             args=(OUT, []),

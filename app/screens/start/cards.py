@@ -151,8 +151,9 @@ def _columns(inventory: Inventory) -> Columns:
             st.caption(f":material/help: {components.plain(doubt[:1].upper() + doubt[1:])}.")
         return inventory.columns
     guess, identity = inventory.columns, hash((inventory.header, len(inventory.rows)))
+    source, memory = components.plain(inventory.source), components.plain(guess.memory or "no memory")
     with st.expander(
-        f"Read as {inventory.source}: {guess.memory or 'no memory'} in {guess.unit}",
+        f"Read as {source}: {memory} in {guess.unit}",
         icon=":material/table_view:" if not inventory.doubts else ":material/help:",
         expanded=guess.memory is None,
     ):

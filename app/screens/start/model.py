@@ -17,7 +17,7 @@ from zorba_core.planning.shapes import ModelShape, model_shape, shape_from_confi
 from zorba_core.runs.model_source import BUNDLED, models_folder, resolve_model
 
 OTHER = "other"
-_CONFIG = "start_config"
+_CONFIG, _CLICKED = "start_config", "start_hub_names"  # the second: names that the reader has sent to the hub
 _DTYPES = {"float32": "32 bits", "bfloat16": "16 bits"}
 _MOST_CONFIG_BYTES = 1_000_000
 _HUB_SECONDS = 600  # for which the hub's answer counts
@@ -129,7 +129,13 @@ def _of_config(name: str, content: bytes) -> ChosenModel:
     return ChosenModel(title, spec_from_config(config, title), shape_from_config(config, title))
 
 
-def _of_hub(name: str) -> ChosenModel:
+def _of_hub(name: str) -> ChosenModel | None:
+    """Asked only on a click: a link alone makes nothing leave this machine."""
+    clicked = st.session_state.setdefault(_CLICKED, set())
+    if name not in clicked:
+        st.caption("No folder of this machine has this name. The hub may: asking sends it the name.")
+        st.button("Ask the hub", key="start_ask_hub", on_click=clicked.add, args=(name,), icon=":material/download:")
+        return None
     answered = _asked_of_hub(name)
     if isinstance(answered, str):
         st.button("Ask the hub again", on_click=_asked_of_hub.clear, icon=":material/refresh:")

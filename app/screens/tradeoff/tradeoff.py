@@ -79,7 +79,7 @@ def _introduction(study: Study) -> None:
         "Fewer blocks save memory, but a block that few clients train learns with more bias, which **Λ** measures."
     )
     if study.left_out:
-        shown = ", ".join(study.left_out[:8]) + (" …" if len(study.left_out) > 8 else "")
+        shown = components.plain(", ".join(study.left_out[:8])) + (" …" if len(study.left_out) > 8 else "")
         left_out = f"{len(study.left_out)} client{' is' if len(study.left_out) == 1 else 's are'}"
         st.caption(
             f":material/person_remove: {left_out} too small for one block by the paper's model and left out (My fleet "

@@ -18,6 +18,7 @@ import pandas as pd
 import streamlit as st
 
 from app.shared import components
+from app.shared.escape import as_code, in_figure
 from app.shared.links import draw, forget, keep, linked, linked_many, linked_text, remembered
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
@@ -115,7 +116,7 @@ def _file(runs_folder: Path) -> str:
     kept = st.session_state.get(_UPLOADED, "")
     if kept:
         place = "/".join(Path(kept).parts[-3:])
-        st.caption(f":material/link_off: A link cannot hold an uploaded file. It is kept as `{place}`.")
+        st.caption(f":material/link_off: A link cannot hold an uploaded file. It is kept as {as_code(place)}.")
     return kept
 
 
@@ -138,8 +139,8 @@ def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
     components.figure(
         labels_figure(
             rows_CN,
-            own.task.label_names,
-            clients=clients_of(frame) if own.num_clients is not None else (),
+            in_figure(own.task.label_names),
+            clients=in_figure(clients_of(frame)) if own.num_clients is not None else (),
             palette=components.palette(),
         ),
         key="train_labels",
@@ -263,12 +264,13 @@ def _words(task: Task) -> tuple[str, ...]:
     value = remembered("train_words", usual, lambda text: text[:2_000]) or usual
     if len(listed(value)) != task.num_classes:
         value = usual
+    named = components.plain(", ".join(task.label_names[:12])) + (" …" if task.num_classes > 12 else "")
     draw(
         st.text_input,
         "train_words",
         value,
         (),
-        f"Words to answer with, for {', '.join(task.label_names[:12])}{' …' if task.num_classes > 12 else ''}",
+        f"Words to answer with, for {named}",
         max_chars=2_000,
         help="One for each label, with commas between. Words of one token are the fastest.",
     )

@@ -14,7 +14,8 @@ from app.screens.train.jobs import Job, list_jobs, state_of
 from app.screens.train.words import ERROR, NEW, STATES, ago
 from app.shared import components, selection, state
 from app.shared.carried import carry_preference
-from app.shared.folders import as_code, runs_folder
+from app.shared.escape import as_code
+from app.shared.folders import runs_folder
 from app.shared.links import keep
 from app.shared.study import Study
 
