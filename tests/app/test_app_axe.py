@@ -6,6 +6,7 @@ Streamlit itself draws around the pages (its list of pages, its chart toolbar) i
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from app.screens.registry import PAGES
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python, which has axe-core")
+
+from playwright.sync_api import TimeoutError  # noqa: E402
 
 from tests.app.serving import serve, settled  # noqa: E402
 
@@ -55,12 +58,18 @@ def problems(page) -> list[str]:
 
 def tabs_to(page, main: str) -> int | None:
     """How often Tab is pressed, from the top of the page, until the main control has the focus; Enter on the way where
-    a button leads there."""
+    a button leads there. A control may be drawn after its place (Streamlit loads some when they are first needed), and
+    the button waits for it as long as nobody presses Tab: so does this."""
     page.evaluate("() => { document.activeElement?.blur(); document.getElementById('zorba-skip').focus(); }")
     for count in range(1, MOST_TABS + 1):
         if any(key.startswith(main) for key in page.evaluate(FOCUSED)):
             return count
         page.keyboard.press("Enter" if count == 1 else "Tab")
+        if count == 1:
+            with contextlib.suppress(TimeoutError):
+                page.wait_for_function(
+                    f"main => ({FOCUSED})().some((key) => key.startsWith(main))", arg=main, timeout=12_000
+                )
     return None
 
 

@@ -86,7 +86,8 @@ def test_the_five_things_to_know_lead_to_their_rows(address, page):
     settled(page, "[class*=st-key-show_]", timeout_s=PATIENCE_MS / 1000)
     page.locator("[class*=st-key-show_theorem-3] button").click()
     page.wait_for_function("location.search.includes('claim_text=theorem-3')", timeout=PATIENCE_MS)
-    assert page.get_by_label("Find", exact=True).first.input_value() == "theorem-3"
+    find = page.get_by_label("Find", exact=True).first  # is drawn again after the address was written
+    playwright.expect(find).to_have_value("theorem-3", timeout=PATIENCE_MS)
 
 
 def test_the_skip_link_waits_for_a_control_that_is_not_drawn_yet(address, page):
