@@ -133,7 +133,7 @@ def test_pinned_points_come_back_with_the_link(visit):
     page.locator("h2", has_text="A against B").wait_for(timeout=PATIENCE_MS)
     page.wait_for_function("() => /[?&]b=/.test(location.search)", timeout=PATIENCE_MS)
     again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-comparison]")
-    assert again.locator("h2", has_text="A against B").count() == 1
+    playwright.expect(again.locator("h2", has_text="A against B")).to_have_count(1, timeout=PATIENCE_MS)
 
 
 def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
@@ -141,7 +141,7 @@ def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
         "/tradeoff?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!"
     )
     page.locator("[data-testid=stToast]").filter(has_text="cannot be used").wait_for(timeout=PATIENCE_MS)
-    assert "50 clients" in page.locator("[data-testid=stMarkdown]").first.inner_text()
+    playwright.expect(page.locator("[data-testid=stMarkdown]").first).to_contain_text("50 clients", timeout=PATIENCE_MS)
 
 
 def test_a_row_of_the_table_selects_and_the_same_point_can_be_clicked_again(visit):
@@ -172,7 +172,7 @@ def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
     page.locator(".st-key-picture").get_by_text("Curves").click()
     settled(page, "[class*=st-key-curves_plot] .main-svg")
     lines = "[class*=st-key-curves_plot] .scatterlayer .trace.scatter .lines .js-line"
-    assert page.locator(lines).count() == 1
+    playwright.expect(page.locator(lines)).to_have_count(1, timeout=PATIENCE_MS)
     page.locator("[class*=st-key-curve_list] li button").click()  # its eye
     page.wait_for_function("lines => !document.querySelector(lines)", arg=lines, timeout=PATIENCE_MS)
     page.wait_for_function("() => /[?&]hidden=/.test(location.search)", timeout=PATIENCE_MS)
@@ -231,7 +231,7 @@ def test_files_that_are_no_fleet_get_one_sentence_each_and_a_good_one_a_front(vi
     page.locator("[data-testid=stAlert]").filter(has_text="3 clients read").wait_for(timeout=PATIENCE_MS)
     page.get_by_role("link", name="Trade-off").click()
     settled(page, FRONT_POINT)
-    assert "3 clients" in page.locator("[data-testid=stMarkdown]").first.inner_text()
+    playwright.expect(page.locator("[data-testid=stMarkdown]").first).to_contain_text("3 clients", timeout=PATIENCE_MS)
     assert "rows=" in page.url
 
 
@@ -286,14 +286,16 @@ def test_a_cell_of_the_fleet_table_can_be_typed_over_and_the_link_has_it(visit):
     settled(page, FRONT_POINT)
     page.get_by_role("link", name="Fleet", exact=True).click()
     settled(page, "[class*=st-key-fleet_editor] canvas")
-    assert page.locator("[data-testid=stMetricValue]").nth(1).inner_text() == after
+    playwright.expect(page.locator("[data-testid=stMetricValue]").nth(1)).to_have_text(after, timeout=PATIENCE_MS)
     again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-fleet_editor] canvas")
-    assert again.locator("[data-testid=stMetricValue]").nth(1).inner_text() == after
+    playwright.expect(again.locator("[data-testid=stMetricValue]").nth(1)).to_have_text(after, timeout=PATIENCE_MS)
 
 
 def test_one_click_leaves_out_the_clients_that_are_too_small(visit):
     page = visit("/tradeoff?fleet=two-kinds&small=0.5&clients=20", ready="[data-testid=stAlert]")
-    assert "14 of 20 clients cannot hold" in page.locator("[data-testid=stAlert]").first.inner_text()
+    playwright.expect(page.locator("[data-testid=stAlert]").first).to_contain_text(
+        "14 of 20 clients cannot hold", timeout=PATIENCE_MS
+    )
     page.get_by_role("button", name="Leave out 14 clients").click()
     settled(page, FRONT_POINT)
     assert "leave_out=true" in page.url.lower()

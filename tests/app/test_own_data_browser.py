@@ -12,7 +12,7 @@ from app.screens.train.processes import stop
 from zorba_core.runs import read_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 
 from tests.app.serving import chromium, serve, settled  # noqa: E402
 
@@ -57,12 +57,12 @@ def test_an_uploaded_file_becomes_a_run_whose_model_answers(runs, tickets):
         page.set_input_files("[class*=st-key-train_upload] input[type=file]", str(tickets))
         settled(page, FORM, timeout_s=PATIENCE_MS / 1000)
         prompt = page.get_by_role("textbox", name="What the model reads")
-        assert prompt.input_value() == "{message} Topic:"
+        playwright.expect(prompt).to_have_value("{message} Topic:", timeout=PATIENCE_MS)
         prompt.fill("{message} This is about")
         prompt.press("Tab")
         page.wait_for_function("() => document.body.innerText.includes(' This is about ')")  # the example follows
         settled(page, FORM, timeout_s=PATIENCE_MS / 1000)
-        assert "90 rows, 3 labels" in page.locator("body").inner_text()
+        playwright.expect(page.locator("body")).to_contain_text("90 rows, 3 labels", timeout=PATIENCE_MS)
         page.get_by_role("button", name="Start", exact=True).click()
         page.get_by_role("link", name="Open in Runs").wait_for()
         (job,) = list_jobs(runs).jobs
