@@ -7,6 +7,8 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -359,3 +361,51 @@ def test_nothing_is_renamed_over_a_device_or_a_pipe(tmp_path, kind):
     with pytest.raises(InvalidInputError, match="it is a device or a pipe"):
         write_text(target, "text")
     assert not target.is_file()
+
+
+@pytest.mark.parametrize("target", ["user@host.4711:1700000000", ".#config.json"])
+def test_an_editors_lock_beside_a_model_does_not_switch_its_checksums_off(tiny_opt_folder, tmp_path, target):
+    folder = Path(shutil.copytree(tiny_opt_folder, tmp_path / "model"))
+    write_sums(folder)
+    (folder / ".#config.json").symlink_to(target)  # to nothing, and to itself
+    assert check_sums(folder)
+    text = (folder / "config.json").read_text(encoding="utf-8")
+    (folder / "config.json").write_text(text.replace('"relu"', '"gelu"'), encoding="utf-8")
+    with pytest.raises(ChecksumError, match=r"config\.json is not the file"):
+        load_model(folder)
+
+
+def test_a_list_of_checksums_that_lost_lines_is_refused(tiny_opt_folder, tmp_path):
+    folder = Path(shutil.copytree(tiny_opt_folder, tmp_path / "model"))
+    write_sums(folder)
+    sums = (folder / "SHA256SUMS").read_text(encoding="utf-8")
+    lines = sums.splitlines(keepends=True)
+    without = ["".join(line for line in lines if name not in line) for name in ("config.json\n", "model.safetensors\n")]
+    assert all(len(text) < len(sums) for text in without)
+    for text in ("", sums[:-1], *without):
+        (folder / "SHA256SUMS").write_text(text, encoding="utf-8")
+        with pytest.raises(ChecksumError, match="SHA256SUMS: lines are missing"):
+            check_sums(folder)
+
+
+_MODEL_ON_A_FULL_DISK = """
+import resource, signal, sys
+import numpy as np
+from pathlib import Path
+from safetensors.numpy import save_file
+from zorba_core.files import atomic_folder
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    with atomic_folder(sys.argv[1]) as folder:
+        save_file({"weights": np.ones(100_000)}, folder / "model.safetensors")
+except OSError as error:
+    sys.exit(0 if error.filename == sys.argv[1] and error.errno else 3)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of files are POSIX's")
+def test_a_disk_without_room_for_a_model_is_an_error_that_names_it(tmp_path):
+    code = subprocess.run([sys.executable, "-c", _MODEL_ON_A_FULL_DISK, str(tmp_path / "model")], check=False)
+    assert code.returncode == 0
+    assert not any(tmp_path.iterdir())

@@ -11,6 +11,7 @@ They are optional to read: files without one, of an earlier version or of anothe
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -18,7 +19,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -184,30 +185,38 @@ def check_sums(folder: str | os.PathLike[str], *, without: str | None = None) ->
         ChecksumError: a file that is named there is missing or another; or the list is damaged.
     """
     folder = Path(folder)
-    try:
-        stats = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
-    except OSError:
-        return False
-    stamp = tuple((name, of.st_mtime_ns, of.st_ctime_ns, of.st_ino, of.st_size) for name, of in stats)
-    return (folder / SUMS).is_file() and _check_sums(folder, stamp, without)
+    return (folder / SUMS).is_file() and _check_sums(folder, tuple(_stamps(folder)), without)
+
+
+def _stamps(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:
+    """Of each file, by which a change is seen. A link to nothing, such as an editor's lock, has none, and no say."""
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(OSError):
+            of = path.stat()
+            yield path.name, of.st_mtime_ns, of.st_ctime_ns, of.st_ino, of.st_size
 
 
 @functools.lru_cache(maxsize=64)
 def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int, int, int], ...], without: str | None) -> bool:
     restore = f"restore it from a copy, or remove {SUMS} if you changed it on purpose"
     with open(folder / SUMS, "rb") as file:
-        lines = file.read(_MOST_SUMS).decode("utf-8", "replace").splitlines()
-    for line in lines:
+        text = file.read(_MOST_SUMS).decode("utf-8", "replace")
+    named = set()
+    for line in text.splitlines():
         stated = re.fullmatch(r"([0-9a-f]{64})  ([^/\\\0]{1,200})", line)
         if stated is None or stated.group(2) in (".", ".."):
             raise ChecksumError(f"{folder / SUMS}: a line is damaged; {restore}")
         path = folder / stated.group(2)
+        named.add(path.name)
         if without is not None and path.name.endswith(without):
             continue
         if not path.is_file():
             raise ChecksumError(f"{path} is missing and {SUMS} beside it names it; {restore}")
         if sha256_of(path) != stated.group(1):
             raise ChecksumError(f"{path} is not the file whose checksum {SUMS} has; {restore}")
+    of_a_model = {path.name for path in (*folder.glob("config.json"), *folder.glob("model*.safetensors"))}
+    if not text.endswith("\n") or not of_a_model <= named:
+        raise ChecksumError(f"{folder / SUMS}: lines are missing; {restore}")
     return True
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -144,13 +145,19 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def named_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """An error of reading or writing within the context names the file: a disk that fails says no more than that."""
+    """An error of reading or writing within the context names the file: a disk that fails says no more than that.
+    safetensors has an error of its own for it, which becomes an OSError."""
     try:
         yield
     except OSError as error:
         if error.filename is None:
             error.filename = os.fspath(path)
         raise
+    except Exception as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if type(error).__name__ != "SafetensorError" or number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from error
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -168,9 +175,10 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:
-        yield temporary
-        readable_as_usual(temporary)
-        temporary.rename(target)
+        with named_in_errors(target):
+            yield temporary
+            readable_as_usual(temporary)
+            temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

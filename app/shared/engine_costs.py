@@ -35,7 +35,7 @@ DIRECTION = "gaussian"
 @functools.lru_cache(maxsize=2)
 def _calibration(named: str | None) -> Calibration:
     if named:
-        return read_calibration(Path(named).expanduser())
+        return read_calibration(Path(os.path.expanduser(named)))
     return stored_calibration(_STORED)
 
 

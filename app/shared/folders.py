@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def runs_folder() -> Path:
     """``ZORBA_RUNS``, or artifacts/runs of this checkout; absolute."""
     named = os.environ.get("ZORBA_RUNS")
-    return Path(named).expanduser().resolve() if named else ROOT / DEFAULT_FOLDER
+    return Path(os.path.expanduser(named)).resolve() if named else ROOT / DEFAULT_FOLDER
 
 
 def short(path: Path) -> str:
@@ -27,10 +27,10 @@ def short(path: Path) -> str:
 def experiments_folder() -> Path:
     """Tables of experiments: ``ZORBA_EXPERIMENTS``, or artifacts/experiments of this checkout; absolute."""
     named = os.environ.get("ZORBA_EXPERIMENTS")
-    return Path(named).expanduser().resolve() if named else ROOT / "artifacts" / "experiments"
+    return Path(os.path.expanduser(named)).resolve() if named else ROOT / "artifacts" / "experiments"
 
 
 def ledger_file() -> Path:
     """``ZORBA_LEDGER``, or artifacts/ledger.json of this checkout; absolute."""
     named = os.environ.get("ZORBA_LEDGER")
-    return Path(named).expanduser().resolve() if named else ROOT / "artifacts" / "ledger.json"
+    return Path(os.path.expanduser(named)).resolve() if named else ROOT / "artifacts" / "ledger.json"

@@ -15,6 +15,8 @@ from zorba_core.data.cache import fingerprint, kept
 from zorba_core.data.encoding import encode
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import get_task
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs.model_source import resolve_model
 
 
 @pytest.fixture
@@ -114,3 +116,14 @@ def test_rows_of_kept_tokens_are_the_rows_of_tokens_made_anew(folder, tiny_token
     monkeypatch.setenv("ZORBA_CACHE", str(folder))
     other = pd.concat([frame.iloc[:-1], frame.iloc[:1]])
     assert encode(task, other, tiny_tokenizer, 32).sha256() != plain.sha256()
+
+
+def test_a_home_of_nobody_keeps_nothing_and_names_no_model(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZORBA_CACHE", "~nobody-of-this-name/cache")
+    monkeypatch.setenv("ZORBA_MODELS", "~nobody-of-this-name/models")
+    assert cache.cache_folder() is None
+    with pytest.raises(MissingDataError, match="~nobody-of-this-name"):
+        resolve_model("opt-mini")
+    with pytest.raises(InvalidInputError, match="unknown model"):
+        resolve_model("~nobody-of-this-name/model")

@@ -68,3 +68,25 @@ def test_a_damaged_one_is_made_again():
     weights.write_bytes(content[:middle] + bytes(512) + content[middle + 512 :])
     resolve_model("opt-mini-6")
     assert weights.read_bytes() == content
+
+
+@pytest.mark.parametrize("change", ["config", "weights", "cut weights", "cut config", "a field"])
+def test_none_is_made_of_a_damaged_base(tmp_path, monkeypatch, change):
+    base = Path(shutil.copytree(resolve_model("opt-mini"), tmp_path / "models" / "opt-mini"))
+    monkeypatch.setenv("ZORBA_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("ZORBA_CACHE", str(tmp_path / "cache"))
+    config, weights = base / "config.json", base / "model.safetensors"
+    text, content = config.read_text(encoding="utf-8"), weights.read_bytes()
+    if change == "config":
+        config.write_text(text.replace('"relu"', '"gelu"'), encoding="utf-8")
+    elif change == "weights":
+        weights.write_bytes(content[:500_000] + b"\0" + content[500_001:])
+    else:  # also where nobody wrote checksums
+        (base / "SHA256SUMS").unlink()
+        if change == "cut weights":
+            weights.write_bytes(content[:100_000])
+        else:
+            config.write_text(text[:50] if change == "cut config" else text.replace("num_hidden_layers", "layers"))
+    with pytest.raises(InvalidInputError, match=r"opt-mini"):
+        resolve_model("opt-mini-14")
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]

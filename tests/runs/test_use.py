@@ -106,7 +106,7 @@ def test_a_saved_model_needs_neither_log_nor_base(saved, tmp_path, texts, tiny_o
 def test_another_model_in_the_runs_folder_is_refused(saved, tmp_path, tiny_opt_folder):
     shutil.copytree(saved.path, tmp_path / "other")
     shutil.copy(tiny_opt_folder / "model.safetensors", tmp_path / "other" / "model")
-    with pytest.raises(InvalidInputError, match="is not the file whose checksum .* the model is then rebuilt"):
+    with pytest.raises(InvalidInputError, match=r"is not the file whose checksum .* the model is then rebuilt"):
         open_tuned(tmp_path / "other")
 
 

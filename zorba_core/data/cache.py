@@ -33,7 +33,8 @@ def cache_folder() -> Path | None:
     if named == OFF:
         return None
     if named:
-        return Path(named).expanduser()
+        folder = os.path.expanduser(named)
+        return None if folder.startswith("~") else Path(folder)  # of a user who is unknown
     home = os.environ.get("XDG_CACHE_HOME")
     with contextlib.suppress(RuntimeError):  # no home directory
         return (Path(home) if home else Path.home() / ".cache") / "zorba"

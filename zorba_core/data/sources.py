@@ -127,7 +127,7 @@ class PublishedRows:
         data = os.environ.get(DATA_VARIABLE, "")
         absent = [f"{self.folder}/{split}.parquet" for split in ("train", *self.evaluation_splits[:1])]
         if data:
-            absent = [file for file in absent if not (Path(data).expanduser() / file).is_file()]
+            absent = [file for file in absent if not (Path(os.path.expanduser(data)) / file).is_file()]
         if not absent or (importlib.util.find_spec("datasets") and not os.environ.get("HF_HUB_OFFLINE")):
             return ""
         where = f"the folder that {DATA_VARIABLE} names lacks" if data else f"set {DATA_VARIABLE} to a folder with"
@@ -173,7 +173,7 @@ def _divided(source: PublishedRows, task: Task, data: str) -> dict[str, pd.DataF
 def data_folder(data: str) -> Path | None:
     if not data:
         return None
-    folder = Path(data).expanduser()
+    folder = Path(os.path.expanduser(data))
     if not folder.is_dir():
         raise MissingDataError(f"{DATA_VARIABLE} names {data!r}, which is no folder: correct it or unset it")
     return folder

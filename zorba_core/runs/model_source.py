@@ -39,7 +39,7 @@ def is_bundled(name: str) -> bool:
 def models_folder() -> Path:
     """Where bundled models lie: the folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
     named = os.environ.get(MODELS_VARIABLE)
-    return Path(named).expanduser() if named else Path(__file__).resolve().parents[2] / "artifacts" / "models"
+    return Path(os.path.expanduser(named)) if named else Path(__file__).resolve().parents[2] / "artifacts" / "models"
 
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
@@ -64,7 +64,7 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     blocks = rehearsal_blocks(name)
     if blocks is not None and not Path(name).is_dir():
         return str(rehearsal_folder(blocks, Path(resolve_model(BASE))))
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))
     if name and folder.is_dir():  # Path("") is the working directory
         if not (folder / "config.json").is_file():
             raise MissingDataError(f"{name} is no model folder: it has no config.json (save_pretrained writes one)")

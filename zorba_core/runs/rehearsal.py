@@ -20,10 +20,12 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from zorba_core.checksums import ChecksumError, check_sums, write_sums
 from zorba_core.data.cache import cache_folder
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, one_line
 from zorba_core.files import atomic_folder
 
 BASE = "opt-mini"
@@ -54,7 +56,13 @@ def rehearsal_name(num_blocks: int, base_blocks: int = 12) -> str:
 
 
 def rehearsal_folder(num_blocks: int, base: Path) -> Path:
-    """The folder of the model with ``num_blocks`` blocks made of the model in ``base``, written if it is not there."""
+    """The folder of the model with ``num_blocks`` blocks made of the model in ``base``, written if it is not there.
+
+    Raises:
+        ChecksumError: the base is not what its checksums say.
+        InvalidInputError: it cannot be read.
+    """
+    check_sums(base)
     made_of = hashlib.sha256((base / _CONFIG).read_bytes())
     made_of.update((base / _WEIGHTS).read_bytes())
     folder = _cache() / made_of.hexdigest()[:12] / f"{BASE}-{num_blocks}"
@@ -63,6 +71,8 @@ def rehearsal_folder(num_blocks: int, base: Path) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             with atomic_folder(folder) as temporary:
                 _write(num_blocks, base, temporary)
+        except (KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise InvalidInputError(f"model folder {base} cannot be read: {one_line(error)}") from None
         except OSError:
             if not _is_whole(folder):  # another process was as quick
                 raise
@@ -83,8 +93,6 @@ def origins(num_blocks: int, base_blocks: int) -> list[int]:
 
 
 def _write(num_blocks: int, base: Path, folder: Path) -> None:
-    from safetensors.numpy import load_file, save_file
-
     config = json.loads((base / _CONFIG).read_text(encoding="utf-8"))
     of_block = origins(num_blocks, int(config["num_hidden_layers"]))
     tensors, made = load_file(base / _WEIGHTS), {}

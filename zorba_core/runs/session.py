@@ -40,7 +40,7 @@ from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.files import check_folder, readable_as_usual
+from zorba_core.files import check_folder, named_in_errors, readable_as_usual
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import ModelSpec, config_of, model_spec
 from zorba_core.planning.parameter_counts import COUNTS
@@ -223,10 +223,11 @@ def measuring(
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
     adapters makes it another one than the run's."""
-    saved = network.save(path / "model")
-    tokenizer.save_pretrained(path / "model")
-    readable_as_usual(path / "model")
-    write_sums(path / "model")
+    with named_in_errors(path / "model"):
+        saved = network.save(path / "model")
+        tokenizer.save_pretrained(path / "model")
+        readable_as_usual(path / "model")
+        write_sums(path / "model")
     return {"saved_weights_sha256": saved} if network.has_adapters else {}
 
 

@@ -145,7 +145,7 @@ def _data() -> list[Finding]:
     cure = f"set {DATA_VARIABLE} to a folder with sst2/, ag_news/ and snli/; toy-reviews needs no data"
     if not named:
         return [Finding("data", "note", f"{DATA_VARIABLE} is not set", cure)]
-    folder = Path(named).expanduser()
+    folder = Path(os.path.expanduser(named))
     if not folder.is_dir():
         return [Finding("data", "broken", f"{DATA_VARIABLE} names {folder}, which is no folder", cure)]
     return [

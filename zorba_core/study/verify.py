@@ -106,8 +106,7 @@ def _run(path: Path) -> str:
 
 
 def _sums(path: Path) -> str:
-    check_sums(path)
-    return ""
+    return "" if check_sums(path) else _NO_CHECKSUM
 
 
 def _table(path: Path) -> str:

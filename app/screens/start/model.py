@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def _other() -> ChosenModel | None:
     if file is not None:
         st.session_state[_CONFIG] = (file.name[:60], file.getvalue())
     if text:
-        path = Path(text).expanduser()
+        path = Path(os.path.expanduser(text))
         if path.exists():
             if path.is_dir() and not (path / "config.json").is_file():
                 raise InvalidInputError(f"{text} has no config.json; give a folder that save_pretrained wrote")

@@ -5,6 +5,7 @@ No torch and no Streamlit in here. What a choice really leads to is decided by t
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def model_at(path: str) -> Model:
     Raises:
         InvalidInputError, MissingDataError: no folder, or not one of a model whose size can be counted.
     """
-    folder = Path(path.strip()).expanduser()
+    folder = Path(os.path.expanduser(path.strip()))
     if not folder.is_absolute():
         folder = Path.cwd() / folder
     if not folder.is_dir():

@@ -113,4 +113,4 @@ def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"--node-config: {error}") from None
-    return settings, Path(str(node_config["replica"])).expanduser()
+    return settings, Path(os.path.expanduser(str(node_config["replica"])))

@@ -24,7 +24,7 @@ from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.files import check_model_folder, write_json, write_text
+from zorba_core.files import check_model_folder, named_in_errors, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import (
@@ -69,7 +69,7 @@ def make_base(
     for name, value, most in (("threads", threads, 1024), ("seed", seed, 2**60)):
         if not 0 <= value <= most:
             raise InvalidInputError(f"{name} is {in_short(value)}; it must be from 0 to {most}")
-    out = Path(os.path.abspath(Path(out).expanduser()))
+    out = Path(os.path.abspath(Path(os.path.expanduser(out))))
     check_model_folder(out.parent if out.is_file() else out)
     if out.exists() and not out.is_dir():
         raise InvalidInputError(f"{out} is a file: name a folder")
@@ -114,8 +114,9 @@ def _make(
     losses = _Losses(recipe, log)
     train(model, recipe, window_WL, prompts, donor_ids, seed, losses)
     disable_progress_bar()
-    model.save_pretrained(work)
-    tokenizer.save_pretrained(work)
+    with named_in_errors(work):
+        model.save_pretrained(work)
+        tokenizer.save_pretrained(work)
     scores = {task: _score(model, task, tokenizer, recipe, seed, log) for task in task_names}
     weights = work / "model.safetensors"
     facts = {
