@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
+
 import pytest
 
 pytest.importorskip("flwr")
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.flower.deployment import Deployment
 
 
@@ -21,3 +25,21 @@ def test_nodes_that_are_not_authenticated_are_refused_beyond_loopback(tmp_path, 
 def test_loopback_needs_none(tmp_path, address):
     with Deployment(tmp_path, listen=address) as deployment:
         assert deployment.listen == address
+
+
+def test_a_listener_of_somebody_else_is_not_taken_for_the_superlink(tmp_path, monkeypatch):
+    monkeypatch.setattr("zorba_core.federation.flower.deployment._SECONDS_TO_START", 1.0)
+    with Deployment(tmp_path) as deployment, socket.socket() as other:
+        other.bind(("127.0.0.1", deployment.port("superlink")))
+        other.listen()
+        deployment.start("superlink", [sys.executable, "-c", "import time; time.sleep(60)"])
+        with pytest.raises(RunError, match="superlink does not listen"):
+            deployment._wait_for_port("superlink", deployment.port("superlink"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of folders are POSIX's")
+def test_messages_and_rows_lie_where_other_users_do_not_read(tmp_path):
+    (tmp_path / "node-0").mkdir(mode=0o755)  # also where it was there
+    with Deployment(tmp_path) as deployment:
+        deployment.start("node-0", [sys.executable, "-c", ""])
+        assert (tmp_path / "node-0").stat().st_mode & 0o777 == 0o700

@@ -180,6 +180,42 @@ def test_one_client_cannot_stop_a_run_in_which_it_is_the_only_one_asked(make_con
     assert liar not in [member.seat for member in server.members]
 
 
+@pytest.mark.parametrize("answer", ["standing", "refusal", "nonsense", "silence"])
+def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_on(make_config, monkeypatch, answer):
+    settings = replace(make_config().settings, participation=0.25, rounds=12)
+    server = Server(
+        make_config(settings), ServerSettings(), BlockNetwork(tiny_model("opt"), [5, 6]), lambda *note: None
+    )
+    for seat in range(4):
+        register(server, seat, blocks=3)
+    server.replan()
+    monkeypatch.setattr("zorba_core.federation.server.MAX_NUMBERS", 2 * 3 * Q)  # two rounds a message
+    never = 3
+    says = {
+        "standing": encode(Standing(server.run, never, 0, "0" * 64)),
+        "refusal": encode(Refusal(server.run, never, 0, "no")),
+        "nonsense": messages.Payload("nonsense"),
+    }
+    for _ in range(60):
+        plan, outgoing = server.begin_round()
+        incoming = []
+        for item in outgoing:
+            seat = server.members[item.address].seat
+            if seat == never and server.rounds_done >= 3:
+                incoming += [] if answer == "silence" else [Incoming(item.address, says[answer])]
+            elif item.kind == messages.CATCH_UP:
+                reached = messages.decode(item.payload, messages.CatchUp).averages[-1].round
+                incoming.append(Incoming(item.address, encode(Standing(server.run, seat, reached, "0" * 64))))
+            else:
+                incoming.append(good(server, seat))
+        server.conclude_round(plan, incoming)
+        server.replan()
+        if server.rounds_done == settings.rounds:
+            break
+    assert server.rounds_done == settings.rounds
+    assert never not in [member.seat for member in server.members]
+
+
 def test_a_fleet_too_small_for_every_block_goes_on_with_the_blocks_it_has(make_server, notes):
     server = make_server()
     for seat in (0, 2, 3):

@@ -247,3 +247,8 @@ def test_no_small_matrix_of_the_toy_map_covers_another_nor_leaves_the_sheet(name
     assert min(apart) > side
     text = drawn.data[0].textfont.size * (1 if drawn.data[0].textposition == "top center" else 0.5)
     assert max(y for _, y in places) + side / 2 + 1.2 * text < up * (high - low)
+
+
+def test_a_name_is_no_template_of_a_hover_text():
+    assert "%{" not in as_text("%{y:.4f} accuracy")
+    assert as_text("%{y:.4f} accuracy").replace("\u2060", "") == "%{y:.4f} accuracy"

@@ -55,6 +55,7 @@ class ReplicaStore:
     def save(self, replica: Replica, run: str, seat: int, config: str) -> None:
         """Keep the replica's weights and round. The folder always holds a whole state: the old or the new one."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)  # also one that was there: a client's rows are in it
         self._clean()
         state = self.state()
         if state.get("run") != run or state.get("seat") != seat or "rows_sha256" not in state:

@@ -56,6 +56,7 @@ class Server(Membership):
         self._method, self._state = method_of(config.settings), init(network, config.settings)
         self.run_allocation: Allocation | None = None  # that of the run's folder: its first plan
         self._plans: Plans | None = None
+        self._catching_up: dict[Address, int] = {}  # whom this round sends averages only, and where it stood
 
     def resume(
         self,
@@ -91,10 +92,12 @@ class Server(Membership):
         blocks_N = self._allocation_of(drawn.round).blocks_per_client
         members = [member for member in self.members if blocks_N[member.seat]]
         recipients = [member for member in members if drawn.asked_N[member.seat]] or members
+        self._catching_up = {}
         for member in recipients:
             missing = self._missing(member)
             if member.round + len(missing) < self.rounds_done:
                 outgoing.append(Outgoing(member.address, CATCH_UP, messages.encode(CatchUp(self.run, missing))))
+                self._catching_up[member.address] = member.round
                 continue
             ready_N[member.seat] = True
             task = RoundTask(self.run, drawn.round, drawn.seeds_Q, tuple(blocks_N[member.seat]), missing)
@@ -123,7 +126,7 @@ class Server(Membership):
             outlier_ratio=np.inf if self.settings.privacy.on else settings.outlier_ratio,
         )
         status_N[answered_N] = judged_N[answered_N]
-        self._count_missed(status_N, plan)
+        self._count_missed(status_N, plan, answered)
         reported_N = status_N == REPORTED
         if not reported_N.any():
             self._note("void round", {"round": plan.round, "asked": int(plan.asked_N.sum())})
@@ -207,22 +210,28 @@ class Server(Membership):
             self.leave(member.address, "it no longer knows the run")
         return f"the client declines: {refusal.reason}"
 
-    def _count_missed(self, status_N: np.ndarray, plan: RoundPlan) -> None:
+    def _count_missed(self, status_N: np.ndarray, plan: RoundPlan, answered: set[Address]) -> None:
         for member in list(self.members):
             status = int(status_N[member.seat])
             if not plan.asked_N[member.seat]:
+                before = self._catching_up.get(member.address, -1)
+                if member.round <= before:  # it was sent averages and is no further: no round is asked of it for ever
+                    self._miss(member, silent=member.address not in answered)
                 continue
             if status == REPORTED:
                 self.members.update(member.address, missed=0)
                 continue
             if status not in (SILENT, MALFORMED):
                 self._refuse(member.address, plan.round, f"its scalars are {STATUSES[status]}")
-            missed = member.missed + 1
-            self.members.update(member.address, missed=missed)
-            if missed >= self.settings.patience and status == SILENT:
-                self.leave(member.address, f"silent in {missed} rounds in a row")
-            elif missed >= self.settings.patience:  # it would hold its seat and blocks, and be asked again and again
-                self.send_away(member.address, f"no usable answer in {missed} rounds in a row")
+            self._miss(member, silent=status == SILENT)
+
+    def _miss(self, member: Member, *, silent: bool) -> None:
+        missed = member.missed + 1
+        self.members.update(member.address, missed=missed)
+        if missed >= self.settings.patience and silent:
+            self.leave(member.address, f"silent in {missed} rounds in a row")
+        elif missed >= self.settings.patience:  # it would hold its seat and blocks, and be asked again and again
+            self.send_away(member.address, f"no usable answer in {missed} rounds in a row")
 
     # -- keeping replicas together -------------------------------------------------------------------------------------
 

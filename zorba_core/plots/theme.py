@@ -78,8 +78,8 @@ def apply(figure: go.Figure, palette: Palette, *, height: int) -> go.Figure:
 
 
 def as_text(name: str) -> str:
-    """A name from outside as it is: plotly reads some HTML in names and hover texts."""
-    return name.replace("&", "&amp;").replace("<", "&lt;")
+    """A name from outside as it is: plotly reads some HTML in names and hover texts, and %{...} in the latter."""
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "%\u2060{")  # of no width
 
 
 @functools.cache

@@ -131,6 +131,7 @@ class Deployment:
         """Start a process under Flower's environment, with a folder of its own for its log."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)  # messages with scalars, and clients' rows
         with (folder / "log.txt").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [os.fspath(part) for part in command],
@@ -195,13 +196,23 @@ class Deployment:
             self._ports[name] = _free_port()
         return self._ports[name]
 
+    def _listens(self, name: str, port: int) -> bool:
+        """Whether it is this process that listens there: another user may have taken the port meanwhile."""
+        with contextlib.suppress(psutil.Error):
+            for process in (psutil.Process(self.pid(name)), *_descendants(self.pid(name))):
+                for place in process.net_connections("tcp"):
+                    if place.status == psutil.CONN_LISTEN and place.laddr.port == port:
+                        return True
+        return False
+
     def _wait_for_port(self, name: str, port: int) -> None:
         until = time.monotonic() + _SECONDS_TO_START
         while time.monotonic() < until:
             if not self.running(name):
                 break
             with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
-                return
+                if self._listens(name, port):
+                    return
             time.sleep(0.1)
         raise RunError(f"{name} does not listen on port {port}; see {self.folder / name / 'log.txt'}")
 
