@@ -17,6 +17,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwr
 from tests.app.serving import FRONT_POINT, serve, settled  # noqa: E402
 
 PATIENCE_MS = 150_000  # for a machine with much else to do; no wait is this long otherwise
+TRIES = 6  # of a press
 BLOCKS = 4  # activated blocks among the headline numbers of the Trade-off
 FLEET_PLOT = "[class*=st-key-affordable_plot] .main-svg"
 DARK_PAPER = "rgb(16, 21, 28)"
@@ -71,19 +72,36 @@ def selected_blocks(page) -> str:
 
 def click_front_point(page, index: int, trace: int = 1) -> None:
     """A real press of the mouse on a marker. The front is the second trace of the plot, other methods' follow."""
-    box = page.locator("[class*=st-key-front_plot] .scatterlayer .trace").nth(trace).locator(".point").nth(index)
-    place = box.bounding_box()
+    press_on(
+        page, page.locator("[class*=st-key-front_plot] .scatterlayer .trace").nth(trace).locator(".point").nth(index)
+    )
+
+
+def press_on(page, marker) -> None:
+    place = marker.bounding_box()
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     page.mouse.down()
     page.mouse.up()
 
 
-def wait_until_blocks_are_not(page, before: str) -> str:
-    page.wait_for_function(
-        f"before => document.querySelectorAll('[data-testid=stMetricValue]')[{BLOCKS}]?.innerText.trim() !== before",
-        arg=before.strip(),
-        timeout=PATIENCE_MS,
+def press_until(page, press, condition: str, arg: str | None = None) -> None:
+    """Press until the page answers: a figure that was drawn a moment ago may not listen yet, and the press is lost."""
+    for attempt in range(TRIES):
+        press()
+        last = attempt == TRIES - 1
+        try:
+            page.wait_for_function(condition, arg=arg, timeout=PATIENCE_MS if last else PATIENCE_MS / TRIES)
+            return
+        except playwright.TimeoutError:
+            if last:
+                raise
+
+
+def press_until_blocks_are_not(page, before: str, press) -> str:
+    changed = (
+        f"before => document.querySelectorAll('[data-testid=stMetricValue]')[{BLOCKS}]?.innerText.trim() !== before"
     )
+    press_until(page, press, changed, before.strip())
     return selected_blocks(page)
 
 
@@ -95,8 +113,7 @@ def matrix_shown(page) -> str:
 def test_a_click_on_the_front_shows_who_trains_what_there_and_again_after_a_reload(visit):
     page = visit()
     before, matrix = selected_blocks(page), matrix_shown(page)
-    click_front_point(page, 120)
-    after = wait_until_blocks_are_not(page, before)
+    after = press_until_blocks_are_not(page, before, lambda: click_front_point(page, 120))
     page.wait_for_function(
         "before => document.querySelector('[data-testid=stImage] img')?.getAttribute('src') !== before",
         arg=matrix,
@@ -113,8 +130,7 @@ def test_a_click_on_the_front_shows_who_trains_what_there_and_again_after_a_relo
 def test_a_click_on_another_methods_front_goes_over_to_that_method(visit):
     page = visit("/tradeoff?clients=12&vectors=60&show=two-level")
     knee = selected_blocks(page)
-    click_front_point(page, 12, trace=2)  # a point apart from the other front
-    wait_until_blocks_are_not(page, knee)
+    press_until_blocks_are_not(page, knee, lambda: click_front_point(page, 12, trace=2))  # apart from the other front
     settled(page, FRONT_POINT)
     page.wait_for_function("() => location.search.includes('solver=two-level')", timeout=PATIENCE_MS)
     assert parse_qs(urlsplit(page.url).query)["show"] == ["balanced"]  # what was the main method stays in the picture
@@ -127,8 +143,8 @@ def test_pinned_points_come_back_with_the_link(visit):
     page = visit()
     page.get_by_role("button", name="Pin as A").click()
     page.locator("h2", has_text="A against selected").wait_for(timeout=PATIENCE_MS)
-    click_front_point(page, 150)
-    page.locator("[class*=st-key-comparison]").wait_for(timeout=PATIENCE_MS)
+    compared = "() => document.querySelector('[class*=st-key-comparison]')"
+    press_until(page, lambda: click_front_point(page, 150), compared)
     page.get_by_role("button", name="Pin as B").click()
     page.locator("h2", has_text="A against B").wait_for(timeout=PATIENCE_MS)
     page.wait_for_function("() => /[?&]b=/.test(location.search)", timeout=PATIENCE_MS)
@@ -147,15 +163,16 @@ def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
 def test_a_row_of_the_table_selects_and_the_same_point_can_be_clicked_again(visit):
     page = visit()
     knee = selected_blocks(page)
-    click_front_point(page, 120)
-    clicked = wait_until_blocks_are_not(page, knee)
-    box = page.locator("[class*=st-key-front_table] canvas").first.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 35 + 33 * 2 + 15)  # the check box of the third row
-    picked = wait_until_blocks_are_not(page, clicked)
+    clicked = press_until_blocks_are_not(page, knee, lambda: click_front_point(page, 120))
+
+    def check_the_third_row() -> None:
+        box = page.locator("[class*=st-key-front_table] canvas").first.bounding_box()
+        page.mouse.click(box["x"] + 18, box["y"] + 35 + 33 * 2 + 15)
+
+    picked = press_until_blocks_are_not(page, clicked, check_the_third_row)
     settled(page, FRONT_POINT)
     page.wait_for_timeout(800)
-    click_front_point(page, 120)
-    assert wait_until_blocks_are_not(page, picked) == clicked
+    assert press_until_blocks_are_not(page, picked, lambda: click_front_point(page, 120)) == clicked
 
 
 def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
@@ -163,11 +180,7 @@ def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
     page = visit("/runs?source=cases.standard&picture=outcomes&kind=one&runs=SC1-sst2-0", ready=f"{plot} .main-svg")
     page.wait_for_timeout(800)  # the figure listens a moment after it is drawn
     dot = page.locator(f"{plot} .scatterlayer .trace").first.locator(".point").last
-    place = dot.bounding_box()
-    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
-    page.mouse.down()
-    page.mouse.up()
-    page.wait_for_function("() => !location.search.includes('runs=SC1-sst2-0')", timeout=PATIENCE_MS)
+    press_until(page, lambda: press_on(page, dot), "() => !location.search.includes('runs=SC1-sst2-0')")
     assert len(parse_qs(urlsplit(page.url).query)["runs"]) == 1
     page.locator(".st-key-picture").get_by_text("Curves").click()
     settled(page, "[class*=st-key-curves_plot] .main-svg")
