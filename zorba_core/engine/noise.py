@@ -25,9 +25,11 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import threading
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +44,7 @@ _LOW = 0xFFFFFFFF
 _LEVEL_BITS = 16
 _BITS_TOGETHER = 2**24  # that are drawn side by side, at most: 2 MiB
 _KERNEL = "zorba_core.engine.noise_triton"
+_OF_THREAD = threading.local()
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
 
 
@@ -148,10 +151,21 @@ def _words_by_numpy(seed: int, block: int, kind: int, first: int, last: int) -> 
 
 
 def _raw_words(seed: int, block: int, kind: int, first: int, last: int) -> np.ndarray:
-    key = np.array([seed, block], dtype=np.uint64)
+    generator, state = _philox()
     # NumPy steps the counter before it draws, hence the numbering from 1.
-    generator = np.random.Philox(key=key, counter=np.array([first, kind, 0, 0], dtype=np.uint64))
+    state["state"]["key"][:] = seed, block
+    state["state"]["counter"][:] = first, kind, 0, 0
+    generator.state = state
     return generator.random_raw((last - first) * _WORDS).view(np.int64)
+
+
+def _philox() -> tuple[np.random.Philox, dict[str, Any]]:
+    """This thread's generator, and a state of it to be given a key and a counter: a new generator takes as long as
+    thousands of numbers, since it first asks the system for a seed."""
+    if not hasattr(_OF_THREAD, "philox"):
+        generator = np.random.Philox(key=0)
+        _OF_THREAD.philox = generator, generator.state
+    return _OF_THREAD.philox
 
 
 def _words_by_torch(
