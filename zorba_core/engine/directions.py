@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
+PIECE_TOGETHER = 2**18  # of several directions side by side, on the CPU: a smaller product costs more than it holds
 
 
 class Directions:
@@ -166,7 +167,7 @@ class Directions:
     def _looked_up(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
         """Drawn together, in pieces that a core's cache keeps."""
         count, size = len(seeds_K), self.sizes_M[block]
-        step = max(8, PIECE_CPU // count // 8 * 8)
+        step = max(8, PIECE_TOGETHER // count // 8 * 8)
         buffer = torch.empty(count * min(step, -(-size // 8) * 8))
         norm_K = [1.0 if self.kind.norm is None else self._scale(seed) for seed in seeds_K]
         scale_K = torch.tensor(norm_K) * self.block_scale_M[block]

@@ -11,6 +11,7 @@ Shapes: P positions, I inputs, O outputs, C clients.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import platform
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ _LEAST_WORK = 4_000_000
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
 _SMALL, _STEP, _MOST = (16, 32, 64, 128, 256), 128, 2048
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_ZEN_5 = 26  # the processor family
 _by_pytorch_alone = False
 # For a ``FlopCounterMode``, which does not know it: of the shapes of x and W.
 FLOPS = {_ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]} if _ONEDNN else {}
@@ -37,11 +39,19 @@ FLOPS = {_ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]
 @functools.cache
 def cpu_maker() -> str:
     """``GenuineIntel``, ``AuthenticAMD``; what the platform says where there is no list of processors."""
+    facts = _cpu_facts()
+    return platform.processor() if facts is None else facts.get("vendor_id", "")
+
+
+@functools.cache
+def _cpu_facts() -> dict[str, str] | None:
+    """What Linux says of the first processor; None where there is no list of processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+        return None
+    first = itertools.takewhile(str.strip, lines)
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
 
 
 @functools.cache
@@ -84,15 +94,15 @@ def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
     """x W^T + b, (P, O), outside of autograd."""
     if not _suits_onednn(x_PI):
         return F.linear(x_PI, weight_OI, bias_O)
-    if _is_whole(len(x_PI)):
+    if _is_whole(x_PI.shape[0]):
         return _onednn_linear(x_PI, weight_OI, bias_O)
-    return _by_pieces(x_PI.new_empty(len(x_PI), len(weight_OI)), x_PI, weight_OI, bias_O)
+    return _by_pieces(x_PI.new_empty(x_PI.shape[0], weight_OI.shape[0]), x_PI, weight_OI, bias_O)
 
 
 def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
     """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
-    if _suits_onednn(x_PI):
-        whole = _is_whole(len(x_PI))
+    if _suits_onednn(x_PI) and _has_full_units():
+        whole = _is_whole(x_PI.shape[0])
         out_PO.copy_(_onednn_linear(x_PI, weight_OI, bias_O)) if whole else _by_pieces(out_PO, x_PI, weight_OI, bias_O)
     elif bias_O is None:
         torch.mm(x_PI, weight_OI.t(), out=out_PO)
@@ -124,7 +134,7 @@ def put_products(out_COI: Tensor, left_CPO: Tensor, right_CPI: Tensor, *, add: b
     """out = left^T right of each of C clients, or out += that, outside of autograd; all of one dtype."""
     _, positions, outputs = left_CPO.shape
     work = positions * outputs * right_CPI.shape[2]
-    if not _is_whole(positions) or work < _LEAST_WORK or not _suits_onednn(out_COI):
+    if not (_is_whole(positions) and work >= _LEAST_WORK and _suits_onednn(out_COI) and _has_full_units()):
         out_COI.baddbmm_(left_CPO.transpose(1, 2), right_CPI, beta=int(add))
         return
     for out_OI, left_PO, right_PI in zip(out_COI, left_CPO, right_CPI, strict=True):
@@ -151,6 +161,14 @@ def _onednn_is_faster() -> bool:
 def _machine_has_onednn() -> bool:
     known = _ONEDNN is not None and torch.backends.mkldnn.is_available()
     return known and torch.backends.mkl.is_available() and cpu_kernels() == ONEDNN_KERNELS
+
+
+@functools.cache
+def _has_full_units() -> bool:
+    """Whether the processor computes 512 bits at once, as AMD's have since family 26 (Zen 5). Before it, oneDNN is no
+    faster than MKL, which in addition writes where it is told to and reads a transposed matrix where it lies."""
+    family = (_cpu_facts() or {}).get("cpu family", "")
+    return family.isdecimal() and int(family) >= _ZEN_5
 
 
 def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:

@@ -118,7 +118,7 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
     plan = GradientPlan.of(
         [shape.trained_parameters] * M,
-        Widths(shape.hidden, shape.saved_width, shape.backward_width),
+        Widths(shape.hidden, shape.kept_width, shape.backward_width),
         load.number_bytes,
         np.full((N, 2), (load.client_rows, load.seq_len)),
         A_MN,
@@ -153,7 +153,7 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
             state = load.number_bytes * load.seq_len * rows
             logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
             for m in range(M - 1, min(first, M - 1) - 1, -1):
-                kept = state * (max(0, min(m + 1, M - 1) - first) * shape.saved_width + last * (m == M - 1))
+                kept = state * (max(0, min(m + 1, M - 1) - first) * shape.kept_width + last * (m == M - 1))
                 working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
                 # A table of gradients takes memory when they are written; the next share's is the same memory.
                 gradients = min(plan.held, written + shape.trained_parameters * int(active_MC[m:].sum()))

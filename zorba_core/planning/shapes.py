@@ -46,6 +46,7 @@ class ModelShape:
     attention_width: int  # numbers a position that attention holds at its widest, the block's input among them
     feed_forward_width: int  # the same of the feed-forward layer
     saved_width: int  # numbers a position that a backward pass keeps of one block
+    kept_width: int  # the same of exact scalars, which make again what norms make
     backward_width: int  # numbers a position that the backward pass of one block makes on top of those
     attention_scores: int  # tensors of K L numbers a position, where attention writes its scores out
     feed_forward_scores: int  # those of them that are still held by then
@@ -147,14 +148,15 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
     (Q, KV), H, F = _head_widths(counts), counts.hidden, counts.ffn
     family, attention = str(config.get("model_type")), 3 * H + 2 * Q + 2 * KV
     saved, backward, scores = 4 * H + 2 * Q + 2 * KV, 2 * H + 2 * F, 0
+    norms = 2 * H  # that linear layers read, and all else that norms keep beside their input
     if family in _LIKE_LLAMA:
         attention = max(attention, 2 * H + 4 * Q + 2 * KV, 2 * H + 2 * Q + 5 * KV)
         # Root-mean-square norms also keep the state before it is multiplied by their weights.
-        feed_forward, saved = 3 * H + 3 * F, saved + 2 * H + 4 * F
+        feed_forward, saved, norms = 3 * H + 3 * F, saved + 2 * H + 4 * F, 2 * norms
         if family in ("qwen3", "gemma3_text"):  # norms of queries and keys
-            saved += 2 * Q + 2 * KV
+            saved, norms = saved + 2 * Q + 2 * KV, norms + Q + KV
         if family in ("gemma2", "gemma3_text"):  # four norms
-            saved += 4 * H
+            saved, norms = saved + 4 * H, norms + 2 * H
         if family not in ("llama", "qwen2", "qwen3", "phi3"):  # keys and values written out for every head
             saved += 2 * (Q - KV)
         if family == "phi3":  # queries, keys and values are one tensor, and gate and input of the gate another
@@ -179,6 +181,7 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         "attention_width": attention,
         "feed_forward_width": feed_forward,
         "saved_width": saved,
+        "kept_width": saved - norms,
         "backward_width": backward,
         "attention_scores": scores,
         "feed_forward_scores": 1 if family in ("gemma2", "bloom") else 0,

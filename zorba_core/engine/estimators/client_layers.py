@@ -15,11 +15,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.pytorch_utils import Conv1D
 
@@ -33,17 +33,17 @@ class BlockGradient:
 
     table_CD: Tensor
     row: int
-    _written: set[int] = field(default_factory=set)  # starts of the parts that are written
+    written: set[int] = field(default_factory=set)  # starts of the parts that are written
 
     def begins(self, start: int) -> bool:
         """Whether nothing was written of the part yet; from now on there is something to add to."""
-        first = start not in self._written
-        self._written.add(start)
+        first = start not in self.written
+        self.written.add(start)
         return first
 
     def complete(self, parameters: Sequence[Tensor]) -> None:
         """After a backward pass: zero for parameters that the loss did not depend on."""
-        if len(self._written) < len(parameters):
+        if len(self.written) < len(parameters):
             self.add_all(parameters, [None] * len(parameters))
 
     def add_all(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
@@ -69,12 +69,25 @@ class Neighbours:
     def part(self, start: int, parameter: Tensor) -> tuple[Tensor, bool]:
         """Where their gradients of a parameter belong, (C, *its shape), and whether there are some to add to: all of
         them have, or none."""
-        adds = [not gradient.begins(start) for gradient in self.gradients]
         part = self._rows_CD[:, start : start + parameter.numel()].view(-1, *parameter.shape)
+        if self._written_by_all is not None:
+            some = start in self._written_by_all
+            self._written_by_all.add(start)
+            return part, some
+        adds = [not gradient.begins(start) for gradient in self.gradients]
         some = any(adds)
         if some and not all(adds):
             part[torch.tensor([not each for each in adds])] = 0
         return part, some
+
+    @functools.cached_property
+    def _written_by_all(self) -> set[int] | None:
+        """Where these are everyone's first rows, all of them write the same parts: one set serves all. Clients with
+        earlier rows, whose neighbours then may have been others, have a set each again."""
+        shared = set[int]() if not any(gradient.written for gradient in self.gradients) else None
+        for gradient in self.gradients:
+            gradient.written = set(gradient.written) if shared is None else shared
+        return shared
 
     @functools.cached_property
     def _rows_CD(self) -> Tensor:
@@ -86,6 +99,7 @@ class Neighbours:
         part.add_(gradient_C) if adds else part.copy_(gradient_C)
 
 
+_MADE_BY = "_zorba_norm"  # of a tensor that a norm has made
 _ROOM_BEHIND = 32  # numbers: what glibc aligns tensors to, and its own
 
 
@@ -123,13 +137,14 @@ class Owners:
     def positions(self) -> int:
         return self.rows * self.length
 
-    def split(self, x_PI: Tensor) -> Iterator[tuple[Neighbours, Tensor]]:
-        """Of positions that are laid out row after row, those of each client: (C, P, I)."""
-        each = x_PI.shape[0] // self.rows
+    def split(self, *x_PI: Tensor) -> Iterator[tuple[Neighbours, *tuple[Tensor, ...]]]:
+        """Of positions that are laid out row after row, those of each client, of every tensor: (C, P, I)."""
+        each = x_PI[0].shape[0] // self.rows
         for group in self.of:
             count, positions = len(group.gradients), group.rows * each
             first, last = group.start * each, group.start * each + count * positions
-            yield group, (x_PI if count * group.rows == self.rows else x_PI[first:last]).view(count, positions, -1)
+            own = x_PI if count * group.rows == self.rows else [x[first:last] for x in x_PI]
+            yield group, *[x.view(count, positions, -1) for x in own]
 
 
 class LayerFunctions:
@@ -198,17 +213,24 @@ class LayerFunctions:
         plain = layer.forward
 
         def forward(x: Tensor) -> Tensor:
+            shape = x.shape
             if self._owners is None or not self._owners.of or not torch.is_grad_enabled():
                 return plain(x)
             if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
                 raise UnknownLayoutError
             if _multiplies(layer):
-                whole = _goes_into_memory(x, layer)
-                y = _Linear.apply(self._anchor, x if whole else x.flatten(0, -2), layer, starts, self._owners)
-                return y if whole else y.view(*x.shape[:-1], -1)
+                whole, norm = _goes_into_memory(x, layer), getattr(x, _MADE_BY, None)
+                x = x if whole else x.flatten(0, -2)
+                y = _Linear.apply(self._anchor, x, layer, starts, self._owners, whole, norm)
+                return y if whole else y.view(*shape[:-1], -1)
             if isinstance(layer, nn.LayerNorm) and x.dtype == layer.weight.dtype:
-                return _LayerNorm.apply(self._anchor, x, layer, starts, self._owners)
-            return _Repeated.apply(self._anchor, x, layer, starts, self._owners, plain)
+                norm = _Norm(x, partial(_layer_norm, layer))
+                y = _LayerNorm.apply(self._anchor, x, layer, starts, self._owners, norm)
+            else:
+                norm = _Norm(x, lambda x: (plain(x),))
+                y = _Repeated.apply(self._anchor, x, layer, starts, self._owners, norm)
+            setattr(y, _MADE_BY, norm)
+            return y
 
         return forward
 
@@ -223,10 +245,67 @@ def _goes_into_memory(x: Tensor, layer: nn.Module) -> bool:
     return x.device.type == "cpu" and x.dtype == layer.weight.dtype and not torch.is_autocast_enabled("cpu")
 
 
+def _can_have_room(y: Tensor, x: Tensor) -> bool:
+    """Whether y may lie in memory of ours: as x does."""
+    return x.device.type == "cpu" and x.dtype == y.dtype and x.shape == y.shape and x.is_contiguous()
+
+
 def _is_known(layer: nn.Module) -> bool:
     if isinstance(layer, nn.LayerNorm):
         return layer.weight is not None and layer.bias is not None and len(layer.normalized_shape) == 1
     return isinstance(layer, nn.Linear | Conv1D) or type(layer).__name__.endswith("RMSNorm")
+
+
+class _Norm:
+    """A norm of x. The layers that read it do not keep what it makes: the backward pass makes it again. It is a sixth
+    of what a block would keep, and takes a hundredth of a pass.
+
+    ``make`` gives it, and what else the norm's own backward pass needs.
+    """
+
+    def __init__(self, x: Tensor, make: Callable[[Tensor], tuple[Tensor, ...]]) -> None:
+        self.x, self._make = x.detach(), make
+        self._readers, self._y, self._rest = 0, None, None
+
+    def of(self, x: Tensor) -> Tensor:
+        """Of another x."""
+        return self._make(x)[0]
+
+    def first(self) -> Tensor:
+        """In the forward pass. The room of a tensor that comes after others of its size serves again when it is freed,
+        if there is some behind it: the norm's own memory comes last here, and is given back."""
+        y, *_ = self._make(self.x)
+        return _with_room_behind(self.x, self.x.shape[-1]).copy_(y) if _can_have_room(y, self.x) else y
+
+    def will_be_read(self) -> None:
+        """Once more, in the backward pass."""
+        self._readers += 1
+
+    def read(self) -> Tensor:
+        """(P, I); the last reader gives it up."""
+        if self._y is None:
+            self._make_again()
+        y = self._y
+        self._readers -= 1
+        if self._readers <= 0:
+            self._y = None
+        return y.flatten(0, -2)
+
+    def rest(self) -> tuple[Tensor, ...]:
+        """What else ``make`` gave."""
+        if self._rest is None:
+            self._make_again()
+            self._y = None
+        return self._rest
+
+    def _make_again(self) -> None:
+        self._y, *rest = self._make(self.x)
+        self._rest = tuple(rest)
+
+
+def _layer_norm(layer: nn.LayerNorm, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The norm; mean and 1/deviation at each position."""
+    return torch.native_layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
 
 
 class _Linear(torch.autograd.Function):
@@ -234,25 +313,34 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.Module, starts: dict[str, int], owners: Owners
+        ctx: Any,
+        anchor: Tensor,
+        x: Tensor,
+        layer: nn.Module,
+        starts: dict[str, int],
+        owners: Owners,
+        into_memory: bool,
+        norm: _Norm | None,
     ) -> Tensor:
         x_PI = x.flatten(0, -2)
-        ctx.save_for_backward(x_PI)
-        ctx.layer, ctx.starts, ctx.owners, ctx.shape = layer, starts, owners, x.shape
+        if norm is None:
+            ctx.save_for_backward(x_PI)
+        else:
+            norm.will_be_read()
+        ctx.norm, ctx.layer, ctx.starts, ctx.owners, ctx.shape = norm, layer, starts, owners, x.shape
         weight_OI = layer.weight.t() if isinstance(layer, Conv1D) else layer.weight
-        if not _goes_into_memory(x, layer):
+        if not into_memory:
             return F.linear(x, weight_OI, layer.bias)
         y = _with_room_behind(x, weight_OI.shape[0])
         products.put_linear(y.flatten(0, -2), x_PI, weight_OI, layer.bias)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        (x_PI,), dy_PO = ctx.saved_tensors, dy.flatten(0, -2)
+        x_PI, dy_PO = ctx.saved_tensors[0] if ctx.norm is None else ctx.norm.read(), dy.flatten(0, -2)
         layer, transposed = ctx.layer, isinstance(ctx.layer, Conv1D)
         x_PI = x_PI.to(dy_PO.dtype)  # what autocast has rounded
-        for (group, dy_CPO), (_, x_CPI) in zip(ctx.owners.split(dy_PO), ctx.owners.split(x_PI), strict=True):
+        for group, dy_CPO, x_CPI in ctx.owners.split(dy_PO, x_PI):
             left, right = (x_CPI, dy_CPO) if transposed else (dy_CPO, x_CPI)
             part, adds = group.part(ctx.starts["weight"], layer.weight)
             if part.dtype == dy_PO.dtype:
@@ -263,10 +351,10 @@ class _Linear(torch.autograd.Function):
             if layer.bias is not None:
                 group.add(ctx.starts["bias"], layer.bias, dy_CPO.sum(dim=1, dtype=part.dtype))
         if not ctx.needs_input_grad[1]:
-            return (None,) * 5
+            return (None,) * 7
         weight = layer.weight.to(dy_PO.dtype)
         dx_PI = products.linear(dy_PO, weight if transposed else weight.t())
-        return None, dx_PI.view(ctx.shape), None, None, None
+        return None, dx_PI.view(ctx.shape), None, None, None, None, None
 
 
 def _with_room_behind(x: Tensor, outputs: int) -> Tensor:
@@ -283,27 +371,25 @@ def _with_room_behind(x: Tensor, outputs: int) -> Tensor:
 class _LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.LayerNorm, starts: dict[str, int], owners: Owners
+        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.LayerNorm, starts: dict[str, int], owners: Owners, norm: _Norm
     ) -> Tensor:
-        y, mean, scale = torch.native_layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
-        ctx.save_for_backward(x.flatten(0, -2), mean.flatten(0, -2), scale.flatten(0, -2))
-        ctx.layer, ctx.starts, ctx.owners, ctx.shape = layer, starts, owners, x.shape
-        return y
+        ctx.layer, ctx.starts, ctx.owners, ctx.norm = layer, starts, owners, norm
+        return norm.first()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        layer, (x_PI, mean_P1, scale_P1), dy_PI = ctx.layer, ctx.saved_tensors, dy.flatten(0, -2)
+        layer, x_PI, dy_PI = ctx.layer, ctx.norm.x.flatten(0, -2), dy.flatten(0, -2)
+        mean_P1, scale_P1 = (each.flatten(0, -2) for each in ctx.norm.rest())
         along_PI = ((x_PI - mean_P1) * scale_P1).mul_(dy_PI)  # dy times what the weight multiplies
-        for (group, dy_CPI), (_, along_CPI) in zip(ctx.owners.split(dy_PI), ctx.owners.split(along_PI), strict=True):
+        for group, dy_CPI, along_CPI in ctx.owners.split(dy_PI, along_PI):
             group.add(ctx.starts["weight"], layer.weight, along_CPI.sum(dim=1))
             group.add(ctx.starts["bias"], layer.bias, dy_CPI.sum(dim=1))
         dx_PI = None
         if ctx.needs_input_grad[1]:
             dx_PI = torch.ops.aten.native_layer_norm_backward(
                 dy_PI, x_PI, layer.normalized_shape, mean_P1, scale_P1, layer.weight, layer.bias, [True, False, False]
-            )[0].view(ctx.shape)
-        return None, dx_PI, None, None, None
+            )[0].view(dy.shape)
+        return None, dx_PI, None, None, None, None
 
 
 class _Repeated(torch.autograd.Function):
@@ -318,24 +404,22 @@ class _Repeated(torch.autograd.Function):
         layer: nn.Module,
         starts: dict[str, int],
         owners: Owners,
-        plain: Callable[[Tensor], Tensor],
+        norm: _Norm,
     ) -> Tensor:
-        ctx.save_for_backward(x.flatten(0, -2))
-        ctx.layer, ctx.starts, ctx.owners, ctx.plain, ctx.shape = layer, starts, owners, plain, x.shape
-        return plain(x)
+        ctx.layer, ctx.starts, ctx.owners, ctx.norm = layer, starts, owners, norm
+        return norm.first()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        (x_PI,), dy_PO = ctx.saved_tensors, dy.flatten(0, -2)
+        x_PI, dy_PO = ctx.norm.x.flatten(0, -2), dy.flatten(0, -2)
         parameters = dict(ctx.layer.named_parameters(recurse=False))
         for parameter in parameters.values():
             parameter.requires_grad_(True)
         try:
             dx_PI = None
-            for (group, dy_CPO), (_, x_CPI) in zip(ctx.owners.split(dy_PO), ctx.owners.split(x_PI), strict=True):
+            for group, dy_CPO, x_CPI in ctx.owners.split(dy_PO, x_PI):
                 with torch.enable_grad():
-                    y_C = [ctx.plain(own_PI) for own_PI in x_CPI]
+                    y_C = [ctx.norm.of(own_PI) for own_PI in x_CPI]
                 wanted_C = [
                     torch.autograd.grad(y_PO, list(parameters.values()), own_PO)
                     for y_PO, own_PO in zip(y_C, dy_CPO, strict=True)
@@ -348,5 +432,5 @@ class _Repeated(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             with torch.enable_grad():
                 x_PI = x_PI.detach().requires_grad_(True)
-                dx_PI = torch.autograd.grad(ctx.plain(x_PI), x_PI, dy_PO)[0].view(ctx.shape)
+                dx_PI = torch.autograd.grad(ctx.norm.of(x_PI), x_PI, dy_PO)[0].view(dy.shape)
         return None, dx_PI, None, None, None, None

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.directions import PIECE_CPU, PIECE_ELSEWHERE, Directions
+from zorba_core.engine.directions import PIECE_ELSEWHERE, PIECE_TOGETHER, Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
 from zorba_core.engine.estimators.client_layers import BlockGradient
 from zorba_core.engine.estimators.reference import Estimate
@@ -129,7 +129,7 @@ def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: 
 def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
     """Numbers of directions that are held at once, at most."""
     count = min(num_directions, DIRECTIONS_AT_ONCE)
-    return min(block_parameters * count, PIECE_CPU) if on_cpu else min(block_parameters, PIECE_ELSEWHERE) * count
+    return min(block_parameters * count, PIECE_TOGETHER) if on_cpu else min(block_parameters, PIECE_ELSEWHERE) * count
 
 
 def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:
