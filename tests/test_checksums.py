@@ -186,7 +186,21 @@ def test_a_run_of_before_there_were_checksums_reads(run):
     summary = json.loads((run / "summary.json").read_text())
     del summary["sealed"], summary["checksum"]
     write_json(run / "summary.json", summary)
+    config = read_sealed(run / "config.json")
+    write_json(run / "config.json", config)
     assert read_run(run).summary == summary
+    assert read_run(run).config == {"method": "zorba", **config}  # and it is the one that the log was written under
+
+
+@pytest.mark.parametrize("lost", ["trajectory.log", "its first record"])
+def test_a_flipped_bit_of_the_config_of_a_run_without_its_log_gives_no_other_config(run, lost):
+    log = run / "trajectory.log"
+    if lost == "trajectory.log":
+        log.unlink()
+    else:
+        log.write_bytes(b"#" + log.read_bytes()[1:])
+    path = run / "config.json"
+    assert noticed_or_unchanged(path, lambda: repr(read_run(run).config), random.Random(4), 200, bits=1) > 150
 
 
 def test_a_saved_model_with_a_flipped_bit_is_not_loaded(tiny_opt_folder, tmp_path):

@@ -6,7 +6,6 @@ Shapes: M blocks, N clients.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -24,14 +23,13 @@ from zorba_core.errors import ZorbaError
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.shapes import ModelShape, model_shape
-from zorba_core.runs import CONFIG, SUMMARY
+from zorba_core.runs import SUMMARY, read_request, read_summary
 from zorba_core.runs.model_source import resolve_model
 from zorba_core.runs.run_estimate import RunEstimate, estimate_run, pace_of
 
 _COUNTED = (None, "cohort", "exact")  # estimators whose rounds are counted
 TEST_ROWS = 400  # of a task whose size is not known before it is read
 _NEWEST = 12  # run folders that are looked at
-_MOST_BYTES = 4_000_000
 _BUSY, _YOUNG_S = 0.5, 5.0  # of a core; seconds below which a process is only starting
 _SAMPLED, _LONGEST = 300, 0.98  # rows whose length is counted; of them, the longest that a round meets
 
@@ -142,22 +140,13 @@ def _ratio(folder: Path, modified: int) -> float | None:
     """Seconds that the rounds of a finished run took, over those counted; None for a run of another kind."""
     del modified  # part of the cache's key only
     try:
-        config = _json(folder / CONFIG)
-        summary = _json(folder / SUMMARY)
+        request = read_request(folder)
+        config, summary = request.config, read_summary(folder)
         if config.get("federation") or config.get("memory_limit") or config.get("estimator") not in _COUNTED:
             return None
         done, seconds = int(summary["rounds_done"]), float(summary["seconds"])
-        from zorba_core.runs import read_request
-
-        A_MN = read_request(folder).allocation.A_MN
         task = TASKS.get(str(config.get("dataset")))
-        counted = _estimate(str(config["model"]), A_MN, {**config, "rounds": done}, task, 1.0)
+        counted = _estimate(str(config["model"]), request.allocation.A_MN, {**config, "rounds": done}, task, 1.0)
         return seconds / (done * counted.round) if done >= 3 else None
     except (ZorbaError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > _MOST_BYTES:
-        raise ValueError("too large")
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -13,6 +13,7 @@ import pytest
 
 from tests.runs.resumable import SETTINGS
 from zorba_core.allocation.importance import importance_of
+from zorba_core.checksums import read_sealed
 from zorba_core.cli import main
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.block_importance import importance, scalar_rounds
@@ -54,7 +55,7 @@ def test_importance_of_a_run_makes_a_plan_that_may_leave_blocks_idle(zorba, tiny
     assert "95 % interval" in zorba("importance", first)[1]
     assert zorba("importance", first, "--last", "9")[0] == 2
     changed = shutil.copytree(first, tmp_path / "changed")
-    config = json.loads((changed / "config.json").read_text())
+    config = read_sealed(changed / "config.json")
     (changed / "config.json").write_text(json.dumps(config | {"block_scales": "1,2,1"}))
     code, out, error = zorba("importance", str(changed), "--json")
     assert (code, out) == (2, "")

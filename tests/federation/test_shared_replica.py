@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
+from zorba_core.checksums import ChecksumError, write_sealed
 from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.flower.app_folder import write_request
+from zorba_core.federation.flower.server_app import serve_request
 from zorba_core.federation.membership import Incoming
+from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.federation.session import resume, serve
 from zorba_core.federation.shared_replica import VirtualClients
 from zorba_core.runs import TRAJECTORY
@@ -101,3 +106,35 @@ def test_a_server_that_comes_back_finds_the_shared_replica(make_config, server_s
     again = resume(next((tmp_path / "b").iterdir()), processes)
     assert rounds(again) == rounds(whole)
     assert again.summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+def test_a_shared_average_that_was_changed_is_named_and_moves_no_replica(
+    make_config, server_settings, tiny_opt_folder, tmp_path
+):
+    folder = tmp_path / "shared-replica"
+    serve(make_config(), server_settings, Processes(tiny_opt_folder, folder, 1), runs_folder=tmp_path, force=True)
+    path = folder / "average-1.json"
+    text = path.read_text()
+    path.write_text(text.replace('"run"', '"ran"', 1))
+    with pytest.raises(ChecksumError, match=r"average-1\.json: its checksum does not fit"):
+        VirtualClients([], folder)._folder.average(1)
+    path.write_text(text)
+    assert [average.round for average in VirtualClients([], folder)._folder.average(1)] == [1]
+
+
+def test_a_replica_whose_config_was_changed_on_disk_is_opened_from_the_base(tmp_path):
+    store = ReplicaStore(tmp_path)
+    write_sealed(tmp_path / "state.json", {"run": "r", "config": '{"lr": 0.01}', "seat": 0, "round": 3})
+    assert store.state()["round"] == 3
+    path = tmp_path / "state.json"
+    path.write_text(path.read_text().replace("0.01", "0.09"))
+    assert store.state() == {}
+
+
+def test_a_server_whose_request_was_changed_refuses_it_by_name(tmp_path):
+    request = write_request(tmp_path, {"lr": 0.01}, runs_folder=tmp_path / "runs")
+    request.write_text(request.read_text().replace("0.01", "0.09"))
+    serve_request(None, request)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["state"], result["exit_status"]) == ("failed", 2)
+    assert "request.json: its checksum does not fit" in result["error"]

@@ -111,7 +111,7 @@ def test_a_damaged_run_is_resumed_and_replayed_or_refused_as_it_is(whole, tmp_pa
 )
 def test_a_value_of_another_kind_is_named_by_list_resume_and_replay(whole, tmp_path, name, field, value, says):
     run = shutil.copytree(whole.path, tmp_path / "run")
-    (run / name).write_text(json.dumps(json.loads((run / name).read_text()) | {field: value}))
+    (run / name).write_text(json.dumps(read_sealed(run / name) | {field: value}))
     listed = call("runs", str(tmp_path), "--json")
     assert listed.status == 0
     assert call("runs", str(tmp_path)).out.splitlines()[1].split() == ["run", "-", "damaged"]
@@ -249,3 +249,40 @@ def test_a_disk_that_fails_is_named_with_its_file(whole, tmp_path):
     config.symlink_to("/proc/self/mem")  # reading its start is an input/output error
     for left in (call("replay", str(tmp_path / "failing")), call("runs", str(tmp_path))):
         assert "config.json" in left.err
+
+
+@pytest.mark.parametrize("log", ["whole", "lost"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("replay", "{run}"),
+        ("predict", "{run}", "--text", "a fine film"),
+        ("evaluate", "{run}"),
+        ("export", "{run}", "--to", "{run}-exported"),
+        ("importance", "{run}"),
+        ("resume", "{run}"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_config_that_was_changed_is_named_by_its_own_checksum_with_and_without_the_log(whole, tmp_path, command, log):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    path = run / "config.json"
+    path.write_text(re.sub(r'"seed": \d+', '"seed": 77', path.read_text()))
+    if log == "lost":
+        (run / "trajectory.log").unlink()
+    before = tree(tmp_path)
+    left = call(*(word.format(run=run) for word in command))
+    check_refused(left)
+    assert "config.json: its checksum does not fit" in left.err
+    assert tree(tmp_path) == before
+    assert "config.json: its checksum does not fit" in call("runs", str(tmp_path)).err
+
+
+def test_a_run_whose_config_has_no_checksum_as_before_is_resumed_to_the_same_weights(whole, tmp_path):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "summary.json").unlink()
+    log = (run / "trajectory.log").read_bytes().splitlines(keepends=True)
+    (run / "trajectory.log").write_bytes(b"".join(log[: len(log) // 2]))
+    (run / "config.json").write_text(json.dumps(read_sealed(run / "config.json"), indent=2) + "\n")
+    assert call("resume", str(run)).status == 0
+    assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]

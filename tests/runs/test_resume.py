@@ -185,7 +185,7 @@ def test_a_changed_config_or_damaged_log_is_refused_and_nothing_is_touched(whole
             call(folder)
     assert (folder / TRAJECTORY).stat().st_size == len(log)
     (folder / TRAJECTORY).write_bytes(log)
-    (folder / "config.json").write_text((folder / "config.json").read_text().replace('"lr": 0.0', '"lr": 0.9'))
+    (folder / "config.json").write_text(json.dumps(read_sealed(folder / "config.json") | {"lr": 0.9}))
     with pytest.raises(InvalidInputError, match=r"config.json is not the one that trajectory.log was written under"):
         resume(folder)
     assert not (folder / "summary.json").exists()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
@@ -22,7 +23,7 @@ from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.files import check_folder, write_json
+from zorba_core.files import check_folder
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run
 
@@ -161,7 +162,7 @@ def up(
         server = replace(server, evaluate_on=files.evaluate_on)
         check_config(config, server)
         nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
-    write_json(place / _NODES, {"nodes": nodes})
+    write_sealed(place / _NODES, {"nodes": nodes})
     start = partial(simulate, workers=workers) if simulated else federate_on_loopback
     try:
         run = start(
@@ -289,10 +290,15 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None, needed: int |
 
 
 def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
-    """The capacities of a resumed run's clients, if it was started in the same folder."""
-    from zorba_core.federation.flower.deployment import read_json
+    """The capacities of a resumed run's clients, if it was started in the same folder.
 
-    stored = read_json(place / _NODES)
+    Raises:
+        ChecksumError: the file was damaged.
+    """
+    try:
+        stored = read_sealed(place / _NODES)
+    except (OSError, ValueError):
+        return None
     nodes = stored.get("nodes") if isinstance(stored, dict) else None
     return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
 

@@ -27,11 +27,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from zorba_core.checksums import ChecksumError, read_sealed, write_sealed
 from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
 from zorba_core.federation import messages
 from zorba_core.federation.messages import CatchUp, MessageError, Payload
 from zorba_core.federation.replica import Replica
-from zorba_core.files import atomic_path, remove_leftovers, to_json, write_json
+from zorba_core.files import atomic_path, remove_leftovers, to_json
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
@@ -78,7 +79,7 @@ class ReplicaStore:
             "weights_sha256": _sha256(self.folder / name),
             "rows_sha256": state["rows_sha256"],
         }
-        write_json(self.folder / _STATE, state)
+        write_sealed(self.folder / _STATE, state)
         for old in self.folder.glob("weights-*.safetensors"):
             if old.name != name:
                 old.unlink(missing_ok=True)
@@ -107,7 +108,7 @@ class ReplicaStore:
             "averages_sha256": chain,
             "rows_sha256": earlier["rows_sha256"],
         }
-        write_json(self.folder / _STATE, state)
+        write_sealed(self.folder / _STATE, state)
         for old in self.folder.glob("weights-*.safetensors"):
             old.unlink(missing_ok=True)
 
@@ -131,8 +132,8 @@ class ReplicaStore:
     def state(self) -> dict[str, Any]:
         """The stored state, not yet verified; empty when there is none."""
         try:
-            state = json.loads((self.folder / _STATE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            state = read_sealed(self.folder / _STATE)
+        except (OSError, ValueError, ChecksumError):
             return {}
         return state if isinstance(state, dict) else {}
 

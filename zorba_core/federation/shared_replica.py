@@ -12,11 +12,11 @@ All belong to one user on one machine.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import ChecksumError, read_sealed, write_sealed
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.federation import messages
@@ -25,7 +25,6 @@ from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.messages import Aggregate, CatchUp, Payload, RoundAnswer, RoundTask
 from zorba_core.federation.replica import Base, Replica, open_base, open_rows
-from zorba_core.files import write_json
 
 _STATE = "state.json"
 
@@ -68,8 +67,8 @@ class _SharedFolder:
 
     def state(self) -> dict[str, Any]:
         try:
-            return json.loads((self.folder / _STATE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return read_sealed(self.folder / _STATE)
+        except (OSError, ValueError, ChecksumError):
             return {}
 
     def rows(self, run: str, seat: int) -> None:
@@ -83,19 +82,23 @@ class _SharedFolder:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for old in self.folder.glob("average-*.json"):
                 old.unlink(missing_ok=True)
-            write_json(self.folder / _STATE, {"run": run, "config": config})
+            write_sealed(self.folder / _STATE, {"run": run, "config": config})
 
     def keep(self, run: str, averages: Sequence[Aggregate]) -> None:
         for average in averages:
             path = self._path(average.round)
             if not path.is_file():
                 payload = messages.encode(CatchUp(run, (average,)))
-                write_json(path, {"what": payload.what, "values": dict(payload.values)})
+                write_sealed(path, {"what": payload.what, "values": dict(payload.values)})
 
     def average(self, round_index: int) -> tuple[Aggregate, ...]:
-        """Empty while no process has received it."""
+        """Empty while no process has received it.
+
+        Raises:
+            ChecksumError: the file was damaged.
+        """
         try:
-            stored = json.loads(self._path(round_index).read_text(encoding="utf-8"))
+            stored = read_sealed(self._path(round_index))
         except FileNotFoundError:
             return ()
         return messages.decode(Payload(stored["what"], stored["values"]), CatchUp).averages

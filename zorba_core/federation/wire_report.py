@@ -9,9 +9,9 @@ paper     numbers that the paper's text counts (P shared seeds once, which no cl
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run
 
@@ -37,7 +37,7 @@ def wire_report(run: Run) -> dict[str, Any]:
     if not path.is_file() or path.stat().st_size > _MAX_BYTES:
         raise MissingDataError(f"{run.path}: it has no {WIRE}; only runs finished over Flower are metered")
     try:
-        return _report(run, json.loads(path.read_text(encoding="utf-8")))
+        return _report(run, read_sealed(path))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError, RecursionError):
         raise InvalidInputError(f"{path}: not what a federated run metered; the file is damaged") from None
 

@@ -20,7 +20,7 @@ from zorba_core.data.checked_tables import write_table
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import fingerprint, write_json
+from zorba_core.files import fingerprint
 from zorba_core.runs import folder as runs
 from zorba_core.runs.folder import check_name
 from zorba_core.runs.trajectory import Note, TrajectoryLog
@@ -45,7 +45,7 @@ class RunWriter(Callback):
         self._records: list[RoundRecord] = []
         self._written: pa.Table | None = None
         self._rounds_done = 0
-        write_json(self.path / runs.CONFIG, config)
+        write_sealed(self.path / runs.CONFIG, config)
         write_sealed(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
         self._log = TrajectoryLog(self.path / runs.TRAJECTORY)

@@ -13,7 +13,6 @@ log. Starting and stopping are in ``app.screens.train.processes``.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +22,9 @@ from typing import Any, NamedTuple
 
 from app.screens.train.process_identity import is_alive
 from app.screens.train.run_log import tail
+from zorba_core.checksums import ChecksumError, parse_json, unsealed
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
-from zorba_core.runs import CONFIG, SUMMARY
+from zorba_core.runs import CONFIG, read_summary
 
 JOBS = ".jobs"  # within the runs folder; a hidden entry is no run
 _VERSION = 1
@@ -103,14 +103,15 @@ def read_job(folder: Path) -> Job:
     try:
         if file.stat().st_size > _MOST_JSON_BYTES:
             raise ValueError("too large")
-        content = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        content = unsealed(parse_json(text), text)
         if content.get("version") != _VERSION:
             raise ValueError(f"version {content.get('version')}, and this program reads version {_VERSION}")
         content["command"] = tuple(str(word) for word in content["command"])
         job = Job(**content)
         if job.id != folder.name or not all(isinstance(value, int) for value in (job.pid, job.rounds)):
             raise ValueError("its fields contradict each other")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ChecksumError) as error:
         raise InvalidInputError(f"{file}: not a job of this program ({error}); the folder can be removed") from None
     return job
 
@@ -182,10 +183,9 @@ def _known_run(job: Job) -> Path | None:
 def summary_of(run: Path) -> dict[str, Any] | None:
     """The summary of a run that has ended or was stopped; None before, or where it cannot be read."""
     try:
-        content = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_summary(run) or None
+    except (OSError, ZorbaError):
         return None
-    return content if isinstance(content, dict) else None
 
 
 def _last_words(log: Path) -> str:

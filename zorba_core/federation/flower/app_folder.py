@@ -17,8 +17,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import write_sealed
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json, write_text
+from zorba_core.files import write_text
 
 APP_ID, APP_VERSION = "zorba/zorba-federation", "1.0.0"
 _PYPROJECT = """\
@@ -82,7 +83,7 @@ def write_request(
         "model": model,
         "force": force,
     }
-    write_json(folder / "request.json", request)
+    write_sealed(folder / "request.json", request)
     return folder / "request.json"
 
 

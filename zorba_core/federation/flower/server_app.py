@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import METRIC_TITLES
 from zorba_core.engine.callbacks import Callback, Progress
 from zorba_core.errors import ZorbaError
@@ -43,8 +43,12 @@ def main(grid: Grid, context: Context) -> None:
 
 def serve_request(grid: Grid, path: Path) -> None:
     """The run that a request asks for, with the clients of a grid."""
-    request = json.loads(path.read_text(encoding="utf-8"))
     folder = path.parent
+    try:
+        request = read_sealed(path)
+    except ZorbaError as error:
+        write_json(folder / "result.json", {"state": "failed", "error": str(error), "exit_status": error.exit_status})
+        return
     transport = FlowerTransport(grid)
     with (folder / "server.log").open("a", encoding="utf-8", buffering=1) as log:
 
@@ -70,7 +74,7 @@ def serve_request(grid: Grid, path: Path) -> None:
                     force=request["force"],
                 )
             result = {"state": "done", "run": str(run.path), "summary": run.summary}
-            write_json(run.path / "wire.json", transport.meter.describe())
+            write_sealed(run.path / "wire.json", transport.meter.describe())
         except ZorbaError as error:
             result = {"state": "failed", "error": str(error), "exit_status": error.exit_status}
             tell(f"failed: {error}")

@@ -8,18 +8,17 @@ address it is given: for a machine that others do not reach.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.flower.app_folder import write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals
 from zorba_core.federation.flower.loopback import Tail, await_result, finished
-from zorba_core.files import write_json
 from zorba_core.runs import Run
 
 NODES = "simulation.json"  # {"nodes": the clients' --node-config, by seat; "workers": how many processes}
@@ -55,7 +54,7 @@ def simulate(
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     write_request(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
-    write_json(folder / NODES, {"nodes": [dict(node) for node in nodes], "workers": workers})
+    write_sealed(folder / NODES, {"nodes": [dict(node) for node in nodes], "workers": workers})
     lines = Tail(folder / "server.log")
     with ended_by_signals(), Deployment(folder) as deployment:
         tell(f"{len(nodes)} virtual clients, {workers} of Ray's processes (its ports are open to the network)")
@@ -76,7 +75,7 @@ def main(arguments: list[str]) -> None:
     from zorba_core.federation.flower.virtual_clients import client_app
 
     folder = Path(arguments[0])
-    request = json.loads((folder / NODES).read_text(encoding="utf-8"))
+    request = read_sealed(folder / NODES)
     server = ServerApp()
 
     @server.main()
