@@ -185,7 +185,7 @@ def test_many_damaged_folders_are_counted_and_the_first_named(app, runs):
 
 def test_a_run_with_strange_settings_is_still_shown(app, runs):
     path = write_run(runs, [0.5, 0.6])
-    config = json.loads((path / "config.json").read_text())
+    config = read_sealed(path / "config.json")
     config |= {"allocation": {"solver": 5}, "label_words": None, "unknown": [{"x": 1}]}
     (path / "config.json").write_text(json.dumps(config))
     see(app)
@@ -195,11 +195,22 @@ def test_a_run_with_strange_settings_is_still_shown(app, runs):
 
 def test_a_setting_that_must_be_a_number_and_is_none_is_named(app, runs):
     path = write_run(runs, [0.5, 0.6])
-    config = json.loads((path / "config.json").read_text()) | {"target": "high"}
+    config = read_sealed(path / "config.json") | {"target": "high"}
     (path / "config.json").write_text(json.dumps(config))
     see(app)
     assert not app.exception
     assert "target is 'high'; it must be a number" in texts(app)
+
+
+def test_a_run_whose_config_was_changed_after_it_lost_its_log_is_named_as_damaged(app, runs):
+    path = write_run(runs, [0.5, 0.6])
+    (path / "trajectory.log").unlink()
+    text = (path / "config.json").read_text()
+    (path / "config.json").write_text(text.replace('"num_seeds": 8', '"num_seeds": 9'))
+    see(app)
+    assert not app.exception
+    assert "config.json" in app.warning[0].value
+    assert "checksum" in app.warning[0].value
 
 
 def test_a_runs_folder_that_is_a_file_or_unreadable_is_said(app, runs, monkeypatch):
@@ -296,3 +307,10 @@ def test_what_was_measured_of_gradients_is_drawn_and_a_damaged_file_is_named(app
     app.run()
     assert not app.exception
     assert "the file is damaged, remove it" in texts(app)
+
+
+def test_a_run_that_measured_and_lost_the_file_says_so_on_its_page(app, runs):
+    path = write_run(runs, [0.5, 0.6], seed=0, diagnostics=1)
+    see(app)
+    assert not app.exception
+    assert f"{path.name}/{DIAGNOSTICS} is missing" in texts(app)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from tests.engine.test_cohort import batches, random_allocation
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, copy_of
+from tests.test_checksums import noticed_or_unchanged
 from zorba_core.allocation import Allocation
 from zorba_core.allocation.measures import coupled_noise
+from zorba_core.checksums import read_sealed
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.methods.first_order import gradient_reference
@@ -23,6 +30,7 @@ from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.runs.diagnostics.gradients import gradient_products
 from zorba_core.runs.resume import resume
 from zorba_core.runs.session import fine_tune
+from zorba_core.study.verify import verify_folder
 
 
 @pytest.mark.parametrize("least_bytes", [0, 2**25])
@@ -92,7 +100,9 @@ def test_a_measured_run_has_the_same_weights_and_a_resumed_one_the_same_measurem
     for rows in (whole.diagnostics, half.diagnostics[:2]):
         write_measured(half.path / DIAGNOSTICS, rows)
         copy = copy_of(half, tmp_path / f"copy-{len(rows)}")
+        assert "diagnostics" in half.summary
         check_resumed(resume(copy), plain, whole)
+        assert read_run(copy).summary["diagnostics"] == whole.summary["diagnostics"]
     assert whole.diagnostics[0].norm_MN.shape == (3, 3)
     assert (whole.diagnostics[0].norm_MN > 0).all()
     assert whole.diagnostics[0].popularity_M.tolist() == [2, 2, 2]
@@ -102,6 +112,101 @@ def test_a_measured_run_has_the_same_weights_and_a_resumed_one_the_same_measurem
     (whole.path / DIAGNOSTICS).write_bytes(content)
     with pytest.raises(InvalidInputError, match=f"{DIAGNOSTICS}: not what was measured"):
         _ = read_run(whole.path).diagnostics
+
+
+@pytest.fixture(scope="module")
+def measured_run(tiny_opt_folder, tmp_path_factory):
+    settings = replace(SETTINGS, rounds=4)
+    folder = tmp_path_factory.mktemp("measured")
+    return fine_tune(
+        ALLOCATION, model=tiny_opt_folder, settings=settings, runs_folder=folder, force=True, diagnostics=2
+    )
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_a_run_that_measured_says_by_name_that_its_measurements_are_missing(measured_run, tmp_path, unfinished):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    (run / DIAGNOSTICS).unlink()
+    if unfinished:
+        (run / "summary.json").unlink()
+    with pytest.raises(InvalidInputError, match=f"{DIAGNOSTICS} is missing, and this run measured"):
+        _ = read_run(run).diagnostics
+    (finding,) = verify_folder(tmp_path)
+    assert finding.state == "broken"
+    assert f"{DIAGNOSTICS} is missing" in finding.found
+
+
+def test_the_summary_alone_says_that_a_run_measured(measured_run, tmp_path):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    (run / DIAGNOSTICS).unlink()
+    (run / "trajectory.log").unlink()
+    config = read_sealed(run / "config.json")
+    del config["diagnostics"]
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInputError, match=f"{DIAGNOSTICS} is missing"):
+        _ = read_run(run).diagnostics
+
+
+def test_a_flipped_bit_of_the_measurements_gives_no_other_numbers(measured_run, tmp_path):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    path = run / DIAGNOSTICS
+
+    def read() -> str:
+        return repr(
+            [(row.round, row.loss, row.energy_M, row.noise_M, row.norm_MN) for row in read_run(run).diagnostics]
+        )
+
+    assert noticed_or_unchanged(path, read, random.Random(5), 150, bits=1) > 75
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"zorba_sha256", b"zorba_sha257"))
+    with pytest.raises(InvalidInputError, match=DIAGNOSTICS):
+        (run / "summary.json").unlink()
+        table = pq.read_table(path)
+        pq.write_table(table.set_column(1, "loss", pa.array([0.5] * len(table))), path)
+        _ = read_run(run).diagnostics
+
+
+def test_measurements_of_another_run_or_time_are_not_those_that_the_summary_names(measured_run, tmp_path):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    write_measured(run / DIAGNOSTICS, measured_run.diagnostics[:2])
+    with pytest.raises(InvalidInputError, match=f"{DIAGNOSTICS} is not the file that the run's summary names"):
+        _ = read_run(run).diagnostics
+
+
+def test_measurements_without_a_checksum_as_before_are_read(measured_run, tmp_path):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    pq.write_table(pq.read_table(run / DIAGNOSTICS).replace_schema_metadata(None), run / DIAGNOSTICS)
+    summary = read_sealed(run / "summary.json")
+    del summary["diagnostics"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert [row.round for row in read_run(run).diagnostics] == [0, 2, 4]
+
+
+def test_a_run_killed_between_its_first_evaluation_and_its_first_measurement_measures_when_it_is_resumed(
+    measured_run, tmp_path
+):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    for name in ("summary.json", DIAGNOSTICS):
+        (run / name).unlink()
+    lines = (run / "trajectory.log").read_bytes().splitlines(keepends=True)
+    (run / "trajectory.log").write_bytes(b"".join(lines[:2]))  # the header and the evaluation before the first round
+    lines_said: list[str] = []
+    resumed = resume(run, notice=lines_said.append)
+    assert [row.round for row in resumed.diagnostics] == [0, 2, 4]
+    assert resumed.summary["diagnostics"] == measured_run.summary["diagnostics"]
+    assert not [line for line in lines_said if DIAGNOSTICS in line]
+
+
+def test_a_run_that_is_resumed_without_its_measurements_says_which_are_lost(measured_run, tmp_path):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    for name in ("summary.json", DIAGNOSTICS):
+        (run / name).unlink()
+    lines_said: list[str] = []
+    resumed = resume(run, notice=lines_said.append)
+    assert [
+        line for line in lines_said if f"{DIAGNOSTICS} lacks what was measured after rounds 0, 2; that is lost" in line
+    ]
+    assert [row.round for row in resumed.diagnostics] == [4]
 
 
 @pytest.mark.parametrize(

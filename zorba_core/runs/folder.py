@@ -34,7 +34,7 @@ from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
 from zorba_core.files import fingerprint, named_in_errors
 from zorba_core.planning.communication import run_communication
-from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, read_measured
+from zorba_core.runs.diagnostics import Measured, read_measured_of
 from zorba_core.runs.fields import (
     CONFIG_FIELDS,
     DAMAGED,
@@ -145,9 +145,11 @@ class Run:
         """What was measured of the clients' gradients, in the order of rounds; nothing where it was not asked for.
 
         Raises:
-            InvalidInputError: the file is damaged.
+            InvalidInputError: the file is damaged, or missing although the run measured.
         """
-        return read_measured(self.path / DIAGNOSTICS, self.allocation.num_blocks, self.allocation.num_clients)
+        done = int(self.metrics["round"].max()) if len(self.metrics) else 0
+        shape = self.allocation.num_blocks, self.allocation.num_clients
+        return read_measured_of(self.path, self.config, self.summary, done, *shape)
 
     # What follows loads the model, so its code loads when it is first used (zorba_core.runs.use).
 

@@ -36,11 +36,12 @@ from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
+from zorba_core.runs.diagnostics import DIAGNOSTICS
 from zorba_core.runs.diagnostics.callback import check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
-from zorba_core.runs.session import check_alone, divide_rows, measuring, open_network, save_model_in, use_threads
+from zorba_core.runs.session import check_alone, divide_rows, finish_run, measuring, open_network, use_threads
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, lacking, read_trajectory
 from zorba_core.runs.writer import RunWriter
@@ -123,7 +124,12 @@ def resume(
             earlier = Earlier.of(trajectory, settings)
             saves = bool(request.config.get("save_model"))
             rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
-            measures = measuring(request.path, rounds, rows, request.config, ranks)
+            measures = measuring(
+                request.path, rounds, rows, request.config, ranks, evaluated=bool(trajectory.evaluations)
+            )
+            for lost in (measure.lost for measure in measures if measure.lost):
+                after = ", ".join(map(str, lost[:5])) + (" and more" if len(lost) > 5 else "")
+                notice(f"{request.path / DIAGNOSTICS} lacks what was measured after rounds {after}; that is lost")
             complete_run(
                 request.path,
                 None if log is None else reopen(request, settings, log, earlier, notice),
@@ -131,7 +137,7 @@ def resume(
                 rows.evaluation,
                 [*callbacks, *measures],
                 earlier=earlier,
-                finish=partial(save_model_in, request.path, network, tokenizer) if saves else dict,
+                finish=partial(finish_run, request.path, network, tokenizer, saves, measures),
             )
     finally:
         if log is not None:

@@ -196,14 +196,15 @@ def fine_tune(
             if isinstance(network, StreamedNetwork):
                 network.store.use_scratch(path / BLOCKS)
             rounds = LocalRounds(network, allocation, rows, settings, ranks)
+            measures = measuring(path, rounds, rows, config, ranks)
             try:
                 complete_run(
                     path,
                     writer,
                     rounds,
                     rows.evaluation,
-                    [*callbacks, *measuring(path, rounds, rows, config, ranks)],
-                    finish=partial(save_model_in, path, network, tokenizer) if save_model else dict,
+                    [*callbacks, *measures],
+                    finish=partial(finish_run, path, network, tokenizer, save_model, measures),
                 )
             except RunError as error:
                 if not checked.failed:
@@ -213,11 +214,32 @@ def fine_tune(
 
 
 def measuring(
-    path: Path, rounds: Rounds, rows: FederatedRows, config: Mapping[str, Any], ranks: Ranks
-) -> list[Callback]:
+    path: Path,
+    rounds: Rounds,
+    rows: FederatedRows,
+    config: Mapping[str, Any],
+    ranks: Ranks,
+    *,
+    evaluated: bool = False,
+) -> list[Diagnostics]:
     """What measures a run's gradients as its config asks: on the first rank, nothing elsewhere."""
     every = config.get("diagnostics")
-    return [Diagnostics(path, rounds, rows, every)] if every is not None and ranks.writes else []
+    if every is None or not ranks.writes:
+        return []
+    return [Diagnostics(path, rounds, rows, every, evaluated=evaluated)]
+
+
+def finish_run(
+    path: Path,
+    network: BlockNetwork,
+    tokenizer: PreTrainedTokenizerBase,
+    save_model: bool,
+    measures: Sequence[Diagnostics],
+) -> dict[str, Any]:
+    """After the last round: save the model where it was asked for. What the summary says of it and of what was
+    measured."""
+    saved = save_model_in(path, network, tokenizer) if save_model else {}
+    return {**saved, **{name: value for measure in measures for name, value in measure.describe().items()}}
 
 
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

@@ -9,23 +9,34 @@ from app.shared.escape import as_code
 from zorba_core.allocation.measures import coupled_noise
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import client_order, gradients_figure, measures_figure
-from zorba_core.runs.diagnostics import DIAGNOSTICS, read_measured
+from zorba_core.runs.diagnostics import measured_rounds, read_measured_of
 from zorba_core.study.comparison import Record
 
 
 def draw(record: Record) -> None:
     """Nothing for a run that did not measure."""
-    if record.path is None or record.allocation is None or not (record.path / DIAGNOSTICS).is_file():
+    allocation, title = record.allocation, "##### What the gradients were"
+    if record.path is None or allocation is None:
         return
-    st.markdown("##### What the gradients were")
-    allocation = record.allocation
+    done = int(record.metrics["round"].max()) if len(record.metrics) else 0
     try:
-        measured = read_measured(record.path / DIAGNOSTICS, allocation.num_blocks, allocation.num_clients)
+        measured = read_measured_of(
+            record.path, record.config, record.summary, done, allocation.num_blocks, allocation.num_clients
+        )
     except ZorbaError as error:
+        st.markdown(title)
         st.warning(components.plain(f"{error}"), icon=":material/broken_image:")
         return
     if not measured:
         return
+    st.markdown(title)
+    every = record.config.get("diagnostics")
+    lost = set(measured_rounds(every, measured[-1].round)) - {row.round for row in measured} if every else set()
+    if lost:
+        st.caption(
+            f"Asked for after every {every} rounds. {len(lost)} of these measurements are lost, the first after "
+            f"{min(lost)} rounds."
+        )
     by_round = {row.round: row for row in measured}
     chosen = max(by_round)
     if len(by_round) > 1:

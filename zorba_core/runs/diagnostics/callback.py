@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import Rounds
@@ -10,7 +11,14 @@ from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, in_short
 from zorba_core.runs.diagnostics.gradients import gradient_products
-from zorba_core.runs.diagnostics.records import DIAGNOSTICS, Measured, read_measured, write_measured
+from zorba_core.runs.diagnostics.records import (
+    DIAGNOSTICS,
+    Measured,
+    described,
+    measured_rounds,
+    read_measured,
+    write_measured,
+)
 
 
 def check_diagnostics(every: int | None, settings: TrainSettings) -> None:
@@ -40,13 +48,29 @@ class Diagnostics(Callback):
         RunError: while writing: the disk is full, or fails. The file before stays.
     """
 
-    def __init__(self, folder: Path, rounds: Rounds, rows: FederatedRows, every: int) -> None:
+    def __init__(
+        self, folder: Path, rounds: Rounds, rows: FederatedRows, every: int, *, evaluated: bool = False
+    ) -> None:
+        """``evaluated``: the run is resumed, and the model at hand was evaluated before."""
         self._path, self._rounds, self._rows, self._every = folder / DIAGNOSTICS, rounds, rows, every
         A_MN = rounds.allocation.A_MN
+        self._evaluated = evaluated
         self._measured = [row for row in read_measured(self._path, *A_MN.shape) if row.round <= rounds.rounds_done]
 
+    @property
+    def lost(self) -> list[int]:
+        """The rounds after which a resumed run had measured, and whose measurements are not there any more."""
+        there = {row.round for row in self._measured}
+        done = self._rounds.rounds_done
+        return [round_index for round_index in measured_rounds(self._every, done - 1) if round_index not in there]
+
+    def describe(self) -> dict[str, Any]:
+        """For the run's summary."""
+        return {"diagnostics": described(self._measured)}
+
     def on_start(self, folder: Path) -> None:
-        if self._rounds.rounds_done:  # a new run is measured after its first evaluation
+        # A new run is measured after its first evaluation, which a run that died behind it does not make again.
+        if self._rounds.rounds_done or self._evaluated:
             self._measure(self._rounds.rounds_done)
 
     def on_round(self, record: RoundRecord) -> None:

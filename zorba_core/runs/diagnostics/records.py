@@ -31,11 +31,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from zorba_core.data.unpacked_size import check_parquet
+from zorba_core.data.checked_tables import UNREADABLE, digest, read_table, write_table
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import as_named, atomic_path
 
 DIAGNOSTICS = "diagnostics.parquet"
 _OF_BLOCKS = ("popularity_M", "energy_M", "noise_M", "bias_M", "coupled_noise_M")
@@ -105,7 +103,16 @@ class Measured:
 
 
 def write_measured(path: str | os.PathLike[str], measured: Iterable[Measured]) -> None:
-    """Write all of a run's rows, whole or not at all."""
+    """Write all of a run's rows with a checksum, whole or not at all."""
+    write_table(Path(path), _table(measured))
+
+
+def described(measured: Sequence[Measured]) -> dict[str, Any]:
+    """What a finished run's summary says of its rows: how many, and the checksum of the table that they make."""
+    return {"times": len(measured), "sha256": digest(_table(measured))}
+
+
+def _table(measured: Iterable[Measured]) -> pa.Table:
     rows = [
         {
             "round": row.round,
@@ -115,9 +122,47 @@ def write_measured(path: str | os.PathLike[str], measured: Iterable[Measured]) -
         }
         for row in measured
     ]
-    with atomic_path(path) as temporary:
-        table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def measured_rounds(every: int, rounds_done: int) -> list[int]:
+    """After which rounds a run measures that is asked to do so after every ``every``."""
+    return list(range(0, rounds_done + 1, every))
+
+
+def read_measured_of(
+    folder: Path,
+    config: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    rounds_done: int,
+    num_blocks: int,
+    num_clients: int,
+) -> tuple[Measured, ...]:
+    """What a run measured: nothing where it was not asked to, or has not yet.
+
+    Args:
+        config, summary: of the run in ``folder``; its summary is empty while it is unfinished.
+        rounds_done: in the run's metrics. The first measurement is made before the first round.
+
+    Raises:
+        InvalidInputError: as :func:`read_measured`; the file is missing although the run measured; or it is not the one
+            that a finished run's summary names.
+    """
+    path, stated = folder / DIAGNOSTICS, summary.get("diagnostics")
+    if not os.path.lexists(path):
+        if stated is None and (config.get("diagnostics") is None or not (summary or rounds_done)):
+            return ()
+        raise InvalidInputError(
+            f"{path} is missing, and this run measured its clients' gradients; restore it from a copy. Without it only "
+            "these measurements are lost"
+        )
+    measured = read_measured(path, num_blocks, num_clients)
+    # An interrupted run's summary is out of date as soon as the run is resumed.
+    if stated is not None and summary.get("stopped_by") != "interrupt" and described(measured) != dict(stated):
+        raise InvalidInputError(
+            f"{path} is not the file that the run's summary names: it was damaged or changed; restore it from a copy"
+        )
+    return measured
 
 
 def read_measured(path: str | os.PathLike[str], num_blocks: int, num_clients: int) -> tuple[Measured, ...]:
@@ -134,16 +179,13 @@ def read_measured(path: str | os.PathLike[str], num_blocks: int, num_clients: in
             raise ValueError("it is something else than a file")
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes are too many")
-        file = pq.ParquetFile(as_named(path), page_checksum_verification=True)
-        if file.metadata.num_rows * num_blocks * num_clients > _MOST_NUMBERS:
-            raise ValueError(f"{file.metadata.num_rows} rows are too many")
-        if file.schema_arrow.names != _SCHEMA.names:
+        table = read_table(path, _MOST_NUMBERS // (num_blocks * num_clients))
+        if table.schema.names != _SCHEMA.names:
             raise ValueError("its columns are others")
-        check_parquet(file, _MOST_NUMBERS)
-        rows = [_checked(row, num_blocks, num_clients) for row in file.read().cast(_SCHEMA).to_pylist()]
+        rows = [_checked(row, num_blocks, num_clients) for row in table.cast(_SCHEMA).to_pylist()]
         if not _rises([row.round for row in rows]):
             raise ValueError("its rounds do not rise")
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
+    except (InvalidInputError, *UNREADABLE) as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         raise InvalidInputError(
             f"{path}: not what was measured of this run's gradients ({reason}); the file is damaged, remove it"
