@@ -151,7 +151,10 @@ def test_an_archive_that_unpacks_to_more_than_anybody_holds_is_not_unpacked(tmp_
         (b"client,vram_gib\na,8\nb,9\na,10\n", "row 3: column client is 'a', as in row 1; give each client its own name"),
         ("client,vram_gib\na,8\n".encode("utf-16"), "UTF-16 text and UTF-8 is expected"),
         (b"client,vram_gib\na,1e400\n", "vram_gib is '1e400'; it must be a finite number above 0"),
-        (b"client,vram_gib\na,1e300\n", "at most 1e+09"),
+        (b"client,vram_gib\na,1e300\n", "row 1 (client 'a'): vram_gib is '1e300'; it must be a finite number above 0 and "
+         "at most 1e+09"),
+        (b"client,vram_gib,relative_speed\na,8,1e300\n", "row 1 (client 'a'): relative_speed is '1e300'; it must be a "
+         "finite number above 0 and at most 1e+06"),
         (b'client,vram_gib\n"a,8\n', "a quote is left open"),
     ],
 )  # fmt: skip

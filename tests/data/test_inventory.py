@@ -152,6 +152,9 @@ def test_the_short_list_reads_back_to_the_same_cards():
         ("gpu,count,mem gb\nT4,1.5,16\n", "whole"),
         ("GPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-1)", "prints no memory"),
         ("gpu,mem gb\n", "no rows"),
+        ("gpu,mem gb\nT4,16\nL4,1e300\n", r"row 2 \('L4'\): the card has 1e\+300 GiB to use.* at most 1e\+09"),
+        ("gpu,mem gb\nT4,16\nL4,1e400\n", "row 2: mem gb is '1e400'; it must be a finite number"),
+        ("gpu,count,mem gb\nT4," + "9" * 400 + ",16\n", "it must be a finite number"),
         (b"\x00\x01\x02 \x00", "neither text nor"),
         (b"PK\x03\x04 broken", "cannot be read"),
     ],
@@ -159,6 +162,10 @@ def test_the_short_list_reads_back_to_the_same_cards():
 def test_what_cannot_be_read_is_refused_in_a_sentence(text, words):
     with pytest.raises(InvalidInputError, match=words):
         cards(text)
+
+
+def test_a_number_with_an_exponent_is_that_number():
+    assert cards("gpu,memory bytes\nA,2.5769803776e10\n") == [("A", 1, 24.0)]
 
 
 def test_a_workbook_of_more_rows_than_are_read_is_refused_before_it_is_read(monkeypatch):

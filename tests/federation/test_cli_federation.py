@@ -53,6 +53,8 @@ def test_the_app_names_our_apps_and_holds_the_request(tmp_path):
         (["--clients", "1", "--blocks", "many"], "--blocks is 'many'"),
         (["--clients", "1", "--blocks", "0"], "above 0"),
         (["--clients", "1", "--blocks", "1", "--vram-gib", "2"], "not both"),
+        (["--clients", "2", "--vram-gib", "2,1e300"], r"--vram-gib is 1e\+300 for client 1; at most 1e\+09 are taken"),
+        (["--clients", "1", "--vram-gib", "inf"], "--vram-gib is inf for client 0"),
         (["--clients", "2", "--blocks", "12,6", "--method", "decomfl"], "every client holds all 12 blocks"),
         (["--clients", "0"], "num_clients is 0"),
         (["--min-clients", "9"], "min_clients is 9"),

@@ -157,12 +157,10 @@ def test_a_flipped_bit_of_the_measurements_gives_no_other_numbers(measured_run, 
         )
 
     assert noticed_or_unchanged(path, read, random.Random(5), 150, bits=1) > 75
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"zorba_sha256", b"zorba_sha257"))
-    with pytest.raises(InvalidInputError, match=DIAGNOSTICS):
-        (run / "summary.json").unlink()
-        table = pq.read_table(path)
-        pq.write_table(table.set_column(1, "loss", pa.array([0.5] * len(table))), path)
+    (run / "summary.json").unlink()  # the table has a checksum of its own
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(1, "loss", pa.array([0.5] * len(table))), path)
+    with pytest.raises(InvalidInputError, match=r"not what was measured .* its checksum does not fit"):
         _ = read_run(run).diagnostics
 
 

@@ -24,6 +24,7 @@ from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder
+from zorba_core.planning.memory import MAX_VRAM_GIB
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run
 
@@ -284,6 +285,9 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None, needed: int |
         raise InvalidInputError(f"--{key} names {len(values)} clients and --clients is {clients}")
     if any(not value > 0 for value in values):
         raise InvalidInputError(f"--{key} must be above 0 for every client")
+    for seat, value in enumerate(values):
+        if key == "vram-gib" and value > MAX_VRAM_GIB:
+            raise InvalidInputError(f"--vram-gib is {value:g} for client {seat}; at most {MAX_VRAM_GIB:g} are taken")
     if needed is not None and key == "blocks" and min(values) < needed:
         raise InvalidInputError(f"--blocks has {min(values)}; in this method every client holds all {needed} blocks")
     return [{key: values[seat % len(values)]} for seat in range(clients)]

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
-from zorba_core.planning.fleets import Fleet
-from zorba_core.planning.memory import GIB, MAX_CLIENTS
+from zorba_core.planning.fleets import MAX_SPEED, Fleet
+from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB
 
 MAX_CSV_BYTES = 64_000_000
 COLUMNS = ("client", "vram_gib")
@@ -73,8 +73,7 @@ def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
 
 def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
     names, capacity_N_gib, speed_N = clients_of(header, rows)
-    with np.errstate(over="ignore"):  # an infinite capacity is refused by name
-        return Fleet(names, np.array(capacity_N_gib) * GIB, None if speed_N is None else np.array(speed_N))
+    return Fleet(names, np.array(capacity_N_gib) * GIB, None if speed_N is None else np.array(speed_N))
 
 
 def _too_large(where: str) -> str:
@@ -136,9 +135,9 @@ def clients_of(
         if _empty(cell) and not name:
             continue
         label = f"row {row}" + (f" (client {in_short(name)})" if name else "")
-        value = _number(label, "vram_gib", cell, "a number of GiB", "24")
+        value = _number(label, "vram_gib", cell, "a number of GiB", "24", MAX_VRAM_GIB)
         if fast is not None:
-            speeds.append(_number(label, SPEED, cells[fast], "a number", "1.5"))
+            speeds.append(_number(label, SPEED, cells[fast], "a number", "1.5", MAX_SPEED))
         name = name or f"client-{row - 1}"
         if name in row_of:
             raise InvalidInputError(
@@ -152,7 +151,7 @@ def clients_of(
     return tuple(row_of), capacities, None if fast is None else speeds
 
 
-def _number(label: str, column: str, cell: object, kind: str, such: str) -> float:
+def _number(label: str, column: str, cell: object, kind: str, such: str, most: float) -> float:
     try:
         value = float(cell)  # type: ignore[arg-type]
     except OverflowError:  # a whole number of hundreds of digits
@@ -162,8 +161,10 @@ def _number(label: str, column: str, cell: object, kind: str, such: str) -> floa
         example = cell.strip().replace(",", ".") if comma else such
         such = f"with a decimal point, {example}" if comma else f"such as {such}"
         raise InvalidInputError(f"{label}: {column} is {in_short(cell)}; it must be {kind}, {such}") from None
-    if not 0 < value < math.inf:
-        raise InvalidInputError(f"{label}: {column} is {in_short(cell)}; it must be a finite number above 0")
+    if not 0 < value <= most:
+        raise InvalidInputError(
+            f"{label}: {column} is {in_short(cell)}; it must be a finite number above 0 and at most {most:g}"
+        )
     return value
 
 

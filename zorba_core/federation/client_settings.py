@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.byte_sizes import bytes_of
+from zorba_core.planning.memory import GIB, MAX_VRAM_GIB
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class ClientSettings:
             raise InvalidInputError(f"seat is {self.seat}; it must be at least 0")
         if self.blocks < 0 or self.vram_bytes < 0 or (self.blocks and self.vram_bytes):
             raise InvalidInputError("give either blocks or vram_bytes, above 0")
+        if self.vram_bytes > MAX_VRAM_GIB * GIB:
+            raise InvalidInputError(
+                f"vram_bytes is {in_short(self.vram_bytes)}; at most {MAX_VRAM_GIB:g} GiB are taken"
+            )
         if self.min_batch < 1:
             raise InvalidInputError(f"min_batch is {self.min_batch}; it must be at least 1")
         if not self.max_step > 0:

@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from zorba_core.planning.memory import GIB, MAX_VRAM_GIB
+
 HELLO, TRAIN, CATCH_UP = "hello", "train", "catch_up"
 KINDS = (HELLO, TRAIN, CATCH_UP)
 MAX_NUMBERS = 2**20  # of one message's averages: 8 MiB
@@ -32,7 +34,7 @@ MAX_TEXT = 2**16
 MAX_REASON = 300
 MAX_BLOCKS, MAX_DIRECTIONS, MAX_SEATS = 4096, 4096, 100_000
 MAX_ROUND = 2**31
-MAX_VRAM_BYTES = 2**50
+MAX_VRAM_BYTES = int(MAX_VRAM_GIB * GIB)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Value = int | float | str | list[int] | list[float]

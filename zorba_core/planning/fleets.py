@@ -13,10 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.memory import GIB, MAX_CLIENTS, Workload, psi_block_bytes, psi_model_bytes
+from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB, Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import ModelSpec
 
-MAX_VRAM_GIB = 1e9  # of one client
 MAX_SPEED = 1e6  # of one client, relative to this machine
 
 

@@ -24,6 +24,7 @@ from zorba_core.planning.parameter_counts import MAX_SIZE
 
 GIB = 2**30
 MAX_CLIENTS = 1_000_000
+MAX_VRAM_GIB = 1e9  # of one client
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 TooSmall = Literal["error", "clamp"]
 

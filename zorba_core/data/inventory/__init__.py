@@ -19,8 +19,8 @@ from zorba_core.data.inventory.columns import Columns, Inventory, guessed
 from zorba_core.data.inventory.numbers import UNITS, gib_of, has_decimal_comma, is_percent, number_of, whole
 from zorba_core.data.inventory.recognised import nvidia_smi, written_list
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.fleets import Fleet
-from zorba_core.planning.memory import GIB, MAX_CLIENTS
+from zorba_core.planning.fleets import MAX_SPEED, Fleet
+from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB
 
 __all__ = [
     "MAX_BYTES",
@@ -139,11 +139,17 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         if usable == 0 < max(sizes):
             busy += count
             continue
-        if not 0 < usable < 1e9:
-            raise InvalidInputError(f"{where}: the card has {usable:g} GiB to use; that must be above 0 and below 1e9")
+        if not 0 < usable <= MAX_VRAM_GIB:
+            name = cell(columns.name) or cell(columns.kind)
+            raise InvalidInputError(
+                f"{where}{f' ({in_short(name)})' if name else ''}: the card has {usable:g} GiB to use; that must be "
+                f"above 0 and at most {MAX_VRAM_GIB:g}"
+            )
         speed = number_of(cell(columns.speed), f"{where}: {columns.speed}", comma) if cell(columns.speed) else 1.0
-        if not 0 < speed <= 1e6:
-            raise InvalidInputError(f"{where}: {columns.speed} is {speed:g}; it must be above 0")
+        if not 0 < speed <= MAX_SPEED:
+            raise InvalidInputError(
+                f"{where}: {columns.speed} is {speed:g}; it must be above 0 and at most {MAX_SPEED:g}"
+            )
         total += count
         if total > MAX_CLIENTS:
             raise InvalidInputError(f"more than {MAX_CLIENTS:,} cards; check the column {columns.count}")

@@ -193,7 +193,7 @@ class _Traits:
             return bool(filled) and sum(bool(re.match(pattern, cell)) for cell in filled) > 0.6 * len(filled)
 
         return cls(
-            numeric=most(r"(?i)[-+]?[\d.,][\d.,' ]*\s*(?:%|[kmgt]?i?b(?:ytes)?|[gmkt]o|[gm])?\s*$"),
+            numeric=most(r"(?i)[-+]?[\d.,][\d.,' ]*(?:e[-+]?\d+)?\s*(?:%|[kmgt]?i?b(?:ytes)?|[gmkt]o|[gm])?\s*$"),
             index=most(r"\d{1,2}$"),
             percent=bool(_PERCENT.search(name)) or most(r".*\d\s*%\s*$"),
             each=bool(_EACH.search(name)),

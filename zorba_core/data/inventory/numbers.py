@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -9,13 +10,13 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import GIB
 
 UNITS = {"GiB": GIB, "GB (10^9 bytes)": 10**9, "MiB": 2**20, "MB (10^6 bytes)": 10**6, "KiB": 1024, "bytes": 1}
-_NUMBER = re.compile(r"[-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+)")
+_NUMBER = re.compile(r"([-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+))([eE][-+]?\d+)?")
 _WITH_UNIT = re.compile(r"(?i)\b(bytes|kib|mib|gib|tib|kb|mb|gb|tb|[gm]o|[gm])\b")
 _DECIMAL_COMMA = re.compile(r"\d,(\d{1,2}|\d{4,})(\D|$)")
 
 
 def number_of(text: str, where: str, comma: bool = False) -> float:
-    """The number at the beginning of a cell: ``24``, ``8,5``, ``1,234.5``, ``16 384 MiB``.
+    """The number at the beginning of a cell: ``24``, ``8,5``, ``1,234.5``, ``16 384 MiB``, ``2.5e10``.
 
     Args:
         comma: a comma with three digits after it is a decimal comma, as elsewhere in the table.
@@ -23,7 +24,7 @@ def number_of(text: str, where: str, comma: bool = False) -> float:
     match = _NUMBER.search(text)
     if match is None:
         raise InvalidInputError(f"{where} is {in_short(text)}; it must be a number, such as 24 or 8.5")
-    digits = re.sub(r"[\s'\u00a0\u202f]", "", match[0]).rstrip(".,")
+    digits = re.sub(r"[\s'\u00a0\u202f]", "", match[1]).rstrip(".,")
     points, commas = digits.count("."), digits.count(",")
     if points and commas:  # the last of the two is the decimal one
         decimal = max(digits.rfind("."), digits.rfind(","))
@@ -33,9 +34,12 @@ def number_of(text: str, where: str, comma: bool = False) -> float:
     elif commas or points > 1:
         digits = re.sub(r"[.,]", "", digits)
     try:
-        return float(digits)
+        value = float(digits + (match[2] or ""))
     except ValueError:
         raise InvalidInputError(f"{where} is {in_short(text)}; it must be a number, such as 24 or 8.5") from None
+    if not math.isfinite(value):
+        raise InvalidInputError(f"{where} is {in_short(text)}; it must be a finite number, such as 24 or 8.5")
+    return value
 
 
 def whole(text: str, where: str, comma: bool) -> int:

@@ -111,6 +111,6 @@ def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:
             memory_limit=node_config.get("memory-limit"),
             max_step=float(node_config.get("max-step", 1.0)),
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:  # the last: of an infinite number
         raise InvalidInputError(f"--node-config: {error}") from None
     return settings, Path(os.path.expanduser(str(node_config["replica"])))
