@@ -12,6 +12,7 @@ import pytest
 from app.screens.start import cards as card_list
 from app.screens.train.jobs import JOB, JOBS, LOG
 from app.shared.escape import as_code, plain
+from app.shared.outside_paths import agree
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import scenario_to_link
 from tests.app.serving import serve, settled
@@ -114,6 +115,7 @@ def rows(tmp_path):
 
 
 def test_labels_columns_and_clients_of_a_file(app, rows):
+    agree(str(rows))
     app.query_params.update(clients="8", train_dataset="own", train_data=str(rows), train_client="who")
     app.switch_page(_PAGES["train"]).run()
     said = nothing_is_read(app)
@@ -133,6 +135,7 @@ def test_what_an_address_names(app, key):
 
 
 def test_the_instead_of_a_link_is_escaped(app, rows):
+    agree(str(rows))
     app.query_params.update(clients="8", train_dataset="own", train_data=str(rows), train_label="no such column")
     app.switch_page(_PAGES["train"]).run()
     said = "\n".join(toast.value for toast in app.toast)
@@ -171,6 +174,7 @@ def test_kinds_of_cards_and_columns_of_their_list(app):
 
 @pytest.mark.parametrize("folder", [NAME, f"{PICTURE}/x/y"])
 def test_a_folder_that_is_none(app, folder):
+    agree(folder)
     app.query_params.update(my_model="other", my_folder=folder)
     app.switch_page("screens/start/start.py").run()
     assert plain(PICTURE) in nothing_is_read(app)
@@ -229,6 +233,7 @@ def test_a_browser_makes_neither_links_nor_pictures_nor_icons_of_them(tmp_path, 
         query = {"clients": "8", "train_dataset": "own", "train_data": str(rows), "train_label": NAME}
         named = {"job": f"a\n\n{PICTURE}\n\nb"}
         page.goto(f"{address}/train?{urlencode({**query, **named})}")
+        page.click("text=Read this file")
         settled(page, "text=Words to answer with")
         main = page.locator("[data-testid=stMain]")
         assert "Words to answer with, for " + NAME in main.inner_text().replace("\u2060", "")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import glob
 import http.client
+import os
 import shutil
 import socket
 import threading
@@ -221,6 +223,40 @@ def test_a_link_alone_asks_no_hub(app, monkeypatch):
     app.button(key="start_ask_hub").click().run()
     hub.assert_called_once_with("owner/name")
     assert "The hub did not give it" in app.warning[0].value
+
+
+@pytest.mark.parametrize(
+    ("page", "address", "key"),
+    [
+        ("train", {"train_dataset": "own", "train_data": "{place}/**/*.csv"}, "train_data"),
+        ("train", {"train_dataset": "own", "train_data": "{place}/rows.csv"}, "train_data"),
+        ("train", {"train_model": "folder", "train_folder": "{place}/model"}, "train_folder"),
+        ("start", {"my_model": "other", "my_folder": "{place}/model"}, "my_folder"),
+        ("start", {"my_data": "own", "train_data": "{place}/*.csv"}, "train_data"),
+    ],
+)
+def test_a_place_that_a_link_names_is_looked_up_when_the_reader_says_so(app, tmp_path, monkeypatch, page, address, key):
+    place, looked_up = str(tmp_path / "named-by-a-link"), []
+
+    def spied(look):
+        def looks(path=".", *arguments, **options):
+            if place in str(path):
+                looked_up.append(str(path))
+            return look(path, *arguments, **options)
+
+        return looks
+
+    for module, name in ((os, "stat"), (os, "lstat"), (os, "scandir"), (os, "listdir"), (glob, "glob")):
+        monkeypatch.setattr(module, name, spied(getattr(module, name)))
+    app.query_params.update(clients="8", **{name: value.format(place=place) for name, value in address.items()})
+    app.switch_page(f"screens/{page}/{page}.py").run()
+    assert not app.exception
+    assert app.text_input(key=key).value == address[key].format(place=place)
+    assert looked_up == []
+    app.button(key=f"agree_{key}").click().run()
+    assert not app.exception
+    assert looked_up != []
+    assert f"agree_{key}" not in [button.key for button in app.button]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost", "LOCALHOST:1", "[::1]:8501", "10.0.0.7:80"])

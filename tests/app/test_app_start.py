@@ -154,6 +154,8 @@ def test_rows_of_ones_own_are_mapped_on_the_page_and_rehearsed(app, root, tmp_pa
     app.query_params["my_cards"], app.query_params["my_model"] = "2 x small, 4 GiB", "opt-125m"
     app.query_params["my_data"], app.query_params["train_data"] = "own", str(path)
     app.run()
+    assert "60 rows, 2 labels" not in texts(app)
+    app.button(key="agree_train_data").click().run()
     assert not app.exception
     assert "60 rows, 2 labels" in texts(app)
     assert "{words} Weather:" in [area.value for area in app.text_area]
@@ -169,6 +171,7 @@ def test_rows_of_ones_own_are_mapped_on_the_page_and_rehearsed(app, root, tmp_pa
     other = AppTest.from_file(str(root / "app" / "main.py"), default_timeout=60)
     other.query_params["my_data"], other.query_params["train_data"] = "own", str(tmp_path / "no-such.csv")
     other.run()
+    other.button(key="agree_train_data").click().run()
     assert not other.exception
     assert any("is no file on this machine" in problem.value for problem in [*other.error, *other.warning])
 

@@ -108,6 +108,9 @@ def test_the_folder_of_ones_own_model_is_in_the_link(app):
 def test_a_folder_that_is_not_there_is_said_and_no_other_model_is_taken(app):
     app.query_params["train_model"], app.query_params["train_folder"] = "folder", "/models/not-here"
     train(app)
+    assert "is no folder" not in texts(app)
+    assert "train_start" not in [button.key for button in app.button]
+    app.button(key="agree_train_folder").click().run()
     assert "'/models/not-here' is no folder on this machine" in texts(app).replace("\\", "")
     assert "train_start" not in [button.key for button in app.button]
 

@@ -160,7 +160,7 @@ def test_a_flipped_bit_of_the_measurements_gives_no_other_numbers(measured_run, 
     (run / "summary.json").unlink()  # the table has a checksum of its own
     table = pq.read_table(path)
     pq.write_table(table.set_column(1, "loss", pa.array([0.5] * len(table))), path)
-    with pytest.raises(InvalidInputError, match=r"not what was measured .* its checksum does not fit"):
+    with pytest.raises(InvalidInputError, match=r"not what was measured .*\(its checksum does not fit"):
         _ = read_run(run).diagnostics
 
 

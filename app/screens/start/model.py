@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import streamlit as st
 
 from app.shared import components
 from app.shared.links import linked, linked_number, linked_text
+from app.shared.outside_paths import agreed
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.models import PRESETS, ModelSpec, model_spec, spec_from_config
@@ -18,6 +20,7 @@ from zorba_core.planning.shapes import ModelShape, model_shape, shape_from_confi
 from zorba_core.runs.model_source import BUNDLED, models_folder, resolve_model
 
 OTHER = "other"
+_HUB_ID = re.compile(r"[^/.~][^/]*/[^/]*")
 _CONFIG, _CLICKED = "start_config", "start_hub_names"  # the second: names that the reader has sent to the hub
 _DTYPES = {"float32": "32 bits", "bfloat16": "16 bits"}
 _MOST_CONFIG_BYTES = 1_000_000
@@ -102,13 +105,16 @@ def _other() -> ChosenModel | None:
         file = st.file_uploader("config.json of the model", type=["json"], key="start_config_file")
     if file is not None:
         st.session_state[_CONFIG] = (file.name[:60], file.getvalue())
+    # A hub id can at most name something in the folder that the dashboard was started in.
+    if text and not _HUB_ID.fullmatch(text) and not agreed(text, key="my_folder", action="Open this folder"):
+        return None
     if text:
         path = Path(os.path.expanduser(text))
         if path.exists():
             if path.is_dir() and not (path / "config.json").is_file():
                 raise InvalidInputError(f"{text} has no config.json; give a folder that save_pretrained wrote")
             return ChosenModel(text, model_spec(path), model_shape(path))
-        if text.count("/") == 1 and not text.startswith(("/", ".", "~")):
+        if _HUB_ID.fullmatch(text):
             return _of_hub(text)
         raise InvalidInputError(f"{text!r} is no folder on this machine and no hub id such as owner/name")
     if _CONFIG in st.session_state:

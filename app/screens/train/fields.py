@@ -9,6 +9,7 @@ import streamlit as st
 from app.screens.train import choices
 from app.shared import components
 from app.shared.links import choose, draw, keep, linked, linked_number, linked_switch, remembered
+from app.shared.outside_paths import agreed
 from zorba_core.data.tasks import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
@@ -56,6 +57,8 @@ def model(num_blocks: int) -> choices.Model | None:
     path = _folder()
     if not path.strip():
         st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
+        return None
+    if not agreed(path, key="train_folder", action="Open this folder"):
         return None
     try:
         return choices.model_at(path)

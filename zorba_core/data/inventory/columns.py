@@ -162,7 +162,7 @@ def _unit_of(memory: str, cells: Sequence[str]) -> tuple[str, list[str]]:
     """The unit of the column of memory, and what is to be said of it."""
     named = unit_in(memory) or next((unit for cell in cells if (unit := unit_in(cell))), None)
     comma = has_decimal_comma(cells)
-    sizes = [number_of(cell, "", comma) for cell in cells if has_number(cell)]
+    sizes = [number_of(cell, memory, comma) for cell in cells if has_number(cell)]
     typical = float(np.median(sizes)) if sizes else 0.0
     unit = named or ("bytes" if typical > 1e8 else "MiB" if typical >= 500 else "GiB")
     if named is None:

@@ -51,7 +51,9 @@ def whole(text: str, where: str, comma: bool) -> int:
 
 def gib_of(text: str, unit: str, where: str, comma: bool) -> float:
     own = unit_in(text)
-    return number_of(text, where, comma) * UNITS[own or unit] / GIB * (1024 if re.search(r"(?i)\bti?b\b", text) else 1)
+    return (
+        number_of(text, where, comma) * (UNITS[own or unit] / GIB) * (1024 if re.search(r"(?i)\bti?b\b", text) else 1)
+    )
 
 
 def unit_in(text: str) -> str | None:
