@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.damage import tree
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.client import Client
 from zorba_core.federation.config import ServerSettings
@@ -145,6 +146,38 @@ def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settin
     assert run.metrics.drop(columns="seconds").equals(whole.metrics.drop(columns="seconds"))
     with pytest.raises(InvalidInputError, match="finished"):
         resume(folder, Scripted(clients))
+
+
+def interrupted_with_a_cut_log(config, settings, clients, folder, rounds: int):
+    """A federation whose server died before its fourth round, and whose log then lost all but ``rounds`` of three."""
+    with pytest.raises(RunError, match="lost power"):
+        serve(config, settings, Scripted(clients, {4: die}), runs_folder=folder, force=True)
+    (run,) = folder.iterdir()
+    lines = (run / TRAJECTORY).read_bytes().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if b'"kind":"round"' in line]
+    assert len(ends) == 3
+    (run / TRAJECTORY).write_bytes(b"".join(lines[: ends[rounds]]))
+    return run
+
+
+def test_a_federation_whose_log_lost_rounds_that_its_metrics_have_is_not_resumed(
+    config, settings, make_clients, tmp_path
+):
+    clients = make_clients()
+    folder = interrupted_with_a_cut_log(config, settings, clients, tmp_path, 1)
+    before = tree(folder)
+    with pytest.raises(InvalidInputError, match=r"trajectory\.log is lost: it ends at round 1 and the run had 3"):
+        resume(folder, Scripted(clients))
+    assert tree(folder) == before
+
+
+def test_a_federation_whose_replicas_are_further_than_its_log_is_not_resumed(config, settings, make_clients, tmp_path):
+    clients = make_clients(stores=tmp_path / "stores")
+    folder = interrupted_with_a_cut_log(config, settings, clients, tmp_path / "runs", 1)
+    (folder / "metrics.parquet").unlink()
+    with pytest.raises(RunError, match="replica stands at round 2 and this run's log ends at 1: if the log has"):
+        resume(folder, Scripted(make_clients(stores=tmp_path / "stores")))
+    assert not (folder / "summary.json").exists()
 
 
 def test_a_run_goes_on_with_the_clients_that_are_left_when_the_server_is_back(config, settings, make_clients, tmp_path):

@@ -286,3 +286,25 @@ def test_a_run_whose_config_has_no_checksum_as_before_is_resumed_to_the_same_wei
     (run / "config.json").write_text(json.dumps(read_sealed(run / "config.json"), indent=2) + "\n")
     assert call("resume", str(run)).status == 0
     assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+def test_the_log_of_an_unfinished_run_that_lost_rounds_which_the_metrics_have_is_not_replayed_as_if_whole(
+    whole, tmp_path
+):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "summary.json").unlink()
+    lines = (run / "trajectory.log").read_bytes().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if b'"kind":"round"' in line]
+    (run / "trajectory.log").write_bytes(b"".join(lines[: ends[4]]))
+    before = tree(run)
+    for command in (("replay", str(run)), ("importance", str(run))):
+        left = call(*command)
+        check_refused(left)
+        assert "it ends at round 4 and the metrics have round 9" in left.err
+    assert tree(run) == before
+    assert call("replay", str(run), "--round", "3").status == 0
+    (finding,) = verify_folder(tmp_path)
+    assert (finding.state, "it ends at round 4" in finding.found) == ("broken", True)
+    left = call("resume", str(run))
+    assert (left.status, "that is computed again" in left.err) == (0, True)
+    assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]

@@ -143,7 +143,8 @@ class Membership:
             )
         if reply.round > self.rounds_done:
             raise MessageError(
-                f"its replica stands at round {reply.round} and this run at {self.rounds_done}; empty its folder"
+                f"its replica stands at round {reply.round} and this run's log ends at {self.rounds_done}: if the log "
+                "has lost its end, stop the run and restore it; if not, empty the client's folder"
             )
         if reply.vram_bytes:
             workload = Workload(

@@ -40,6 +40,7 @@ from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, open_log, reopen
 from zorba_core.runs.run_task import with_data
 from zorba_core.runs.session import evaluation_rows, open_network, use_threads
+from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.runs.writer import RunWriter, check_name
 
 Notice = Callable[[str], None]
@@ -135,13 +136,14 @@ def resume(
 
     Raises:
         InvalidInputError, MissingDataError: no such run, one that is finished or was never federated, or a base model
-            that is not its own.
+            that is not its own; a log that has lost rounds which its folder knows of.
         RunError: as :func:`serve`.
     """
     request = read_request(run)
     config, settings = configs_of(request.path, request.config)
     check_unfinished(request)
     config = replace(config, model=model or config.model, token=str(request.environment.get(_TOKEN, "")))
+    _check_end(request)
     log = open_log(request)
     try:
         trajectory = log.trajectory
@@ -175,6 +177,18 @@ def resume(
         return _complete(writer, server, transport, parts, callbacks, earlier)
     finally:
         log.close()
+
+
+def _check_end(request: runs.Request) -> None:
+    """Refuse a log that has lost rounds which the folder's other files know of: clients have had their averages, and
+    computed again with whoever is there they would be others. Nothing is changed."""
+    path = request.path / runs.TRAJECTORY
+    had = max(runs.last_recorded_round(request.path), runs.read_summary(request.path).get("rounds_done", 0))
+    if path.is_file() and (there := read_trajectory(path).rounds_done) < had:
+        raise InvalidInputError(
+            f"the end of {path} is lost: it ends at round {there} and the run had {had}; restore it from a copy. To "
+            f"give these rounds up, remove {runs.METRICS} and {runs.SUMMARY} beside it, and empty the clients' folders"
+        )
 
 
 def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> ServerParts:

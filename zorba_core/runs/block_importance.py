@@ -11,7 +11,15 @@ from zorba_core.allocation import Allocation
 from zorba_core.allocation.importance import RESAMPLES, Importance, ScalarRound, importance_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.methods import METHODS
-from zorba_core.runs.folder import TRAJECTORY, Request, Run, check_written_under, read_request, read_summary
+from zorba_core.runs.folder import (
+    TRAJECTORY,
+    Request,
+    Run,
+    check_written_under,
+    last_recorded_round,
+    read_request,
+    read_summary,
+)
 from zorba_core.runs.trajectory import Trajectory, lacking, read_trajectory
 
 
@@ -40,11 +48,11 @@ def importance(
     path = run.path if isinstance(run, Run) else run
     request = read_request(path)
     _check(request)
-    summary = read_summary(request.path)
+    summary, recorded = read_summary(request.path), last_recorded_round(request.path)
     trajectory = read_trajectory(request.path / TRAJECTORY)
     if trajectory.header is not None:
         check_written_under(request, trajectory.header)  # the scales of its blocks count below
-    lacks = lacking(trajectory, summary)
+    lacks = lacking(trajectory, summary, recorded)
     if lacks and last_round is None:
         raise InvalidInputError(
             f"the end of the log of {request.path} is damaged: {lacks}; restore {TRAJECTORY}, or name the last round"

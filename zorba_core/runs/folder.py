@@ -280,6 +280,15 @@ def read_summary(path: Path) -> dict[str, Any]:
     return _read_object(path / SUMMARY, SUMMARY_FIELDS) if (path / SUMMARY).is_file() else {}
 
 
+def last_recorded_round(path: Path) -> int:
+    """The last round of a run's metrics; 0 where there are none, or none that can be read: the log has them too."""
+    try:
+        table = _read_metrics(path / METRICS)
+    except (OSError, InvalidInputError):
+        return 0
+    return int(table["round"].max()) if len(table) else 0
+
+
 def read_request(path: str | os.PathLike[str]) -> Request:
     """The part of a run folder that is there before the first round.
 

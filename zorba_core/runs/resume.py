@@ -94,12 +94,13 @@ def resume(
     check_files(request.environment.get("data", {}).get("files", {}), task, request.path)
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
         raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
+    recorded = runs.last_recorded_round(request.path)
     log = open_log(request) if ranks.writes else None
     try:
         trajectory = log.trajectory if log is not None else None
         trajectory = ranks.from_first(trajectory)
         check_log(request, trajectory)
-        lacks = lacking(trajectory, runs.read_summary(request.path))
+        lacks = lacking(trajectory, runs.read_summary(request.path), recorded)
         if lacks:
             notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
         with use_threads(settings.threads):
@@ -171,15 +172,15 @@ def replay(
 
     Raises:
         MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; no round is named
-            and the log lacks the end of a run that has a summary; a folder in the way; of a FedIT run, any round but 0
-            and that of its checkpoint.
+            and the log lacks an end that the summary or the metrics have; a folder in the way; of a FedIT run, any
+            round but 0 and that of its checkpoint.
     """
     request = read_request(run)
     settings = settings_of(request)
-    summary = runs.read_summary(request.path)
+    summary, recorded = runs.read_summary(request.path), runs.last_recorded_round(request.path)
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
     check_log(request, trajectory)
-    lacks = lacking(trajectory, summary)
+    lacks = lacking(trajectory, summary, recorded)
     first_order = method_facts(settings.method).first_order
     last_round = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     target = last_round if round_index is None else round_index

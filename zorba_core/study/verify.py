@@ -93,7 +93,7 @@ def _run(path: Path) -> str:
     trajectory = read_trajectory(path / TRAJECTORY)
     if trajectory.header is not None and changed_environment(request, trajectory.header):
         return "its environment.json was changed since the run began"
-    lacks = lacking(trajectory, run.summary)
+    lacks = lacking(trajectory, run.summary, int(run.metrics["round"].max()) if len(run.metrics) else 0)
     if lacks:
         raise InvalidInputError(f"the end of its {TRAJECTORY} is damaged: {lacks}")
     last = trajectory.evaluations[-1] if trajectory.evaluations else None
