@@ -6,10 +6,12 @@ import ast
 import csv
 import inspect
 import random
+import stat
 
 import numpy as np
 import pytest
 
+from app.screens.train.own_data import UPLOADS, keep_upload
 from app.screens.train.take_along import TrainRequest, as_python
 from app.shared.outside_paths import agree
 from zorba_core.data.label_words import listed
@@ -157,3 +159,13 @@ def test_another_file_begins_with_its_own_columns(app, tickets, tmp_path):
     path.set_value(str(other)).run()
     assert not app.exception
     assert app.multiselect[0].value == ["opinion"]
+
+
+def test_an_uploaded_file_of_rows_is_kept_for_its_owner_alone(tmp_path):
+    runs = tmp_path / "runs"
+    (runs / UPLOADS).mkdir(parents=True, mode=0o755)  # made by an earlier version
+    kept = keep_upload(runs, "My tickets (2).csv", b"text,label\na,b\n")
+    assert kept.read_bytes() == b"text,label\na,b\n"
+    assert kept.name == "My-tickets-2.csv"
+    assert stat.S_IMODE((runs / UPLOADS).stat().st_mode) == 0o700
+    assert keep_upload(runs, "My tickets (2).csv", kept.read_bytes()) == kept

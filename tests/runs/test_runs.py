@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
 
@@ -110,6 +112,19 @@ def test_newest_runs_come_first(tmp_path):
     older, newer = write_run(tmp_path, name="a").path, write_run(tmp_path, name="b").path
     os.utime(older / "config.json", (1, 1))
     assert [run.path for run in list_runs(tmp_path).runs] == [newer, older]
+
+
+@pytest.mark.parametrize(
+    ("added", "mode"), [({}, 0o755), ({"task": {"name": "tickets"}}, 0o700), ({"federation": {}}, 0o700)]
+)
+def test_the_folder_of_a_run_on_rows_of_ones_own_or_of_a_federation_is_its_owners_alone(tmp_path, added, mode):
+    before = os.umask(0o022)
+    try:
+        writer = RunWriter(tmp_path, "own", {**CONFIG, **added}, {}, ALLOCATION)
+    finally:
+        os.umask(before)
+    writer.close()
+    assert stat.S_IMODE(writer.path.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "x" * 101, "a b"])

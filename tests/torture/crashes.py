@@ -33,6 +33,7 @@ class Kind:
 
 PLAIN = Kind("plain")
 STREAMED = Kind("streamed", ("--memory-limit", "2GiB"))
+MEASURED = Kind("measured", ("--diagnostics", "2"), alike=False)
 PLANNED = Kind("planned again", ("--replan", "1", "--explore", "1"), alike=False)
 WEIGHTS = Kind("weights on the wire", ("--method", "fedit", "--lr", "0.01"), allocates=False, alike=False)
 

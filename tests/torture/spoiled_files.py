@@ -15,7 +15,8 @@ from tests.test_damaged_files import check_file
 from tests.torture.world import ROUNDS, World
 from zorba_core.allocation import allocation_from_file
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs import TRAJECTORY
+from zorba_core.runs import CONFIG, TRAJECTORY, read_run
+from zorba_core.runs.diagnostics import read_measured
 from zorba_core.study.experiments.store import read_tables
 from zorba_core.study.ledger.claims import read_ledger
 
@@ -90,8 +91,27 @@ _READERS: Mapping[str, Callable[[Path], Any]] = {
     "allocation.csv": lambda path: allocation_from_file(path).A_MN.tolist(),
     "ledger.json": lambda path: repr(read_ledger(path)),
     "tables/runs.parquet": lambda path: [repr(table.to_dict("list")) for table in read_tables(path.parent)],
+    "diagnostics.parquet": lambda path: [repr(vars(row)) for row in read_measured(path, 3, 3)],
     "tables/curves.parquet": lambda path: [repr(table.to_dict("list")) for table in read_tables(path.parent)],
 }
+
+
+def config_alone(world: World, random_: random.Random, folder: Path) -> int:
+    """A run that has lost its log, and whose config was damaged: refused by name, or read as it was."""
+    run = shutil.copytree(world.whole, folder / "run")
+    (run / TRAJECTORY).unlink()
+    expected, path = read_run(run).config, run / CONFIG
+    path.write_bytes(damaged(random_, CONFIG, path.read_bytes()))
+    said = CONFIG
+    try:
+        config = read_run(run).config
+    except InvalidInputError as error:
+        config, said = expected, str(error)
+    assert config == expected, "another config without a word"
+    assert CONFIG in said, "refused, and not by name"
+    assert "\n" not in said
+    assert len(said) < 1200
+    return 1
 
 
 def own_rows(world: World, random_: random.Random, folder: Path) -> int:

@@ -21,6 +21,7 @@ from zorba_core import cli
 from zorba_core.allocation import Allocation, write_allocation
 from zorba_core.runs import TRAJECTORY, environment, read_run, session
 from zorba_core.runs import resume as resuming
+from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.runs.streaming.network import BLOCKS
 from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, write_tables
@@ -63,6 +64,8 @@ class World:
             left, right = run.metrics[name].to_numpy(), whole.metrics[name].to_numpy()
             assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), f"other {name}"
         assert read_trajectory(path / TRAJECTORY).rounds_done == ROUNDS
+        assert run.summary.get("diagnostics") == whole.summary.get("diagnostics"), "other gradients"
+        assert len(run.diagnostics) == len(whole.diagnostics)
         assert run.metrics["seconds"].is_monotonic_increasing
         leftover = [entry.name for entry in path.iterdir() if entry.name.startswith(".") or entry.name == BLOCKS]
         assert not leftover, f"left behind: {leftover}"
@@ -100,6 +103,10 @@ def _write_others(folder: Path) -> None:
     rows = [{name: None for name in RUN_SCHEMA.names} | {"sha256": str(n), "lr": 0.1 * n} for n in range(4)]
     curves = [{"sha256": "0", "round": n, "loss": 1 / (n + 1), "accuracy": 0.5} for n in range(9)]
     write_tables(folder / "tables", frame_of(rows, RUN_SCHEMA), frame_of(curves, CURVE_SCHEMA))
+    product_MNN = np.random.default_rng(0).normal(size=(3, 3, 3)) ** 2
+    write_measured(
+        folder / DIAGNOSTICS, [Measured.of_products(n, np.ones(3), product_MNN, ALLOCATION.A_MN) for n in (0, 2)]
+    )
     (folder / "fleet.csv").write_text("client,vram_gib\na,0.5\nb,0.02\n")
     (folder / "file.json").write_text("{}")
     lines = [f"room {n} was {('bad', 'good')[n % 2]},{('bad', 'good')[n % 2]}" for n in range(40)]

@@ -41,7 +41,9 @@ class RunWriter(Callback):
         allocation: AllocationMetrics,
     ) -> None:
         """A new folder, with everything in it that is known before the first round."""
-        self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}")
+        # Of rows of one's own the folder has columns, labels and scalars, which tell of the rows to who has the model.
+        private = "task" in config or "federation" in config
+        self.path = _new_folder(Path(runs_folder), f"{check_name(name)}-{fingerprint(config)[:8]}", private)
         self._records: list[RoundRecord] = []
         self._written: pa.Table | None = None
         self._rounds_done = 0
@@ -105,14 +107,15 @@ class RunWriter(Callback):
         self._log.close()
 
 
-def _new_folder(runs_folder: Path, name: str) -> Path:
-    """A folder that did not exist before, by creating it: two runs that start together get two."""
+def _new_folder(runs_folder: Path, name: str, private: bool) -> Path:
+    """A folder that did not exist before, by creating it: two runs that start together get two. ``private``: for its
+    owner alone, whatever the umask."""
     try:
         runs_folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _MOST_REPEATS):
             path = runs_folder / (name if attempt == 1 else f"{name}-{attempt}")
             try:
-                path.mkdir()
+                path.mkdir(mode=0o700 if private else 0o777)
             except FileExistsError:
                 continue
             return path

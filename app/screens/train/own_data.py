@@ -105,20 +105,28 @@ def _file(runs_folder: Path) -> str:
         help="Kept on this machine, beside the runs. CSV, TSV, JSON lines or Parquet.",
     )
     if file is not None:
-        content = file.getvalue()
-        given = Path(file.name)
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", given.stem)[:60].strip(".-_") or "rows"  # the run is called by it
-        target = runs_folder / UPLOADS / hashlib.sha256(content).hexdigest()[:12] / f"{name}{given.suffix}"
-        if not target.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_text(runs_folder / UPLOADS / ".gitignore", "*\n")
-            write_bytes(target, content)
-        st.session_state[_UPLOADED] = str(target)
+        st.session_state[_UPLOADED] = str(keep_upload(runs_folder, file.name, file.getvalue()))
     kept = st.session_state.get(_UPLOADED, "")
     if kept:
         place = "/".join(Path(kept).parts[-3:])
         st.caption(f":material/link_off: A link cannot hold an uploaded file. It is kept as {as_code(place)}.")
     return kept
+
+
+def keep_upload(runs_folder: Path, name: str, content: bytes) -> Path:
+    """Write an uploaded file beside the runs, in a folder for its owner alone; the file's place."""
+    given = Path(name)
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", given.stem)[:60].strip(".-_") or "rows"  # the run is called by it
+    folder = runs_folder / UPLOADS
+    target = folder / hashlib.sha256(content).hexdigest()[:12] / f"{stem}{given.suffix}"
+    runs_folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)  # also one that was there: rows of the user's own are in it
+    if not target.is_file():
+        target.parent.mkdir(exist_ok=True)
+        write_text(folder / ".gitignore", "*\n")
+        write_bytes(target, content)
+    return target
 
 
 def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:

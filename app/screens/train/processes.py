@@ -129,7 +129,7 @@ def _starting(runs_folder: Path) -> Iterator[Path]:
                 f"core{'s' if most > 1 else ''} for them; stop one, or wait until one has finished"
             )
         folder = jobs / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        folder.mkdir()
+        folder.mkdir(mode=0o700)  # a command on rows of the user's own may quote them
         try:
             yield folder
         except BaseException:
