@@ -43,7 +43,7 @@ class Agreed:
     """What a run's settings allow its server to send."""
 
     def __init__(self, settings: TrainSettings, num_blocks: int, max_step: float = MAX_STEP) -> None:
-        self._settings, self._num_blocks, self.max_step = settings, num_blocks, max_step
+        self._settings, self.max_step = settings, max_step
         self.most_blocks = num_blocks  # that this client is asked to activate
 
     @functools.cached_property

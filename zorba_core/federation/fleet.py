@@ -79,10 +79,6 @@ class Plan:
     def blocks(self, seat: int) -> tuple[int, ...]:
         return tuple(self.allocation.blocks_per_client[seat])
 
-    @property
-    def seated_N(self) -> np.ndarray:
-        return self.allocation.A_MN.any(axis=0)
-
     def describe(self) -> dict:
         """Plain JSON for the log."""
         return {

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from zorba_core.planning.engine_load import Load
 from zorba_core.planning.estimate_terms import TOKEN_BYTES, Term, estimate_terms, noise_term, read_terms
 from zorba_core.planning.shapes import ModelShape
 
-Order = Literal["in-memory", "streamed"]
 LEAST_RESIDENT = 2  # the block at work, and the next one, which is read meanwhile
 EVALUATION_ROWS = 64  # engine.evaluation.BATCH_SIZE
 

@@ -19,7 +19,6 @@ from zorba_core.study.experiments import read_results
 from zorba_core.study.experiments.definitions import OWN
 from zorba_core.study.experiments.speed import (
     area,
-    likely_speed,
     outcomes,
     pooled_speed,
     speed,
@@ -76,12 +75,6 @@ def test_pooling_takes_the_geometric_mean_of_the_cells():
     pooled = pooled_speed({("a", "x"): ([10, 10], [5, 5], 24), ("b", "x"): ([12, 12], [24, 24], 24)})
     assert pooled.value == pytest.approx(1.0)
     assert (pooled.seeds, pooled.reached) == (4, 4)
-
-
-def test_likelihood_of_intervals_agrees_where_they_are_narrow():
-    paper = [(9.9, 10.1), (19.8, 20.2), (14.9, 15.1)]
-    half = [(low / 2, high / 2) for low, high in paper]
-    assert math.exp(likely_speed(paper, half).value) == pytest.approx(2.0, rel=0.03)
 
 
 def made_results(curves_by_run, blocks=MappingProxyType({})):

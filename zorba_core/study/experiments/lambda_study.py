@@ -145,10 +145,6 @@ def do_arms_differ(comparison: TrainedAlike) -> tuple[ArmsTest, str, ArmsTest]:
     return whole, telling, arms_differ(finite.drop(index=telling))
 
 
-def law_without(table: pd.DataFrame, arms: Sequence[str], features: Sequence[str] = ("V", "E")) -> Law:
-    return noise_law(table.drop(index=list(arms)), features)
-
-
 def influence(table: pd.DataFrame, features: Sequence[str] = ("V", "E"), most: int = 4) -> list[Influence]:
     """The law of all allocations, then without the one of most leverage, and so on ``most`` times."""
     ended, left_out = table[np.isfinite(table["loss"])], []

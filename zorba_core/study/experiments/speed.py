@@ -19,7 +19,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.study.experiments.crossing import ratio_interval
 from zorba_core.study.experiments.resampling import percentile_interval
 from zorba_core.study.experiments.statistics import Mean, first_reached, mean_interval
 from zorba_core.study.experiments.store import Results
@@ -27,7 +26,6 @@ from zorba_core.study.experiments.store import Results
 SHARE = 0.7  # of the loss that the paper's trial lost: the target
 RESAMPLES = 10_000
 MEASURES = ("area", "rounds_to")
-PASSES_A_ROUND = 11  # Q + 1 with ten directions, of a client's batch, whatever simulated the scalars
 
 
 class Speedup(NamedTuple):
@@ -183,18 +181,6 @@ def _ratios(
         raise InvalidInputError(f"a ratio of speeds is of paired seeds; there are {paper_S.size} and {arm_S.size}")
     index_RS = rng.integers(len(paper_S), size=(resamples, len(paper_S)))
     return paper_S[index_RS].mean(axis=1) / arm_S[index_RS].mean(axis=1), float(paper_S.mean() / arm_S.mean())
-
-
-def likely_speed(paper: Sequence[tuple[float, float]], arm: Sequence[tuple[float, float]]) -> Mean | None:
-    """The mean logarithm of the ratio by maximum likelihood, from the two evaluations between which each run reaches
-    the target (the later one infinite where it does not)."""
-    low_S = [_log(a[0]) - _log(b[1]) for a, b in zip(paper, arm, strict=True)]
-    high_S = [_log(a[1]) - _log(b[0]) for a, b in zip(paper, arm, strict=True)]
-    return ratio_interval(low_S, high_S)
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
 
 
 class CellRounds(NamedTuple):

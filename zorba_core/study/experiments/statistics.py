@@ -74,11 +74,6 @@ def count_to_decide(mean: Mean, level: float = 0.95, most: int = 1000) -> int | 
     return int(count_C[enough[0]]) if enough.size else None
 
 
-def paired_difference(first: ArrayLike, second: ArrayLike) -> Mean:
-    """Mean of first - second over seeds that both have run."""
-    return mean_interval(np.asarray(first, float) - np.asarray(second, float))
-
-
 def rank_correlation(x_K: ArrayLike, y_K: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> Correlation:
     """Spearman's rho; the interval resamples allocations, the p-value permutes them.
 
@@ -94,20 +89,6 @@ def rank_correlation(x_K: ArrayLike, y_K: ArrayLike, *, seed: int = 0, resamples
     low, high = np.nanquantile(boot_S, (0.025, 0.975))
     p_value = (1 + int((np.abs(permuted_S) >= abs(value) - 1e-12).sum())) / (resamples + 1)
     return Correlation(value, float(low), float(high), p_value, len(x_K))
-
-
-def partial_rank_correlation(x_K: ArrayLike, y_K: ArrayLike, given_K: ArrayLike) -> float:
-    """Spearman's rho of x and y with the ranks' linear dependence on ``given`` taken out of both.
-
-    Raises:
-        InvalidInputError: as :func:`rank_correlation`, or ``given`` explains one of them wholly.
-    """
-    x_K, y_K = _pairs(x_K, y_K)
-    x_K, given_K = _pairs(x_K, given_K)
-    correlation = float(partial_spearman(x_K, y_K, given_K))
-    if np.isnan(correlation):
-        raise InvalidInputError("what is held fixed explains one of the two wholly; nothing is left to correlate")
-    return correlation
 
 
 def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:

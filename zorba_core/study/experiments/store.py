@@ -184,10 +184,6 @@ def empty_runs() -> pd.DataFrame:
     return RUN_SCHEMA.empty_table().to_pandas()
 
 
-def empty_curves() -> pd.DataFrame:
-    return CURVE_SCHEMA.empty_table().to_pandas()
-
-
 def read_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both tables whole, empty where there is none yet."""
     return _read(folder / "runs.parquet", RUN_SCHEMA), _read(folder / "curves.parquet", CURVE_SCHEMA)
