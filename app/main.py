@@ -5,7 +5,6 @@ Streamlit reads this file twice: once imported, for the server (`app`), and in e
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on
 
 from app.screens.registry import PAGES  # noqa: E402
 from app.shared import components, hosts, housekeeping, links, state  # noqa: E402
-from zorba_core.errors import ZorbaError  # noqa: E402
+from app.shared.guard import shown_errors  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
 WORDMARK = Path(__file__).with_name("wordmark.svg")
@@ -43,17 +42,8 @@ def main() -> None:
         # Before there was a first page of its own, the address without a name was the Trade-off's.
         st.switch_page(PAGES["tradeoff"].path, query_params=links.parameters())
     links.arrive(page.title)
-    try:
+    with shown_errors(f"page {page.title}"):
         _draw(page)
-    except ZorbaError as error:
-        components.problem("This cannot be shown", str(error))
-    except Exception:
-        logging.getLogger("zorba.app").exception("page %s failed", page.title)
-        components.problem(
-            "Something went wrong on our side",
-            "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to "
-            "continue.",
-        )
     housekeeping.settle(page.title)
 
 

@@ -24,6 +24,7 @@ from zorba_core.plots import Palette, palette_named
 HEAD_START_SECONDS = 0.13
 FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
 _DRAWN = "drawn_before"
+_MIME = {"csv": "text/csv", "json": "application/json"}  # by the ending of a file's name
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
 _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
 _ON_PRIMARY = {"light": "#ffffff", "dark": "#10151c"}  # words on a filled button
@@ -192,13 +193,17 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def sentence(said: object) -> str:
+    """An error's text, or another, with a capital at its front and a full stop."""
+    return f"{capitalised(str(said))}."
+
+
 @dataclass(frozen=True)
 class Download:
     """A file that is made when someone asks for it."""
 
     label: str
-    file_name: str
-    mime: str
+    file_name: str  # its ending says what it holds
     content: Callable[[], bytes]
     help: str
 
@@ -211,7 +216,7 @@ def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = 
                 file.label,
                 file.content,
                 file.file_name,
-                file.mime,
+                _MIME.get(file.file_name.rpartition(".")[2], "application/octet-stream"),
                 key=f"{key}_{index}",
                 on_click="ignore",
                 icon=":material/download:",

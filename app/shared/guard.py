@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import streamlit as st
 
@@ -12,22 +13,29 @@ from app.shared import components
 from zorba_core.errors import ZorbaError
 
 
+@contextlib.contextmanager
+def shown_errors(what: str) -> Iterator[None]:
+    """Within the context, an error is one sentence on the page; the log says that ``what`` failed where it is ours."""
+    try:
+        yield
+    except ZorbaError as error:
+        components.problem("This cannot be shown", str(error))
+    except Exception:
+        logging.getLogger("zorba.app").exception("%s failed", what)
+        components.problem(
+            "Something went wrong on our side",
+            "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to "
+            "continue.",
+        )
+
+
 def guarded(part: Callable[..., None]) -> Callable[..., None]:
-    """``part`` whose errors are one sentence on the page: when it reruns alone, main.py cannot show it."""
+    """``part`` with its errors shown: when it reruns alone, main.py cannot show them."""
 
     @functools.wraps(part)
     def careful(*arguments, **named) -> None:
-        try:
+        with shown_errors(part.__name__):
             part(*arguments, **named)
-        except ZorbaError as error:
-            components.problem("This cannot be shown", str(error))
-        except Exception:
-            logging.getLogger("zorba.app").exception("%s failed", part.__name__)
-            components.problem(
-                "Something went wrong on our side",
-                "The details are in the terminal that runs the dashboard. Change a control, or reload the page, to "
-                "continue.",
-            )
 
     return careful
 

@@ -30,11 +30,11 @@ def explain(error: ZorbaError, scenario: Scenario) -> None:
         st.info("No clients yet: type them in or upload a CSV on the Fleet page.", icon=":material/table_rows:")
         st.page_link("screens/fleet/fleet.py", label="Open the Fleet page", icon=":material/memory:")
     elif isinstance(error, InvalidInputError):
-        components.problem("The fleet cannot be read as it is", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        components.problem("The fleet cannot be read as it is", components.sentence(error))
     elif isinstance(error, InfeasibleError) and error.clients:
         say_too_small(scenario, error.clients)
     else:
-        components.problem("This fleet cannot train the model", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        components.problem("This fleet cannot train the model", components.sentence(error))
         scaled = scenario.fleet_kind in SCALED_KINDS
         st.markdown(
             "Every block needs at least one client. "

@@ -32,14 +32,16 @@ NumberT = TypeVar("NumberT", int, float)
 def linked(
     widget: Callable[..., str],
     label: str,
-    options: Sequence[str],
+    options: Sequence[str] | Mapping[str, str],
     default: str | None = None,
     *,
     key: str,
     **arguments: Any,
 ) -> str:
-    """``widget`` over ``options``, started from the address and kept in it. The first option is the default unless
-    another is named; the address leaves it out. A name the list does not have is ignored."""
+    """``widget`` over ``options``, started from the address and kept in it; of a mapping its names, shown as what they
+    map to. The first option is the default unless another is named; the address leaves it out. A name the list does not
+    have is ignored."""
+    options, arguments = _named_options(options, arguments)
     default = options[0] if default is None else default
     value = choice(key, options, default)
     from_link = remembered(key, None, str)
@@ -61,14 +63,14 @@ def choice(key: str, options: Sequence[str], default: str | None = None) -> str:
 def linked_many(
     widget: Callable[..., Sequence[str]],
     label: str,
-    options: Sequence[str],
+    options: Sequence[str] | Mapping[str, str],
     default: Sequence[str],
     *,
     key: str,
     **arguments: Any,
 ) -> list[str]:
     """As :func:`linked`, for a widget with several choices; in the address they are joined by commas."""
-
+    options, arguments = _named_options(options, arguments)
     if key not in st.session_state.get(_REMEMBERED, {}):
         for name in (named(key) or "").split(",")[:20]:
             if name and name not in options:
@@ -77,6 +79,15 @@ def linked_many(
     draw(widget, key, value, options, label, options, **arguments)
     keep(key, None if value == list(default) else ",".join(value))
     return value
+
+
+def _named_options(
+    options: Sequence[str] | Mapping[str, str], arguments: dict[str, Any]
+) -> tuple[Sequence[str], dict[str, Any]]:
+    """The names, and the arguments that show each of them."""
+    if isinstance(options, Mapping):
+        return list(options), {**arguments, "format_func": options.get}
+    return options, arguments
 
 
 def several(key: str, options: Sequence[str], default: Sequence[str]) -> list[str]:

@@ -55,9 +55,8 @@ def _views(study: Study, point: int) -> None:
     chosen = linked(
         st.segmented_control,
         "What to look at",
-        list(VIEWS),
+        VIEWS,
         required=True,
-        format_func=VIEWS.get,
         key="view",
         label_visibility="collapsed",
         width="stretch",

@@ -190,8 +190,7 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
         linked(
             st.selectbox,
             "Sort clients by",
-            list(ORDERS),
-            format_func=ORDERS.get,
+            ORDERS,
             key="order",
             width=170,
             help="By what the clients have at the start, so that columns stay where they are while you edit.",
@@ -262,21 +261,18 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
             Download(
                 "Allocation (JSON)",
                 f"{name}.json",
-                "application/json",
                 lambda: files.matrix_json(study, allocation),
                 "Block ids of each client with every number; `zorba train --allocation` reads it.",
             ),
             Download(
                 "Matrix (NPZ)",
                 f"{name}.npz",
-                "application/octet-stream",
                 lambda: files.matrix_npz(study, start, allocation),
                 "NumPy arrays: A_MN (blocks by clients), budget_N, capacity_N_bytes.",
             ),
             Download(
                 "Clients (CSV)",
                 f"{name}.csv",
-                "text/csv",
                 lambda: files.clients_csv(study, start, allocation),
                 "A row per client: VRAM, budget, blocks held, least popularity, influence.",
             ),

@@ -219,14 +219,12 @@ def _clients(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             Download(
                 "Fleet (CSV)",
                 "fleet.csv",
-                "text/csv",
                 lambda: taking_part.to_csv(index=False).encode(),
                 "The clients that take part and their VRAM; this page and `zorba --fleet` read it back.",
             ),
             Download(
                 "Scenario (JSON)",
                 "scenario.json",
-                "application/json",
                 lambda: components.programs.as_json(scenario).encode(),
                 "Every choice of the sidebar and of this page; drop it here to restore them.",
             ),

@@ -111,7 +111,7 @@ def _take(content: bytes, name: str) -> None:
         scenario = scenario_from_upload(content, state.current())
     except InvalidInputError as error:
         title = f"{name} cannot be used; the fleet is as it was"
-        _state()[_PROBLEM] = (state.current(), title, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        _state()[_PROBLEM] = (state.current(), title, components.sentence(error))
         _state().pop(_LOADED, None)
         return
     _state().pop(_PROBLEM, None)

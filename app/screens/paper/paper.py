@@ -252,14 +252,12 @@ def _take_along(claims: Sequence[Claim], ledger: Ledger) -> None:
             Download(
                 "Claims (CSV)",
                 "zorba-claims.csv",
-                "text/csv",
                 lambda: as_table(claims).to_csv(index=False).encode(),
                 "The claims that pass the filters.",
             ),
             Download(
                 "Ledger (JSON)",
                 "zorba-ledger.json",
-                "application/json",
                 lambda: ledger_file().read_bytes(),
                 "All claims and what made them.",
             ),

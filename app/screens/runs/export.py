@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
@@ -25,18 +25,17 @@ def draw(
     """Buttons for what is on the screen, and the programs that make it again."""
     if isinstance(drawn, curves.DrawnCurves):
         listed = curves.with_baseline(chosen, baseline)
-        first = _csv("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
+        first = Download("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
         name, figure = "zorba-runs", drawn.figure
         code = programs.of_curves(source, listed, drawn.asked, drawn.baseline, sorted(drawn.hidden))
     else:
         listed = list(records)
-        first = _csv("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
+        first = Download("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
         name, figure = "zorba-outcomes", lambda: drawn.figure
         code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
     program = Download(
         "Runs (JSON)",
         "zorba-runs.json",
-        "application/json",
         lambda: runs_json(listed),
         "Settings, provenance and outcome of each run in the picture.",
     )
@@ -45,10 +44,6 @@ def draw(
         python, command = st.tabs(["Copy as Python", "Copy as command"])
         python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")
         command.code(programs.command(source, listed), language="bash", wrap_lines=True)
-
-
-def _csv(label: str, name: str, content: Callable[[], bytes], help: str) -> Download:
-    return Download(label, name, "text/csv", content, help)
 
 
 def curves_csv(panels: Sequence[CurvePanel]) -> bytes:

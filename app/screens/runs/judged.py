@@ -180,7 +180,6 @@ def _files(record: Record, report: EvaluationReport) -> list[Download]:
         Download(
             "Evaluation (JSON)",
             f"{record.name}-evaluation.json",
-            "application/json",
             lambda: to_json(report.describe(), indent=1).encode(),
             "Everything above as numbers; the same as zorba evaluate --json.",
         )
@@ -190,7 +189,6 @@ def _files(record: Record, report: EvaluationReport) -> list[Download]:
             Download(
                 "Changed answers (CSV)",
                 f"{record.name}-changed.csv",
-                "text/csv",
                 lambda: report.changed.to_csv(index=False).encode(),
                 "With the texts of the evaluation rows.",
             )

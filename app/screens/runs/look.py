@@ -223,25 +223,22 @@ def _files(record: Record) -> list[Download]:
         Download(
             "Metrics (CSV)",
             f"{record.name}-metrics.csv",
-            "text/csv",
             lambda: record.metrics.to_csv(index=False).encode(),
             "One row a round.",
         ),
         Download(
             "Config (JSON)",
             f"{record.name}-config.json",
-            "application/json",
             lambda: to_json(record.config, indent=1).encode(),
             "What was asked for.",
         ),
     ]
     if record.allocation is not None:
-        for kind, mime in (("json", "application/json"), ("npz", "application/octet-stream")):
+        for kind in ("json", "npz"):
             files.append(
                 Download(
                     f"Allocation ({kind.upper()})",
                     f"{record.name}-allocation.{kind}",
-                    mime,
                     lambda kind=kind: allocation_to_bytes(record.allocation, kind),
                     "Block ids of each client." if kind == "json" else "The activation matrix A_MN.",
                 )

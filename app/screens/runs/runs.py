@@ -162,7 +162,7 @@ def _read(folder: Path, tables: Sequence[tuple[str, str]]) -> tuple[Listing, Sou
         labels = {_FOLDER: f"Run folders ({short(folder)})"} | {
             f"{name}.{profile}": f"Experiment {name}, {profile}" for name, profile in tables
         }
-        source = linked(st.selectbox, "Runs of", list(labels), format_func=labels.get, key="source", width=255)
+        source = linked(st.selectbox, "Runs of", labels, key="source", width=255)
     if folder.exists() and not folder.is_dir():
         raise _Unreadable(
             "The runs folder is no folder", f"{folder} is a file. Set ZORBA_RUNS to a folder, or unset it."

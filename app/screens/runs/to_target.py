@@ -46,7 +46,6 @@ def draw(asked: TargetAsked, chosen: Sequence[Record]) -> None:
             Download(
                 "Costs (CSV)",
                 "zorba-cost-to-target.csv",
-                "text/csv",
                 lambda: _table(rows).to_csv(index=False).encode(),
                 "A row for each run: its group, the cost, and whether it reached the target.",
             )

@@ -74,9 +74,8 @@ def ask(records: Sequence[Record]) -> CurvesAsked | OutcomesAsked | TargetAsked:
             view = linked(
                 st.segmented_control,
                 "Picture",
-                list(_VIEWS),
+                _VIEWS,
                 required=True,
-                format_func=_VIEWS.get,
                 key="picture",
                 help="Curves: how the picked runs learned. Outcomes: what came out of all of them against what went "
                 "in, such as accuracy against Λ. Cost to target: what reaching the target took, with the runs that "
@@ -92,10 +91,9 @@ def _curves(metric: str) -> CurvesAsked:
     measures = linked_many(
         st.segmented_control,
         "Measure",
-        list(labels),
+        labels,
         ["eval_accuracy"],
         selection_mode="multi",
-        format_func=labels.get,
         key="measure",
         help="Several lie over each other, with one axis of cost.",
     )
@@ -130,15 +128,15 @@ def _target() -> TargetAsked:
 
 def _outcomes(records: Sequence[Record], axes: dict[str, str]) -> OutcomesAsked:
     outcomes = {name: label.replace("accuracy", metrics_of(records)) for name, label in OUTCOMES.items()}
-    y = linked(st.selectbox, "What came out", list(outcomes), format_func=outcomes.get, key="outcome", width=200)
-    x = linked(st.selectbox, "Against", list(axes), format_func=axes.get, key="along", width=200)
+    y = linked(st.selectbox, "What came out", outcomes, key="outcome", width=200)
+    x = linked(st.selectbox, "Against", axes, key="along", width=200)
     grouped = _grouped()
     kinds = kinds_of(records)
     kind = _NO_KIND
     with _more():
         if kinds:
-            labels = {_NO_KIND: "nothing"} | {key: key.rpartition(".")[2] for key in kinds}
-            kind = linked(st.selectbox, "Coloured by", [*kinds, _NO_KIND], format_func=labels.get, key="kind")
+            labels = {key: key.rpartition(".")[2] for key in kinds} | {_NO_KIND: "nothing"}
+            kind = linked(st.selectbox, "Coloured by", labels, key="kind")
         band = _band(grouped)
         logs = _logarithmic({"x": "x", "y": "y"}, "log_outcomes")
     return OutcomesAsked(x, y, None if kind == _NO_KIND else kind, band, "x" in logs, "y" in logs)
@@ -148,8 +146,7 @@ def _cost() -> str:
     return linked(
         st.selectbox,
         "Against",
-        list(COST_LABELS),
-        format_func=COST_LABELS.get,
+        COST_LABELS,
         key="cost",
         width=155,
         help="Rounds are not equally expensive: forward passes, bytes and seconds say what they cost. A backward pass "
@@ -161,9 +158,8 @@ def _grouped() -> bool:
     chosen = linked(
         st.segmented_control,
         "Runs",
-        list(_GROUPED),
+        _GROUPED,
         required=True,
-        format_func=_GROUPED.get,
         key="curves",
         help=_SEEDS_HELP,
     )
@@ -173,7 +169,7 @@ def _grouped() -> bool:
 def _band(grouped: bool) -> str | None:
     if not grouped:
         return None
-    return linked(st.selectbox, "Band", list(BANDS), format_func=BAND_LABELS.get, key="band")
+    return linked(st.selectbox, "Band", {band: BAND_LABELS[band] for band in BANDS}, key="band")
 
 
 def _more() -> DeltaGenerator:
@@ -185,10 +181,9 @@ def _logarithmic(options: dict[str, str], key: str) -> list[str]:
     return linked_many(
         st.segmented_control,
         "Logarithmic",
-        list(options),
+        options,
         [],
         selection_mode="multi",
-        format_func=options.get,
         key=key,
         help=_LOG_HELP,
     )

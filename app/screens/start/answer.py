@@ -274,10 +274,9 @@ def how_to_plan() -> None:
         linked(
             st.segmented_control,
             "Blocks a card trains",
-            list(_BUDGETS),
+            _BUDGETS,
             key=BUDGETS,
             required=True,
-            format_func=_BUDGETS.get,
             help="The paper's model of VRAM charges activations for every block that a card trains. Forward passes "
             "keep none of them, so a card that holds the model may train every block: that costs seconds, not memory.",
         )

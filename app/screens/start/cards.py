@@ -63,7 +63,7 @@ def ask() -> list[CardKind] | None:
     except InvalidInputError as error:
         link = text.replace("\n", ";")
         keep("my_cards", link if link and len(link) <= LONGEST_LINK else None)
-        components.problem("These cards cannot be read yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        components.problem("These cards cannot be read yet", components.sentence(error))
         if upload is not None and "inventory" in locals():
             _preview(inventory)
         return None

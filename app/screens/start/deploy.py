@@ -35,7 +35,7 @@ def section(kinds: Sequence[CardKind], answered: FleetAnswer, model: ChosenModel
         try:
             plan = plan_of(kinds, answered, model, data, server or "server.example", int(rounds))
         except InvalidInputError as error:
-            components.problem("This cannot be deployed yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+            components.problem("This cannot be deployed yet", components.sentence(error))
             return
         st.download_button(
             "Download start files (ZIP)",

@@ -72,9 +72,7 @@ def ask() -> ChosenModel | None:
 
 def load() -> Load:
     """What a client does in a round."""
-    dtype = linked(
-        st.segmented_control, "Weights", list(_DTYPES), key="my_dtype", required=True, format_func=_DTYPES.get
-    )
+    dtype = linked(st.segmented_control, "Weights", _DTYPES, key="my_dtype", required=True)
     first, second, third = st.columns(3)
     batch = linked_number(first.number_input, "Batch B", 1, 4096, 8, key="my_batch", help="Rows a client and round.")
     length = linked_number(

@@ -126,7 +126,7 @@ def _begin(chosen: Rehearsal, runs_folder: Path) -> None:
     try:
         job = start_training(runs_folder, chosen.allocation, chosen.options, title=chosen.title)
     except ZorbaError as error:
-        components.problem("This was not started", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        components.problem("This was not started", components.sentence(error))
         return
     st.session_state.pop(ERROR, None)
     components.switch_page("screens/train/train.py", {"job": job.id})

@@ -201,8 +201,7 @@ def show(study: Study, setting: Setting) -> None:
     linked(
         st.selectbox,
         "Bound",
-        list(THEOREMS),
-        format_func=THEOREMS.get,
+        THEOREMS,
         key="theorem",
         help="Statement and proof of Theorem 1 differ in the variance factor and in the learning rate they allow. "
         "Theorem 2 replaces the dimension d by the effective rank κ of the Hessian.",

@@ -56,9 +56,8 @@ def _views(study: Study, allocation: Allocation) -> None:
     chosen = linked(
         st.segmented_control,
         "What to look at",
-        list(VIEWS),
+        VIEWS,
         required=True,
-        format_func=VIEWS.get,
         key="part",
         label_visibility="collapsed",
     )
@@ -98,7 +97,6 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                     Download(
                         "Terms (CSV)",
                         "zorba-bound.csv",
-                        "text/csv",
                         lambda: setting.terms_csv(bias_lambda),
                         "Every term of the bound against rounds.",
                     )

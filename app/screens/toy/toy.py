@@ -287,7 +287,6 @@ def _table() -> None:
                 Download(
                     "Classes (CSV)",
                     "zorba-toy.csv",
-                    "text/csv",
                     lambda: rows.to_csv(index=False).encode(),
                     "The table with exact fractions.",
                 )

@@ -54,14 +54,12 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
             Download(
                 f"All {len(study.front)} points",
                 f"{name}.csv",
-                "text/csv",
                 lambda: files.points_csv(study),
                 "Every swept point as CSV, the front marked.",
             ),
             Download(
                 "Fleet",
                 "fleet.csv",
-                "text/csv",
                 lambda: study.fleet.to_frame().to_csv(index=False).encode(),
                 "Client names and VRAM; the Fleet page and `zorba --fleet` read it back.",
             ),
@@ -105,14 +103,12 @@ def preview(study: Study, solution: Solution) -> None:
             Download(
                 "Allocation (JSON)",
                 f"{name}.json",
-                "application/json",
                 lambda: files.allocation_json(study, solution),
                 "Block ids of each client, with the metrics and the scenario.",
             ),
             Download(
                 "Matrix (NPZ)",
                 f"{name}.npz",
-                "application/octet-stream",
                 lambda: files.allocation_npz(study, solution),
                 "NumPy arrays: A_MN (blocks by clients), budget_N, capacity_N_bytes.",
             ),

@@ -35,7 +35,7 @@ def allocation_or_explained() -> tuple[Allocation, str] | None:
     try:
         return selection.current_allocation()
     except ZorbaError as error:
-        components.problem("There is no allocation to train yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        components.problem("There is no allocation to train yet", components.sentence(error))
         st.page_link("screens/tradeoff/tradeoff.py", label="Repair the fleet", icon=":material/arrow_forward:")
         return None
 

@@ -72,7 +72,7 @@ def ask(runs_folder: Path, model: str | None) -> OwnRows | None:
         tokenizer = None if model is None else _tokenizer(model)
         own = _mapped(rows, frame, tokenizer)
     except (ZorbaError, OSError) as error:
-        components.problem("These rows cannot be used yet", f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        components.problem("These rows cannot be used yet", components.sentence(error))
         return None
     return own
 
@@ -82,9 +82,8 @@ def _file(runs_folder: Path) -> str:
     where = linked(
         st.segmented_control,
         "Where the rows are",
-        [HERE, UPLOAD],
+        {HERE: "On this machine", UPLOAD: "Upload"},
         required=True,
-        format_func={HERE: "On this machine", UPLOAD: "Upload"}.get,
         key="train_rows",
     )
     if where == HERE:
@@ -138,9 +137,7 @@ def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
     try:
         held_N = divide(frame, num_clients, declared(TaskOptions)["alpha"].default, seed, division)
     except ZorbaError as error:
-        components.problem(
-            "These rows cannot be divided among the clients", f"{str(error)[:1].upper()}{str(error)[1:]}."
-        )
+        components.problem("These rows cannot be divided among the clients", components.sentence(error))
         return
     rows_CN = labels_per_client(frame["label"].to_numpy(), held_N, own.task.num_classes)
     st.markdown("## Who holds which labels")
@@ -182,10 +179,9 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
     kind = linked(
         st.segmented_control,
         "The model is to",
-        [LABEL, TEXT],
+        {LABEL: "choose a label", TEXT: "write a text"},
         usual_kind,
         required=True,
-        format_func={LABEL: "choose a label", TEXT: "write a text"}.get,
         key="train_kind",
     )
     left, right = st.columns(2)

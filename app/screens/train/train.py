@@ -34,7 +34,7 @@ def page() -> None:
     watched = _watched(folder, jobs, all_jobs)
     error = st.session_state.pop(ERROR, None)
     if error:
-        components.problem("This was not done", f"{error[:1].upper()}{error[1:]}.")
+        components.problem("This was not done", components.sentence(error))
     if watched is not None:
         live.panel(folder, watched)
     busy = any(state_of(folder, job).alive for job in jobs)
