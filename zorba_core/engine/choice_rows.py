@@ -14,23 +14,50 @@ C answers of an example at most, K tokens of all answers of all examples, H hidd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from zorba_core.engine.rows import Judged, Network, digest_of
+from zorba_core.engine.rows import Judged, Network, as_wide, digest_of
 from zorba_core.engine.vocabulary import log_probabilities
 
 Tokens = Sequence[int]
 
 
+class ChosenAnswers:
+    """Rows whose loss, and what is right, follow from the scores of each example's answers, whatever makes the scores:
+    ``log_scores(network, final)``, (E, C)."""
+
+    metric: ClassVar[str] = "accuracy"
+
+    label_E: Tensor  # int64, the right answer
+    log_scores: Callable[[Network, Tensor], Tensor]
+
+    def __len__(self) -> int:
+        return len(self.label_E)
+
+    def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
+        """Cross-entropy of each example over its answers' scores, (E,), float64."""
+        return _losses_of(self.log_scores(network, final_RPH), self.label_E)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Each example's weight in the mean, (E,), float64."""
+        return np.ones(len(self))
+
+    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
+        """An example is right when the right answer has the largest score."""
+        score_EC = self.log_scores(network, final_RPH)
+        losses_E = _losses_of(score_EC, self.label_E)
+        return Judged(float(losses_E.sum()), float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
+
+
 @dataclass(frozen=True)
-class ChoiceRows:
+class ChoiceRows(ChosenAnswers):
     """Examples of one or several rows each, ragged: what belongs to an example stands together, in order."""
 
     token_ids_RL: Tensor  # int64, padded on the right
@@ -41,8 +68,6 @@ class ChoiceRows:
     label_E: Tensor  # int64, the right answer
     tokens_E: Tensor  # int64, tokens of all its answers
     token_K4: Tensor  # int64: row within the example, steps after the prompt, the token, which answer it belongs to
-
-    metric: ClassVar[str] = "accuracy"
 
     @staticmethod
     def of(
@@ -65,9 +90,6 @@ class ChoiceRows:
         columns = (ids, prompt_R, path_R, rows_E, [len(choices) for choices in answers], label_E, tokens_E, tokens)
         return ChoiceRows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
 
-    def __len__(self) -> int:
-        return len(self.label_E)
-
     @property
     def length_E(self) -> Tensor:
         """Positions that each example needs."""
@@ -85,8 +107,7 @@ class ChoiceRows:
     @staticmethod
     def joined(parts: Sequence[ChoiceRows], device: torch.device | str = "cpu") -> ChoiceRows:
         """All examples of ``parts``, in their order, padded to the longest."""
-        longest = max(part.token_ids_RL.shape[1] for part in parts)
-        padded = [F.pad(part.token_ids_RL, (0, longest - part.token_ids_RL.shape[1])) for part in parts]
+        padded = as_wide([part.token_ids_RL for part in parts])
         others = zip(*[list(vars(part).values())[1:] for part in parts], strict=True)
         return ChoiceRows(torch.cat(padded).to(device), *(torch.cat(column).to(device) for column in others))
 
@@ -116,25 +137,10 @@ class ChoiceRows:
         chosen = (example_K, self.token_K4[:, 2], self.token_K4[:, 3])
         return scores_of(network, final_RPH.flatten(0, 1)[state_S], state_K, *chosen, self.answers_E)
 
-    def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
-        """Cross-entropy of each example over its answers' scores, (E,), float64."""
-        return losses_of(self.log_scores(network, final_RPH), self.label_E)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Each example's weight in the mean, (E,), float64."""
-        return np.ones(len(self))
-
     @property
     def example_rows(self) -> np.ndarray:
         """The first row of each example, (E,)."""
         return _starts(self.sequences_E).cpu().numpy()
-
-    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
-        """An example is right when the right answer has the largest score."""
-        score_EC = self.log_scores(network, final_RPH)
-        losses_E = losses_of(score_EC, self.label_E)
-        return Judged(float(losses_E.sum()), float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
 
     def sha256(self) -> str:
         """A fingerprint of the tokens and labels."""
@@ -163,7 +169,7 @@ def scores_of(
     return score_EC.masked_fill(absent_EC, float("-inf"))
 
 
-def losses_of(score_EC: Tensor, label_E: Tensor) -> Tensor:
+def _losses_of(score_EC: Tensor, label_E: Tensor) -> Tensor:
     """Cross-entropy of each example over its answers' scores, (E,)."""
     return score_EC.logsumexp(dim=1) - score_EC.gather(1, label_E[:, None])[:, 0]
 

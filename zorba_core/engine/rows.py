@@ -56,6 +56,12 @@ def digest_of(*tensors: Tensor) -> str:
     return digest.hexdigest()
 
 
+def as_wide(tensors: Sequence[Tensor], value: int = 0) -> list[Tensor]:
+    """All (rows, columns), filled up with ``value`` on the right to the widest."""
+    widest = max(tensor.shape[1] for tensor in tensors)
+    return [F.pad(tensor, (0, widest - tensor.shape[1]), value=value) for tensor in tensors]
+
+
 @dataclass(frozen=True)
 class Encoded:
     """Rows whose answer is one token, the label's word after the prompt.
@@ -90,8 +96,7 @@ class Encoded:
     @staticmethod
     def joined(parts: Sequence[Encoded], device: torch.device | str = "cpu") -> Encoded:
         """All rows of ``parts``, in their order, padded to the longest."""
-        longest = max(part.token_ids_RL.shape[1] for part in parts)
-        padded = [F.pad(part.token_ids_RL, (0, longest - part.token_ids_RL.shape[1])) for part in parts]
+        padded = as_wide([part.token_ids_RL for part in parts])
         columns = (padded, [part.last_R for part in parts], [part.label_R for part in parts])
         return Encoded(*(torch.cat(column).to(device) for column in columns))
 

@@ -15,9 +15,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from zorba_core.engine.rows import Judged, Network, digest_of
+from zorba_core.engine.rows import Judged, Network, as_wide, digest_of
 from zorba_core.engine.vocabulary import log_probabilities, most_likely
 
 NO_TOKEN = -1  # behind the end of an answer
@@ -59,12 +58,10 @@ class TextRows:
     @staticmethod
     def joined(parts: Sequence[TextRows], device: torch.device | str = "cpu") -> TextRows:
         """All rows of ``parts``, in their order, padded to the longest."""
-        length = max(part.token_ids_RL.shape[1] for part in parts)
-        answer = max(part.target_RT.shape[1] for part in parts)
         columns = (
-            [F.pad(part.token_ids_RL, (0, length - part.token_ids_RL.shape[1])) for part in parts],
+            as_wide([part.token_ids_RL for part in parts]),
             [part.prompt_R for part in parts],
-            [F.pad(part.target_RT, (0, answer - part.target_RT.shape[1]), value=NO_TOKEN) for part in parts],
+            as_wide([part.target_RT for part in parts], NO_TOKEN),
         )
         return TextRows(*(torch.cat(column).to(device) for column in columns))
 

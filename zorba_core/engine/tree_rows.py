@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from zorba_core.engine.choice_rows import ChoiceRows, losses_of, paths_of, scores_of
+from zorba_core.engine.choice_rows import ChoiceRows, ChosenAnswers, paths_of, scores_of
 from zorba_core.engine.families.interface import Layout
-from zorba_core.engine.rows import Judged
+from zorba_core.engine.rows import as_wide
 
 MANY = 8  # rows of an example; from more on a tree is worth it (measured: not with five)
 _NO_TOKEN = -1  # behind the end of an answer
@@ -40,7 +40,7 @@ class TreeNetwork(Protocol):
 
 
 @dataclass(frozen=True)
-class TreeRows:
+class TreeRows(ChosenAnswers):
     """Made of :class:`ChoiceRows` by :func:`packed`, for the passes of one round or evaluation."""
 
     token_ids_RL: Tensor  # int64: prompt, tree, padding
@@ -52,11 +52,6 @@ class TreeRows:
     tokens_E: Tensor  # int64, tokens of all its answers
     token_K3: Tensor  # int64: which of the positions that are read, the token, which answer it belongs to
 
-    metric: ClassVar[str] = "accuracy"
-
-    def __len__(self) -> int:
-        return len(self.label_E)
-
     def layout(self, rows: slice | Tensor = slice(None)) -> Layout:
         """Of these rows."""
         return Layout(self.place_RL[rows], self.visible_RLL[rows][:, None])
@@ -65,12 +60,11 @@ class TreeRows:
     def joined(parts: Sequence[TreeRows], device: torch.device | str = "cpu") -> TreeRows:
         """All examples of ``parts``, in their order, padded to the longest."""
         length = max(part.token_ids_RL.shape[1] for part in parts)
-        reads = max(part.read_RP.shape[1] for part in parts)
         columns = (
-            [F.pad(part.token_ids_RL, (0, length - part.token_ids_RL.shape[1])) for part in parts],
-            [F.pad(part.place_RL, (0, length - part.place_RL.shape[1])) for part in parts],
+            as_wide([part.token_ids_RL for part in parts]),
+            as_wide([part.place_RL for part in parts]),
             [_square(part.visible_RLL, length) for part in parts],
-            [F.pad(part.read_RP, (0, reads - part.read_RP.shape[1])) for part in parts],
+            as_wide([part.read_RP for part in parts]),
             *([getattr(part, name) for part in parts] for name in ("answers_E", "label_E", "tokens_E", "token_K3")),
         )
         return TreeRows(*(torch.cat(column).to(device) for column in columns))
@@ -91,25 +85,10 @@ class TreeRows:
         chosen = (example_K, self.token_K3[:, 1], self.token_K3[:, 2])
         return scores_of(network, final_RPH.flatten(0, 1), state_K, *chosen, self.answers_E)
 
-    def losses(self, network: TreeNetwork, final_RPH: Tensor) -> Tensor:
-        """Cross-entropy of each example over its answers' scores, (E,), float64."""
-        return losses_of(self.log_scores(network, final_RPH), self.label_E)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Each example's weight in the mean, (E,), float64."""
-        return np.ones(len(self))
-
     @property
     def example_rows(self) -> np.ndarray:
         """The row of each example, (E,)."""
         return np.arange(len(self))
-
-    def judged(self, network: TreeNetwork, final_RPH: Tensor) -> Judged:
-        """An example is right when the right answer has the largest score."""
-        score_EC = self.log_scores(network, final_RPH)
-        right = int((score_EC.argmax(dim=1) == self.label_E).sum())
-        return Judged(float(losses_of(score_EC, self.label_E).sum()), float(len(self)), right)
 
 
 def in_trees(network: TreeNetwork, batches: Sequence[object]) -> list[object]:

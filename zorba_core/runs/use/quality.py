@@ -21,8 +21,25 @@ NUM_BINS = 10
 _Z = 1.959963984540054  # of a 95 % interval
 
 
+class Judged:
+    """Answers of R rows, each right or wrong."""
+
+    rows: int
+    right_R: np.ndarray  # bool
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return float(self.right_R.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the accuracy."""
+        return wilson(int(self.right_R.sum()), self.rows)
+
+
 @dataclass(frozen=True, eq=False)
-class Quality:
+class Quality(Judged):
     """Predictions of R rows beside their labels."""
 
     labels: tuple[str, ...]  # names of 0..C-1
@@ -42,15 +59,6 @@ class Quality:
     @property
     def right_R(self) -> np.ndarray:
         return self.predicted_R == self.label_R
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.right_R.mean())
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the accuracy."""
-        return wilson(int(self.right_R.sum()), self.rows)
 
     @property
     def wanted_R(self) -> np.ndarray:
@@ -131,7 +139,7 @@ class Quality:
 
 
 @dataclass(frozen=True, eq=False)
-class TextQuality:
+class TextQuality(Judged):
     """Written answers of R rows beside those that were wanted."""
 
     wanted: tuple[str, ...]
@@ -159,17 +167,8 @@ class TextQuality:
 
     @property
     def right_R(self) -> np.ndarray:
+        """Exact matches."""
         return self.metrics["exact_match"] == 1
-
-    @property
-    def accuracy(self) -> float:
-        """Share of exact matches."""
-        return float(self.right_R.mean())
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the exact match."""
-        return wilson(int(self.right_R.sum()), self.rows)
 
     @property
     def means(self) -> dict[str, float]:
@@ -198,9 +197,6 @@ def wilson(right: int, rows: int) -> tuple[float, float]:
     centre = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
     half = _Z / (1 + _Z**2 / rows) * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2))
     return (max(0.0, centre - half), min(1.0, centre + half))
-
-
-Judged = Quality | TextQuality
 
 
 def by_client(client_R: Sequence[Any], after: Judged, before: Judged | None = None) -> tuple[dict[str, Any], ...]:
