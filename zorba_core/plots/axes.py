@@ -1,4 +1,4 @@
-"""Logarithmic axes that read as numbers: 0.5, 1, 2, 5, 10, not "2 5 10⁰"."""
+"""Logarithmic axes that read as numbers: 0.5, 1, 2, 5, 10, not "2 5 10⁰"; lines across an axis."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import numpy as np
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+
+
+def upright(x: float, *, height: float = 1, **line: Any) -> dict[str, Any]:
+    """A straight line at ``x`` over so much of the figure's height. ``line``: how it is drawn."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": height, "yref": "paper", "line": line}
 
 
 def log_axis_of(values: Iterable[Any], *, pad: float = 0.06, unit: str = "", room: int = 9) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from zorba_core.plots.axes import log_axis_of
+from zorba_core.plots.axes import log_axis_of, upright
 from zorba_core.plots.theme import DASHES, SYMBOLS, Palette, styled
 
 WIDTH, HEIGHT = 460, 340
@@ -78,24 +78,12 @@ def pairs_figure(pairs: pd.DataFrame, palette: Palette) -> go.Figure:
         layout=_layout(
             "Loss with piled minus spread scarce blocks",
             "",
-            shapes=[
-                {
-                    "type": "line",
-                    "x0": 0,
-                    "x1": 0,
-                    "yref": "paper",
-                    "y0": 0,
-                    "y1": 1,
-                    "line": {"color": palette.muted, "dash": "dot"},
-                }
-            ],
+            shapes=[upright(0, color=palette.muted, dash="dot")],
         ),
     )
 
 
-def arms_figure(
-    curves: pd.DataFrame, palette: Palette, *, titles: Mapping[str, str], x: str, y: str, log_x: bool = False
-) -> go.Figure:
+def arms_figure(curves: pd.DataFrame, palette: Palette, *, titles: Mapping[str, str], x: str, y: str) -> go.Figure:
     """Mean curves of arms (columns of ``mean_curves``), each with a colour, a dash and a marker, and their bands."""
     traces = []
     for i, (arm, title) in enumerate(titles.items()):
@@ -131,7 +119,7 @@ def arms_figure(
         traces,
         palette,
         height=HEIGHT,
-        layout=_layout(x, y, xaxis=log_axis_of(trace.x for trace in traces) if log_x else {"rangemode": "tozero"}),
+        layout=_layout(x, y, xaxis={"rangemode": "tozero"}),
     )
 
 

@@ -16,6 +16,7 @@ from zorba_core.allocation import Allocation
 from zorba_core.plots.theme import LIGHT, SYMBOLS, Palette, apply
 
 WIDTH = 900
+_COLUMNS = 3  # of panels side by side
 MEASURE_NAMES: Mapping[str, str] = {
     "lambda": "Λ",
     "V": "V",
@@ -27,9 +28,7 @@ MEASURE_NAMES: Mapping[str, str] = {
 }
 
 
-def matrices_figure(
-    allocations: Mapping[str, Allocation], *, width: int = WIDTH, palette: Palette = LIGHT
-) -> go.Figure:
+def matrices_figure(allocations: Mapping[str, Allocation], *, palette: Palette = LIGHT) -> go.Figure:
     """Activation matrices side by side, scarcest block on top, clients with most blocks left; each row ends with its
     popularity."""
     figure = make_subplots(1, len(allocations), subplot_titles=list(allocations), horizontal_spacing=0.06)
@@ -60,7 +59,7 @@ def matrices_figure(
         figure.update_xaxes(title=f"{allocation.num_clients} clients", showticklabels=False, row=1, col=column)
     figure.update_yaxes(title="clients on the block", row=1, col=1)
     apply(figure, palette, height=330)
-    return figure.update_layout(width=width, margin={"t": 34, "l": 8, "r": 8, "b": 8})
+    return figure.update_layout(width=WIDTH, margin={"t": 34, "l": 8, "r": 8, "b": 8})
 
 
 def seeds_figure(
@@ -68,7 +67,6 @@ def seeds_figure(
     intervals: Mapping[str, tuple[float, float, float]],
     *,
     y: str,
-    width: int = WIDTH,
     palette: Palette = LIGHT,
 ) -> go.Figure:
     """One column of ``table`` (index seed) an arm: every seed as a line through the arms, and beside them the arm's
@@ -98,7 +96,7 @@ def seeds_figure(
     apply(figure, palette, height=380)
     figure.update_xaxes(tickvals=list(range(len(arms))), ticktext=arms, range=[-0.5, len(arms) - 0.5])
     figure.update_yaxes(title=y)
-    return figure.update_layout(width=width)
+    return figure.update_layout(width=WIDTH)
 
 
 def predictors_figure(
@@ -107,23 +105,20 @@ def predictors_figure(
     *,
     y: str,
     notes: Mapping[str, str] | None = None,
-    outcome: str = "loss",
     standard_error: float | None = None,
-    columns: int = 3,
-    width: int = WIDTH,
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """``outcome`` of each allocation against each measure, a panel each, log scale, coloured by who made it
+    """Loss of each allocation against each measure, a panel each, log scale, coloured by who made it
     (column ``made_by``), with the standard error of a point where it is known; allocations that diverged are left out.
     ``notes`` are written above the panels."""
-    ended = table[np.isfinite(table[outcome])]
-    rows = -(-len(measures) // columns)
+    ended = table[np.isfinite(table["loss"])]
+    rows = -(-len(measures) // _COLUMNS)
     titles = [
         f"{MEASURE_NAMES[measure].split(',')[0]}   {(notes or {}).get(measure, '')}".strip() for measure in measures
     ]
     figure = make_subplots(
         rows,
-        columns,
+        _COLUMNS,
         subplot_titles=titles,
         shared_yaxes=True,
         horizontal_spacing=0.03,
@@ -133,7 +128,7 @@ def predictors_figure(
         for place, measure in enumerate(measures):
             figure.add_scatter(
                 x=inside[measure],
-                y=inside[outcome],
+                y=inside["loss"],
                 error_y=_noise_bars(standard_error),
                 text=list(inside.index),
                 mode="markers",
@@ -142,23 +137,21 @@ def predictors_figure(
                 showlegend=place == 0,
                 marker={"color": palette.series[index], "symbol": SYMBOLS[index], "size": 9, "opacity": 0.85},
                 hovertemplate="%{text}: %{y:.4f}<extra></extra>",
-                row=place // columns + 1,
-                col=place % columns + 1,
+                row=place // _COLUMNS + 1,
+                col=place % _COLUMNS + 1,
             )
     apply(figure, palette, height=90 + 270 * rows)
     # Left to itself a log axis that spans less than a decade labels every minor step.
     figure.update_xaxes(type="log", tickvals=[step * 10.0**decade for decade in range(-4, 4) for step in (1, 2, 5)])
     figure.update_yaxes(title=y, col=1)
     return figure.update_layout(
-        width=width,
+        width=WIDTH,
         margin={"t": 70, "l": 8, "r": 8, "b": 8},
         legend={"orientation": "h", "x": 0, "y": 1.0 + 0.17 / rows},
     )
 
 
-def correlations_figure(
-    by_condition: Mapping[str, pd.DataFrame], *, x: str, width: int = WIDTH, palette: Palette = LIGHT
-) -> go.Figure:
+def correlations_figure(by_condition: Mapping[str, pd.DataFrame], *, x: str, palette: Palette = LIGHT) -> go.Figure:
     """Rank correlations with their intervals, a line of marks for each measure and a mark for each condition. The
     tables have columns ``value, low, high`` and the measures as index."""
     measures = list(dict.fromkeys(measure for table in by_condition.values() for measure in table.index))
@@ -189,7 +182,7 @@ def correlations_figure(
         autorange="reversed",
         showgrid=False,
     )
-    return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
+    return figure.update_layout(width=WIDTH, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
 
 
 def _noise_bars(standard_error: float | None) -> dict:
@@ -206,7 +199,7 @@ def _interval_bars(table: pd.DataFrame) -> dict:
     }
 
 
-def differences_figure(table: pd.DataFrame, *, x: str, width: int = WIDTH, palette: Palette = LIGHT) -> go.Figure:
+def differences_figure(table: pd.DataFrame, *, x: str, palette: Palette = LIGHT) -> go.Figure:
     """Differences from something usual with their intervals, a line for each: columns ``value, low, high``, what was
     changed as the index. Filled where the interval leaves out zero; an interval that is not finite is not drawn."""
     figure = go.Figure()
@@ -225,7 +218,7 @@ def differences_figure(table: pd.DataFrame, *, x: str, width: int = WIDTH, palet
     figure.add_vline(x=0, line={"color": palette.muted, "dash": "dot", "width": 1.5})
     figure.update_xaxes(title=x)
     figure.update_yaxes(categoryorder="array", categoryarray=list(table.index)[::-1], showgrid=False)
-    return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
+    return figure.update_layout(width=WIDTH, legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"})
 
 
 def law_figure(
@@ -234,15 +227,13 @@ def law_figure(
     *,
     x: str,
     y: str,
-    outcome: str = "loss",
     standard_error: float | None = None,
     named: Sequence[str] = (),
-    width: int = 620,
     palette: Palette = LIGHT,
 ) -> go.Figure:
     """What a law predicts for each allocation against what was found; on the line they agree. With the standard error
     of a point where it is known, and the ``named`` allocations by name."""
-    both = pd.DataFrame({"predicted": predicted, "found": table[outcome]})
+    both = pd.DataFrame({"predicted": predicted, "found": table["loss"]})
     both = both[np.isfinite(both).all(axis=1)]
     ends = [both.to_numpy().min(), both.to_numpy().max()]
     figure = go.Figure()
@@ -264,4 +255,4 @@ def law_figure(
     apply(figure, palette, height=430)
     figure.update_xaxes(title=x)
     figure.update_yaxes(title=y)
-    return figure.update_layout(width=width, legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"})
+    return figure.update_layout(width=620, legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"})

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from zorba_core.plots.axes import upright
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
 _MARGIN = {"l": 54, "r": 14, "t": 46, "b": 46}
@@ -59,15 +60,7 @@ def vram_figure(
         "xaxis": {"title": {"text": "VRAM of a client (GiB)"}, "rangemode": "tozero", "automargin": False},
         "yaxis": {"title": {"text": "clients"}, "automargin": False, "rangemode": "tozero", "nticks": 5},
         "shapes": [
-            {
-                "type": "line",
-                "x0": x,
-                "x1": x,
-                "y0": 0,
-                "y1": 1.02,
-                "yref": "paper",
-                "line": {"color": palette.selected, "width": 2, "dash": dash},
-            }
+            upright(x, height=1.02, color=palette.selected, width=2, dash=dash)
             for (x, _), dash in zip(marks, ("dash", "dot"), strict=False)
         ],
         "annotations": [

@@ -20,6 +20,7 @@ VRAM_AXIS = "VRAM used / VRAM available, all clients together"
 LAMBDA_AXIS = MEASURES["lambda"].axis
 # Margins are set by hand: plotly's search for them draws the axes several times over.
 _MARGIN = {"l": 66, "r": 12, "t": 12, "b": 12}
+_HEIGHT = 460
 _VRAM_AXIS = {"title": {"text": VRAM_AXIS}, "tickformat": ".0%", "automargin": False}
 
 _LEGEND_BELOW = {"orientation": "h", "x": 0, "y": -0.17, "yanchor": "top"}
@@ -44,11 +45,9 @@ def front_figure(
     *,
     selected: int | None = None,
     references: Mapping[str, tuple[float, float]] = PAPER_SCENARIOS,
-    log_lambda: bool = True,
     palette: Palette = LIGHT,
-    height: int = 460,
 ) -> go.Figure:
-    """Lambda (log axis by default) against the VRAM ratio.
+    """Lambda (log axis) against the VRAM ratio.
 
     ``customdata[0]`` of a swept point is its index in ``front``, so that a click can be traced back; ``references`` are
     labelled marks, none when empty.
@@ -112,18 +111,16 @@ def front_figure(
         "dragmode": "pan",
         "hovermode": "closest",
         "xaxis": _VRAM_AXIS,
-        "yaxis": _lambda_axis([front.bias_lambda_E[~np.isnan(front.bias_lambda_E)]], references, log_lambda),
+        "yaxis": _lambda_axis([front.bias_lambda_E[~np.isnan(front.bias_lambda_E)]], references),
     }
-    return styled(traces, palette, height=height, layout=layout)
+    return styled(traces, palette, height=_HEIGHT, layout=layout)
 
 
 def compare_fronts_figure(
     fronts: Mapping[str, Front],
     *,
     references: Mapping[str, tuple[float, float]] = PAPER_SCENARIOS,
-    log_lambda: bool = True,
     palette: Palette = LIGHT,
-    height: int = 460,
 ) -> go.Figure:
     """The fronts of several sweeps, each with a colour, a dash and a marker of its own."""
     traces = []
@@ -150,9 +147,9 @@ def compare_fronts_figure(
         "legend": _LEGEND_BELOW,
         "hovermode": "closest",
         "xaxis": _VRAM_AXIS,
-        "yaxis": _lambda_axis(values, references, log_lambda),
+        "yaxis": _lambda_axis(values, references),
     }
-    return styled(traces, palette, height=height, layout=layout)
+    return styled(traces, palette, height=_HEIGHT, layout=layout)
 
 
 def _once_each(front: Front, on_front: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -201,11 +198,11 @@ def never_dimmed(opacity: float) -> dict[str, dict]:
 
 
 def _lambda_axis(
-    values: Sequence[NDArray[np.float64]], references: Mapping[str, tuple[float, float]], log_lambda: bool
+    values: Sequence[NDArray[np.float64]], references: Mapping[str, tuple[float, float]]
 ) -> dict[str, Any]:
     shown = np.concatenate([*values, [y for _, y in references.values()]])
     title = {"title": {"text": LAMBDA_AXIS}, "automargin": False}
-    if not log_lambda or not shown.size:
+    if not shown.size:
         return {**title, "rangemode": "tozero"}
     return {**title, **log_axis(shown)}
 

@@ -20,7 +20,6 @@ from zorba_core.runs.diagnostics import Measured
 def gradients_figure(
     measured: Measured,
     *,
-    names: Sequence[str] | None = None,
     order_N: ArrayLike | None = None,
     palette: Palette = LIGHT,
 ) -> go.Figure:
@@ -28,7 +27,7 @@ def gradients_figure(
     sum_m G_m, beside its share of the noise, sum_m s_m^2."""
     num_blocks, num_clients = measured.norm_MN.shape
     order_N = np.arange(num_clients) if order_N is None else np.asarray(order_N)
-    names = [f"client-{n}" for n in range(num_clients)] if names is None else names
+    names = [f"client-{n}" for n in range(num_clients)]
     canvas = MatrixCanvas.of(num_blocks, names, order_N, palette, right=0.22)
     norm_MG = np.stack([column_means(norm_N[order_N].astype(float), canvas.edge) for norm_N in measured.norm_MN])
     longest = float(np.nanmax(norm_MG, initial=0.0)) or 1.0

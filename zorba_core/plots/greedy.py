@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
+from zorba_core.plots.axes import upright
 from zorba_core.plots.matrix import MatrixCanvas, column_shares
 from zorba_core.plots.theme import LIGHT, Palette, styled
 from zorba_core.study.greedy_steps import GreedyReplay, GreedyState
@@ -78,17 +79,7 @@ def candidate_sets_figure(replay: GreedyReplay, after: int, *, palette: Palette 
         layout={
             "margin": {"l": 46, "r": 40, "t": 8, "b": 40},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-            "shapes": [
-                {
-                    "type": "line",
-                    "x0": after,
-                    "x1": after,
-                    "y0": 0,
-                    "y1": 1,
-                    "yref": "paper",
-                    "line": {"color": palette.text, "width": 2, "dash": "dot"},
-                }
-            ],
+            "shapes": [upright(after, color=palette.text, width=2, dash="dot")],
             "xaxis": {"title": {"text": "steps done"}, "dtick": 1 if len(states) <= 16 else None, "showgrid": False},
             "yaxis": {"rangemode": "tozero", "title": {"text": "clients"}},
             "yaxis2": {

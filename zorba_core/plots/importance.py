@@ -12,7 +12,7 @@ from zorba_core.allocation.importance import Importance
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
 
-def importance_figure(importance: Importance, *, palette: Palette = LIGHT, height: int = 280) -> go.Figure:
+def importance_figure(importance: Importance, *, palette: Palette = LIGHT) -> go.Figure:
     """Energies as bars, noises as diamonds on an axis of their own, both with 95 % intervals. What the scalars cannot
     tell from other blocks is a pale bar."""
     block_M = np.arange(len(importance.energy_M))
@@ -42,7 +42,7 @@ def importance_figure(importance: Importance, *, palette: Palette = LIGHT, heigh
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "margin": {"t": 40, "l": 8, "r": 8, "b": 8},
     }
-    return styled([energy, noise], palette, height=height, layout=layout)
+    return styled([energy, noise], palette, height=280, layout=layout)
 
 
 def _interval(value_M: np.ndarray, low_M: np.ndarray, high_M: np.ndarray, colour: str) -> dict:

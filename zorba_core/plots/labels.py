@@ -29,7 +29,6 @@ def labels_figure(
     *,
     clients: Sequence[str] = (),
     palette: Palette = LIGHT,
-    height: int | None = None,
 ) -> go.Figure:
     """Labels as rows and clients as columns; the darker a cell, the more rows."""
     num_labels, num_clients = rows_CN.shape
@@ -70,4 +69,4 @@ def labels_figure(
             "title": {"text": "" if num_labels <= 30 else f"{num_labels} labels"},
         },
     }
-    return styled([heat], palette, height=height or min(640, 90 + 26 * num_labels), layout=layout)
+    return styled([heat], palette, height=min(640, 90 + 26 * num_labels), layout=layout)

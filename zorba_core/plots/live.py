@@ -7,6 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from zorba_core.plots.axes import upright
 from zorba_core.plots.targets import target_line
 from zorba_core.plots.theme import LIGHT, Palette, styled
 
@@ -63,8 +64,7 @@ def progress_figure(
         shapes.append(line)
         notes.append(label)
     if resumed_after:
-        upright = {"type": "line", "x0": resumed_after, "x1": resumed_after, "y0": 0, "y1": 1, "yref": "paper"}
-        shapes.append({**upright, "line": {"color": palette.muted, "width": 1, "dash": "dash"}})
+        shapes.append(upright(resumed_after, color=palette.muted, width=1, dash="dash"))
         notes.append(
             {
                 "text": "resumed",

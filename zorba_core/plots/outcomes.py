@@ -23,7 +23,6 @@ def outcomes_figure(
     log_x: bool = False,
     log_y: bool = False,
     palette: Palette = LIGHT,
-    height: int = 440,
 ) -> go.Figure:
     """A dot a run or a group of seeds; its colour and shape say its kind, its bars the spread over seeds.
 
@@ -69,7 +68,7 @@ def outcomes_figure(
             **(_log_y(cloud) if log_y else {"range": _range(cloud, False)}),
         },
     }
-    return styled(traces, palette, height=height, layout=layout)
+    return styled(traces, palette, height=440, layout=layout)
 
 
 def _log_y(cloud: Cloud) -> dict[str, Any]:

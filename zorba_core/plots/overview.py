@@ -37,7 +37,6 @@ def parallel_figure(
     *,
     selected: int | None = None,
     palette: Palette = LIGHT,
-    height: int = 320,
 ) -> go.Figure:
     """One line for each of F points over the measures of ``columns``; the selected one in the colour of selections."""
     values = [np.asarray(column, float) for column in columns.values()]
@@ -58,7 +57,7 @@ def parallel_figure(
         tickfont={"size": 11, "color": palette.muted},
         rangefont={"size": 11, "color": palette.muted},
     )
-    return styled([trace], palette, height=height, layout={"margin": {"l": 60, "r": 50, "t": 50, "b": 20}})
+    return styled([trace], palette, height=320, layout={"margin": {"l": 60, "r": 50, "t": 50, "b": 20}})
 
 
 def _rgb(color: str) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from zorba_core.plots.axes import log_axis_of
+from zorba_core.plots.axes import log_axis_of, upright
 from zorba_core.plots.theme import LIGHT, Palette, styled
 from zorba_core.study.theory import Bound
 
@@ -68,10 +68,10 @@ def bound_by_rounds_figure(
                 hovertemplate="%{x:.3g} rounds: %{y:.3g}<extra>" + name + "</extra>",
             )
         )
-    shapes = [_upright(num_rounds, palette.selected, "dot")]
+    shapes = [upright(num_rounds, color=palette.selected, width=2, dash="dot")]
     notes = [_note(math.log10(num_rounds), "T in view", palette.selected)]
     if math.isfinite(turn) and 1 < turn < last:
-        shapes.append(_upright(turn, palette.muted, "dash"))
+        shapes.append(upright(turn, color=palette.muted, width=2, dash="dash"))
         notes.append(_note(math.log10(turn), "bias takes over", palette.muted))
         if abs(notes[1]["x"] - notes[0]["x"]) < _CLOSE * math.log10(last):  # each on its own side
             first, second = sorted(notes, key=lambda note: note["x"])
@@ -208,7 +208,7 @@ def hidden_figure(ratios: Mapping[str, Mapping[str, float]], *, palette: Palette
         )
         for number, (allocation, values) in enumerate(ratios.items())
     ]
-    shapes = [_upright(1.0, palette.muted, "dash")]
+    shapes = [upright(1.0, color=palette.muted, width=2, dash="dash")]
     for row in range(1, len(names), 2):
         shapes.append(
             {
@@ -249,18 +249,6 @@ def hidden_figure(ratios: Mapping[str, Mapping[str, float]], *, palette: Palette
             },
         },
     )
-
-
-def _upright(x: float, color: str, dash: str) -> dict:
-    return {
-        "type": "line",
-        "x0": x,
-        "x1": x,
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "line": {"color": color, "width": 2, "dash": dash},
-    }
 
 
 def _note(x: float, text: str, color: str) -> dict:

@@ -35,15 +35,14 @@ def matrix_panels(
     panels: Sequence[Panel],
     *,
     columns: int = 6,
-    mark_largest: bool = True,
     name_axes: bool = False,
     palette: theme.Palette = theme.LIGHT,
 ) -> go.Figure:
     """All panels on one sheet, ``columns`` to a row, each cell one square: the weight 1/c_m where block m is active for
     client n, a pale square where it is frozen.
 
-    ``mark_largest`` outlines the largest weights of each client; Lambda is the sum over clients of the square of that
-    weight. ``name_axes`` writes "block 1" and "client 1" beside the cells.
+    The largest weights of each client are outlined; Lambda is the sum over clients of the square of that weight.
+    ``name_axes`` writes "block 1" and "client 1" beside the cells.
     """
     num_blocks = max(panel.allocation.num_blocks for panel in panels)
     num_clients = max(panel.allocation.num_clients for panel in panels)
@@ -62,7 +61,7 @@ def matrix_panels(
         figure.add_annotation(
             x=left, y=top + 0.1, text=panel.caption, showarrow=False, align="left", xanchor="left", yanchor="bottom"
         )
-        _draw(figure, panel.allocation, left, top, mark_largest, palette)
+        _draw(figure, panel.allocation, left, top, palette)
         if name_axes:
             _name_axes(figure, panel.allocation, left, top, palette)
     theme.apply(figure, palette, height=round(_CELL_PX * height * rows) + 20)
@@ -72,15 +71,12 @@ def matrix_panels(
     return figure
 
 
-def _draw(
-    figure: go.Figure, allocation: Allocation, left: float, top: float, mark_largest: bool, palette: theme.Palette
-) -> None:
+def _draw(figure: go.Figure, allocation: Allocation, left: float, top: float, palette: theme.Palette) -> None:
     A_MN, popularity_M = allocation.A_MN, allocation.popularity_M
     least_MN = A_MN & (popularity_M[:, None] == allocation.least_popularity_N)
     # Frozen first, then active, then outlined, so that an outline is never covered by a neighbour.
     for kind in ((~A_MN), (A_MN & ~least_MN), (A_MN & least_MN)):
         for m, n in np.argwhere(kind):
-            marked = mark_largest and least_MN[m, n]
             figure.add_shape(
                 type="rect",
                 x0=left + n + 0.05,
@@ -88,7 +84,7 @@ def _draw(
                 y0=top - m - 0.05,
                 y1=top - m - 0.95,
                 fillcolor=palette.front if A_MN[m, n] else palette.faint,
-                line={"width": 3, "color": palette.selected} if marked else {"width": 0},
+                line={"width": 3, "color": palette.selected} if least_MN[m, n] else {"width": 0},
                 layer="below",
             )
     rows, clients = np.nonzero(np.ones_like(A_MN))
