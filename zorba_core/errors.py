@@ -68,6 +68,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+def first_line(error: BaseException) -> str:
+    """What a library says first; its error's name where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def one_line(error: BaseException | str) -> str:
     """The error's message without line breaks, without what no terminal or page can show, and with words of hundreds
     of characters cut: a number of 400 digits says nothing more."""

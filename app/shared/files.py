@@ -6,12 +6,13 @@ Shapes: M blocks, N clients, E points of the sweep.
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from app.shared.study import Study
-from zorba_core.allocation import Solution
+from zorba_core.allocation import Allocation, Solution
 from zorba_core.files import to_json
 
 
@@ -34,22 +35,25 @@ def points_csv(study: Study) -> bytes:
 
 def allocation_json(study: Study, solution: Solution) -> bytes:
     """Block ids of each client, the metrics and the workload; keys as in `zorba allocate --json`."""
+    content = {**solution.describe(), "clients": study.fleet.names, **on_the_fleet(study, solution.allocation)}
+    return to_json(content, indent=1).encode()
+
+
+def on_the_fleet(study: Study, allocation: Allocation) -> dict[str, Any]:
+    """What an allocation takes of the clients' VRAM, and the workload by which it does."""
     scenario = study.scenario
-    used_N = study.used_N_gib(solution.allocation.blocks_held_N)
-    content = {
-        **solution.describe(),
-        "clients": study.fleet.names,
+    used_N = study.used_N_gib(allocation.blocks_held_N)
+    return {
         "vram_gib": {"total": used_N.sum(), "per_client": used_N},
         "model": scenario.model,
         "batch_size": scenario.batch_size,
         "seq_len": scenario.seq_len,
         "dtype": scenario.dtype,
     }
-    return to_json(content, indent=1).encode()
 
 
 def allocation_npz(study: Study, solution: Solution) -> bytes:
-    """A_MN, budget_N and capacity_N_bytes; `allocation_from_file` reads the matrix back."""
+    """A_MN, budget_N and capacity_N_bytes; `zorba_core.allocation_from_file` reads the matrix back."""
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,

@@ -103,7 +103,7 @@ def test_a_dead_process_has_no_stamp_even_before_its_parent_noticed():
 
 
 def test_more_runs_than_cores_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "cores", lambda: 1)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 1)
     write_job(tmp_path, pid=os.getpid(), stamp=start_stamp(os.getpid()))
     with pytest.raises(RunError, match="1 run is in progress and this machine has 1 core"):
         start(tmp_path, rounds=2)

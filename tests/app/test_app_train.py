@@ -265,7 +265,7 @@ def test_a_run_cut_short_in_a_terminal_can_be_resumed_here(app, runs, monkeypatc
 
 
 def test_as_many_runs_as_cores_disable_start_and_say_why(app, runs, monkeypatch):
-    monkeypatch.setattr(processes, "cores", lambda: 1)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 1)
     write_job(runs, **alive())
     train(app)
     assert app.button(key="train_start").disabled

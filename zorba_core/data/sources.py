@@ -22,7 +22,7 @@ import pyarrow.parquet
 from zorba_core.data.hash_split import hash_split
 from zorba_core.data.labels import label_text
 from zorba_core.data.unpacked_size import check_parquet
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 from zorba_core.files import as_named
 
 if TYPE_CHECKING:
@@ -200,8 +200,7 @@ def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
                 raise InvalidInputError(f"{file}: {error}") from None
             return packed.read(columns=columns).to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError, MemoryError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InvalidInputError(f"{file} cannot be read as Parquet: {reason}") from error
+        raise InvalidInputError(f"{file} cannot be read as Parquet: {first_line(error)}") from error
 
 
 def read_published(file: Path, source: PublishedRows, columns: list[str]) -> pd.DataFrame:

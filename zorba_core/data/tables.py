@@ -23,7 +23,7 @@ import pyarrow.parquet
 
 from zorba_core.data.characters import check_characters
 from zorba_core.data.unpacked_size import check_batches, check_parquet
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.files import as_named
 
 MAX_TEXT_BYTES = 2**30  # a text file takes about four times its size while it is read
@@ -286,12 +286,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from None
     except (pyarrow.ArrowException, OSError, MemoryError) as error:
-        raise InvalidInputError(f"{path} cannot be read as Parquet: {_first_line(error)}") from None
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {first_line(error)}") from None
     return _of_arrow(path, table)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _of_arrow(path: Path, table: pyarrow.Table) -> pd.DataFrame:
@@ -350,7 +346,7 @@ def _read_arrow_folder(folder: Path) -> pd.DataFrame:
     except InvalidInputError as error:
         raise InvalidInputError(f"{folder}: {error}") from None
     except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
-        raise InvalidInputError(f"{folder}: cannot be read ({_first_line(error)}); save it again") from None
+        raise InvalidInputError(f"{folder}: cannot be read ({first_line(error)}); save it again") from None
     frame = _of_arrow(folder, table)
     if (folder / "dataset_info.json").is_file():
         frame.attrs["names"] |= _class_names((folder / "dataset_info.json").read_text(encoding="utf-8"))

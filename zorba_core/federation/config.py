@@ -16,7 +16,7 @@ from zorba_core.data.partition import DIRICHLET
 from zorba_core.data.task_files import table_of, task_from
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.messages import MAX_SEATS, MessageError
 from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
@@ -99,7 +99,7 @@ def read_config(text: str) -> RunConfig:
             raise TypeError("label words must be text")
         return RunConfig(**value, label_words=words, settings=settings)
     except (InvalidInputError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise MessageError(f"hello: its config cannot be used: {_line(error)}") from None
+        raise MessageError(f"hello: its config cannot be used: {first_line(error)[:200]}") from None
 
 
 def with_local(config: RunConfig, device: str, threads: int, memory_limit: str | None = None) -> RunConfig:
@@ -139,7 +139,3 @@ class ServerSettings:
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -95,12 +95,7 @@ def truncated_normal_fleet(
     if not 0 < spread < np.inf:
         raise InvalidInputError(f"spread is {spread}; it must be a finite number above 0")
     low, high = _paper_range_bytes(model, workload)
-    bounds = (0.0 - mean_fraction) / spread, (1.0 - mean_fraction) / spread
-    from scipy import stats  # most commands need none of it, and it takes long to load
-
-    fraction = stats.truncnorm.rvs(
-        *bounds, loc=mean_fraction, scale=spread, size=num_clients, random_state=client_rng(num_clients, seed)
-    )
+    fraction = _truncated_normal(mean_fraction, spread, (0.0, 1.0), num_clients, seed)
     return _numbered(low + fraction * (high - low))
 
 
@@ -121,13 +116,18 @@ def lognormal_fleet(
         raise InvalidInputError(f"sigma is {sigma}; it must be a finite number above 0")
     low, high = _paper_range_bytes(model, workload)
     centre = np.log(low + median_fraction * (high - low))
-    bounds = (np.log(low) - centre) / sigma, (np.log(high) - centre) / sigma
-    from scipy import stats
-
-    logarithm = stats.truncnorm.rvs(
-        *bounds, loc=centre, scale=sigma, size=num_clients, random_state=client_rng(num_clients, seed)
-    )
+    logarithm = _truncated_normal(centre, sigma, (np.log(low), np.log(high)), num_clients, seed)
     return _numbered(np.clip(np.exp(logarithm), low, high))
+
+
+def _truncated_normal(
+    mean: float, deviation: float, ends: tuple[float, float], num_clients: int, seed: int
+) -> NDArray[np.float64]:
+    from scipy import stats  # most commands need none of it, and it takes long to load
+
+    low, high = ((end - mean) / deviation for end in ends)
+    rng = client_rng(num_clients, seed)
+    return stats.truncnorm.rvs(low, high, loc=mean, scale=deviation, size=num_clients, random_state=rng)
 
 
 def two_kinds_fleet(small_gib: float, large_gib: float, num_clients: int, large_fraction: float, seed: int) -> Fleet:

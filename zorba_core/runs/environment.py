@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import platform
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +13,8 @@ import zorba_core
 from zorba_core.engine.engine_version import ENGINE_VERSION
 from zorba_core.engine.products import cpu_kernels
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.runs.checkout import git_state
 
-_CHANGES = ("status", "--porcelain", "--", ".", ":(exclude)artifacts/experiments")
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pandas", "pyarrow", "scipy")
 
 
@@ -43,26 +41,3 @@ def describe(settings: TrainSettings) -> dict[str, Any]:
 @functools.cache
 def _versions() -> dict[str, str]:
     return {package: importlib.metadata.version(package) for package in _PACKAGES}
-
-
-def git_state() -> tuple[str | None, bool | None]:
-    """(commit, has uncommitted changes) of the checkout this package runs from; (None, None) when it is in none.
-
-    Tables of experiments do not count as changes: a sweep writes them while it runs.
-    """
-    root = Path(zorba_core.__file__).resolve().parent.parent
-    top = _git(root, "rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != root:  # installed below some other project's checkout
-        return None, None
-    commit, changes = _git(root, "rev-parse", "HEAD"), _git(root, *_CHANGES)
-    return commit, None if changes is None else bool(changes)
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zorba_core.checksums import check_sums
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
@@ -124,7 +124,7 @@ def counted_spec(source: str) -> ModelSpec:
         config = _read_config(source, trust_remote_code=False, local_files_only=local)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # of fields of any kind
         if local:
-            raise InvalidInputError(f"model folder {source}: {_first_line(error)}") from None
+            raise InvalidInputError(f"model folder {source}: {first_line(error)}") from None
         raise MissingDataError(
             f"model {source}: the hub did not give its config ({type(error).__name__}); check the name and "
             "the network, or give a local Hugging Face folder"
@@ -254,13 +254,9 @@ def _load(name_or_path, what, load):
             ".save_pretrained(NEW_FOLDER) writes safetensors"
         ) from first
     raise InvalidInputError(
-        f"model folder {source}: its {what} cannot be loaded ({_first_line(first)}); it must be saved with "
+        f"model folder {source}: its {what} cannot be loaded ({first_line(first)}); it must be saved with "
         "save_pretrained, weights as safetensors and the tokenizer beside them"
     ) from first
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 @contextlib.contextmanager

@@ -9,12 +9,17 @@ from zorba_core.errors import InvalidInputError
 _FEWEST_THREADS, _THREADS_A_CORE = 16, 4
 
 
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def check_threads(threads: int) -> None:
     """
     Raises:
         InvalidInputError: so many that they would only wait for each other.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     most = max(_FEWEST_THREADS, _THREADS_A_CORE * cores)
     if threads > most:
         raise InvalidInputError(

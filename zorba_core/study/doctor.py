@@ -25,6 +25,7 @@ import zorba_core
 from zorba_core.errors import ZorbaError
 from zorba_core.files import as_named
 from zorba_core.runs import DEFAULT_FOLDER, list_runs
+from zorba_core.runs.threads import usable_cores
 
 FindingState = Literal["ok", "note", "broken"]
 _DISTRIBUTION = "zorba-core"
@@ -114,7 +115,7 @@ def _torch() -> list[Finding]:
 
 
 def _processor() -> list[Finding]:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = usable_cores()
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     text = f"{usable} cores, load {busy:.1f}; zorba train uses --threads of them, 1 by default"
     if busy > usable:
@@ -201,7 +202,7 @@ def _runs(folder: Path) -> list[Finding]:
 def version_line() -> str:
     """The suite's version, engine and checkout, for the top of a report."""
     from zorba_core.engine.engine_version import ENGINE_VERSION
-    from zorba_core.runs.environment import git_state
+    from zorba_core.runs.checkout import git_state
 
     commit, dirty = git_state()
     where = "" if commit is None else f", commit {commit[:12]}{' with uncommitted changes' if dirty else ''}"

@@ -19,6 +19,7 @@ from app.screens.train.words import NEW
 from app.shared import components, selection, state
 from app.shared.components import Download, Number, Picture
 from app.shared.escape import in_figure
+from app.shared.files import allocation_npz
 from app.shared.links import choice, keep, linked, linked_number, number
 from app.shared.scenario import block_gib
 from app.shared.study import Study
@@ -267,7 +268,7 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
             Download(
                 "Matrix (NPZ)",
                 f"{name}.npz",
-                lambda: files.matrix_npz(study, start, allocation),
+                lambda: allocation_npz(study, replace(start, allocation=allocation)),
                 "NumPy arrays: A_MN (blocks by clients), budget_N, capacity_N_bytes.",
             ),
             Download(

@@ -5,13 +5,11 @@ Shapes: M blocks, N clients.
 
 from __future__ import annotations
 
-import io
-
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from app.shared.escape import in_figure
+from app.shared.files import on_the_fleet
 from app.shared.study import Study
 from zorba_core.allocation import MEASURES, Allocation, Solution
 from zorba_core.files import to_json
@@ -20,8 +18,6 @@ from zorba_core.plots import Palette, allocation_figure, client_order
 
 def matrix_json(study: Study, allocation: Allocation) -> bytes:
     """Block ids of each client and every number; `zorba_core.allocation_from_file` reads it back."""
-    scenario = study.scenario
-    used_N = study.used_N_gib(allocation.blocks_held_N)
     content = {
         "num_blocks": allocation.num_blocks,
         "num_clients": allocation.num_clients,
@@ -30,11 +26,7 @@ def matrix_json(study: Study, allocation: Allocation) -> bytes:
         "popularity": allocation.popularity_M,
         "least_popularity": allocation.least_popularity_N,
         **numbers(allocation),
-        "vram_gib": {"total": used_N.sum(), "per_client": used_N},
-        "model": scenario.model,
-        "batch_size": scenario.batch_size,
-        "seq_len": scenario.seq_len,
-        "dtype": scenario.dtype,
+        **on_the_fleet(study, allocation),
     }
     return to_json(content, indent=1).encode()
 
@@ -42,18 +34,6 @@ def matrix_json(study: Study, allocation: Allocation) -> bytes:
 def numbers(allocation: Allocation) -> dict[str, float]:
     """Every metric by its name in files."""
     return {name: measure.value(allocation) for name, measure in MEASURES.items()}
-
-
-def matrix_npz(study: Study, start: Solution, allocation: Allocation) -> bytes:
-    """A_MN, budget_N and capacity_N_bytes; `zorba_core.allocation_from_file` reads the matrix back."""
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        A_MN=allocation.A_MN,
-        budget_N=start.problem.budget_N,
-        capacity_N_bytes=study.fleet.capacity_N_bytes,
-    )
-    return buffer.getvalue()
 
 
 def picture(study: Study, allocation: Allocation, palette: Palette) -> go.Figure:

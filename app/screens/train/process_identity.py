@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import psutil
@@ -32,11 +31,6 @@ def resident_bytes(pid: int) -> int | None:
         return psutil.Process(pid).memory_info().rss or None
     except psutil.Error:
         return None
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _linux_stamp(pid: int) -> str | None:

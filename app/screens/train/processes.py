@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from app.screens.train.jobs import ALLOCATION, JOB, JOBS, LOG, Job, job_folder, list_jobs, named_run, read_job
-from app.screens.train.process_identity import cores, is_alive, start_stamp
+from app.screens.train.process_identity import is_alive, start_stamp
 from zorba_core.allocation import AllocationMetrics, write_allocation
 from zorba_core.checksums import write_sealed
 from zorba_core.cli.options import option_words
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import write_text
+from zorba_core.runs.threads import usable_cores
 
 
 def start_training(
@@ -106,7 +107,7 @@ def being_written(run: Path) -> bool:
 def room_for_one_more(runs_folder: Path) -> tuple[int, int]:
     """(runs in progress, the most at once): one per processor core, since each run computes on one."""
     running = sum(is_alive(job.pid, job.stamp) for job in list_jobs(runs_folder).jobs)
-    return running, cores()
+    return running, usable_cores()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,21 +50,12 @@ def build_model(recipe: BaseModelRecipe, vocab_size: int, seed: int) -> BaseMode
 def _new_opt(recipe: BaseModelRecipe, vocab_size: int) -> OPTForCausalLM:
     return OPTForCausalLM(
         OPTConfig(
-            vocab_size=vocab_size,
-            hidden_size=recipe.hidden_size,
+            **_common(recipe, vocab_size),
             word_embed_proj_dim=recipe.hidden_size,
-            num_hidden_layers=recipe.num_blocks,
-            num_attention_heads=recipe.num_heads,
             ffn_dim=round(recipe.ffn_ratio * recipe.hidden_size),
-            max_position_embeddings=recipe.seq_len,
             init_std=recipe.init_std,
             dropout=0.0,
-            attention_dropout=0.0,
             layerdrop=0.0,
-            pad_token_id=PAD_ID,
-            bos_token_id=START_ID,
-            eos_token_id=START_ID,
-            use_cache=False,
         )
     )
 
@@ -72,22 +64,29 @@ def _new_llama(recipe: BaseModelRecipe, vocab_size: int) -> LlamaForCausalLM:
     """RMS norms, rotary positions, gated feed-forward layers, shared keys; embeddings and head are one table."""
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=vocab_size,
-            hidden_size=recipe.hidden_size,
-            num_hidden_layers=recipe.num_blocks,
-            num_attention_heads=recipe.num_heads,
+            **_common(recipe, vocab_size),
             num_key_value_heads=recipe.num_key_heads or recipe.num_heads,
             intermediate_size=round(recipe.ffn_ratio * recipe.hidden_size),
-            max_position_embeddings=recipe.seq_len,
             initializer_range=recipe.init_std,
-            attention_dropout=0.0,
             tie_word_embeddings=True,
-            pad_token_id=PAD_ID,
-            bos_token_id=START_ID,
-            eos_token_id=START_ID,
-            use_cache=False,
         )
     )
+
+
+def _common(recipe: BaseModelRecipe, vocab_size: int) -> dict[str, Any]:
+    """What configs of both architectures call alike."""
+    return {
+        "vocab_size": vocab_size,
+        "hidden_size": recipe.hidden_size,
+        "num_hidden_layers": recipe.num_blocks,
+        "num_attention_heads": recipe.num_heads,
+        "max_position_embeddings": recipe.seq_len,
+        "attention_dropout": 0.0,
+        "pad_token_id": PAD_ID,
+        "bos_token_id": START_ID,
+        "eos_token_id": START_ID,
+        "use_cache": False,
+    }
 
 
 def blocks_of(model: BaseModel) -> nn.ModuleList:

@@ -28,7 +28,7 @@ def with_crossings(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
     """The runs, with ``rounds_to`` and ``passes_to`` the accuracy that is ``share`` of the ceiling, read off their
     curves and infinite where it was not reached."""
     runs = results.runs.copy()
-    curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
+    curves = results.curve_by_run
     rounds, passes = [], []
     for row in runs.itertuples():
         curve, target = curves.get(row.sha256), target_of(row.dataset, share)

@@ -65,7 +65,7 @@ def with_crossing_intervals(
     """The measured runs that finished, with ``low`` and ``high`` of their :class:`Crossing` of ``share`` of the
     first-order ceiling, in ``cost``."""
     runs = results.runs[(results.runs["role"] == "measure") & (results.runs["status"] == "finished")]
-    curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
+    curves = results.curve_by_run
     reached = [
         crossing(
             curves[row.sha256][COSTS[cost]].tolist(),

@@ -25,7 +25,7 @@ from zorba_core.study.experiments.measures import PREDICTORS, allocation_measure
 from zorba_core.study.experiments.recipes import fleet_budgets
 from zorba_core.study.experiments.resampling import ArmsTest, arms_differ, holm, percentile_interval, two_way_resamples
 from zorba_core.study.experiments.specs import RunSpec
-from zorba_core.study.experiments.statistics import Law, partial_spearman, rank_correlation, spearman
+from zorba_core.study.experiments.statistics import Law, left_of, partial_spearman, rank_correlation, spearman
 from zorba_core.study.experiments.store import Results, empty_runs
 
 SOLVED, BUILT, RANDOM = "returned by a solver", "built by hand", "drawn at random"
@@ -188,16 +188,12 @@ def position_leak(comparison: TrainedAlike, specs: Sequence[RunSpec] | None = No
             popularity_M = spec.recipe.build().popularity_M
             front.loc[spec.arm, settings["seed"]] = float((1 / popularity_M[:_FRONT_BLOCKS]).mean())
             shuffled |= {spec.arm} if spec.recipe.shuffle is not None else set()
-    left_KS = _within(comparison.losses.to_numpy())
+    left_KS = left_of(comparison.losses.to_numpy())
     by_order = [
-        float(np.corrcoef(_within(front.to_numpy()[:, list(order)]).ravel(), left_KS.ravel())[0, 1])
+        float(np.corrcoef(left_of(front.to_numpy()[:, list(order)]).ravel(), left_KS.ravel())[0, 1])
         for order in itertools.permutations(range(len(seeds)))
     ]
     return PositionLeak(by_order[0], tuple(by_order[1:]), len(shuffled), len(seeds))
-
-
-def _within(values_KS: NDArray) -> NDArray:
-    return values_KS - values_KS.mean(axis=1, keepdims=True) - values_KS.mean(axis=0) + values_KS.mean()
 
 
 def conditions(results: Results) -> dict[str, TrainedAlike]:

@@ -74,7 +74,7 @@ def compare_methods(results: Results, share: float = EASY_SHARE) -> pd.DataFrame
     how many seeds reach it, and the mean accuracy at the horizon with its 95 % interval. A run that stopped earlier, at
     the higher target, counts with its last accuracy."""
     limits = equal_horizon(results)
-    curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
+    curves = results.curve_by_run
     rows = []
     for dataset, limit in limits.items():
         runs = with_crossing_intervals(results, share, horizon=limit)

@@ -29,7 +29,7 @@ from zorba_core.study.experiments.resampling import (
 )
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.speed import area, cells
-from zorba_core.study.experiments.statistics import Correlation, rank_correlation, spearman
+from zorba_core.study.experiments.statistics import Correlation, left_of, rank_correlation, spearman
 from zorba_core.study.experiments.store import Results
 
 _PERMUTATIONS = 4999
@@ -179,7 +179,7 @@ def within_matrices(results: Results, of: Sequence[Cell], *, seed: int = 0) -> C
         for cell, area_KS in zip(of, areas_C, strict=True)
     ]
     gain_KS = _side_by_side(gains_C, lambda g_KS: g_KS - g_KS.mean(axis=1, keepdims=True))
-    left_KS, rng = _side_by_side([area_KS.to_numpy() for area_KS in areas_C], _within), np.random.default_rng(seed)
+    left_KS, rng = _side_by_side([area_KS.to_numpy() for area_KS in areas_C], left_of), np.random.default_rng(seed)
     value = float(np.corrcoef(gain_KS.ravel(), left_KS.ravel())[0, 1])
     index_RK = rng.integers(len(left_KS), size=(2000, len(left_KS)))
     low, high = percentile_interval(
@@ -200,7 +200,3 @@ def _side_by_side(values_C: Sequence[Values], centred: Callable[[Values], Values
         raise MissingDataError("no cell has enough complete seeds yet")
     parts = [centred(values_KS) for values_KS in values_C]
     return np.hstack([part / part.std() for part in parts])
-
-
-def _within(values_KS: Values) -> Values:
-    return values_KS - values_KS.mean(axis=1, keepdims=True) - values_KS.mean(axis=0) + values_KS.mean()

@@ -18,6 +18,7 @@ from scipy import stats
 from zorba_core.errors import InvalidInputError
 
 RESAMPLES = 5000
+_LEVEL = 0.95  # of intervals
 _MOST_UNDEFINED = 0.05  # share of resamples without a value from which an interval would be one of the others only
 
 
@@ -36,7 +37,6 @@ def two_way_resamples(
     loss_KS: ArrayLike,
     *,
     resamples: int = RESAMPLES,
-    seed: int = 0,
     over: Callable[..., NDArray] = np.mean,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(arm_RK, loss_RK): each resample draws K arms and, for all of them, the same S seeds, with replacement;
@@ -50,23 +50,23 @@ def two_way_resamples(
     loss_KS = np.asarray(loss_KS, float)
     if loss_KS.ndim != 2 or loss_KS.size == 0 or np.isnan(loss_KS).any():
         raise InvalidInputError(f"resampling needs a loss for every arm and seed, not shape {loss_KS.shape} with gaps")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     arms, seeds = loss_KS.shape
     arm_RK = rng.integers(arms, size=(resamples, arms))
     seed_RS = rng.integers(seeds, size=(resamples, seeds))
     return arm_RK, over(loss_KS[arm_RK[:, :, None], seed_RS[:, None, :]], axis=-1)
 
 
-def percentile_interval(value_R: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """The middle ``level`` of resampled values; NaN where the statistic is undefined in too many of them."""
+def percentile_interval(value_R: ArrayLike) -> tuple[float, float]:
+    """The middle 95 % of resampled values; NaN where the statistic is undefined in too many of them."""
     value_R = np.asarray(value_R, float)
     if np.isnan(value_R).mean() > _MOST_UNDEFINED:
         return np.nan, np.nan
-    low, high = np.nanquantile(value_R, ((1 - level) / 2, (1 + level) / 2))
+    low, high = np.nanquantile(value_R, ((1 - _LEVEL) / 2, (1 + _LEVEL) / 2))
     return float(low), float(high)
 
 
-def arms_differ(loss_KS: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> ArmsTest:
+def arms_differ(loss_KS: ArrayLike, *, resamples: int = RESAMPLES) -> ArmsTest:
     """
     Raises:
         InvalidInputError: fewer than two arms or seeds, a gap, or a loss that is not finite.
@@ -76,7 +76,7 @@ def arms_differ(loss_KS: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
         raise InvalidInputError("whether arms differ takes at least two arms and two seeds, with finite losses")
     arms, seeds = loss_KS.shape
     f, noise = _f_ratio(loss_KS)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     permuted_R = np.array([_f_ratio(rng.permuted(loss_KS, axis=0))[0] for _ in range(resamples)])
     return ArmsTest(
         f=f,

@@ -104,7 +104,7 @@ def outcomes(
     runs = results.runs
     runs = runs[(runs["model"] == model) & (runs["dataset"] == dataset) & (runs["role"] == "measure")]
     runs = runs[runs["arm"].isin(arms)]
-    curves = {sha: curve.sort_values("round") for sha, curve in results.curves.groupby("sha256")}
+    curves = results.curve_by_run
     rows = []
     for row in runs.itertuples():
         curve, diverged = curves[row.sha256], row.status != "finished"
@@ -135,23 +135,19 @@ def horizon_of(results: Results, model: str, dataset: str) -> int:
     return int(asked.min())
 
 
-def speed(
-    paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Speedup:
+def speed(paper_S: ArrayLike, arm_S: ArrayLike, horizon: float) -> Speedup:
     """Ratio of mean rounds to the target, ``paper`` over the arm, both cut off at ``horizon``; paired bootstrap.
 
     Raises:
         InvalidInputError: no seeds, or not as many of both.
     """
-    ratio_R, value = _ratios(paper_S, arm_S, horizon, resamples, np.random.default_rng(seed))
+    ratio_R, value = _ratios(paper_S, arm_S, horizon, np.random.default_rng(0))
     low, high = percentile_interval(ratio_R) if len(np.atleast_1d(paper_S)) > 1 else (0.0, math.inf)
     reached = [int((np.asarray(rounds, float) <= horizon).sum()) for rounds in (arm_S, paper_S)]
     return Speedup(value, low, high, len(np.atleast_1d(paper_S)), *reached)
 
 
-def pooled_speed(
-    by_cell: Mapping[tuple[str, str], tuple[ArrayLike, ArrayLike, float]], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Speedup:
+def pooled_speed(by_cell: Mapping[tuple[str, str], tuple[ArrayLike, ArrayLike, float]]) -> Speedup:
     """Geometric mean of the cells' ratios, each given as (paper_S, arm_S, horizon); seeds resampled within cells.
 
     Raises:
@@ -159,10 +155,10 @@ def pooled_speed(
     """
     if not by_cell:
         raise InvalidInputError("there are no cells to pool")
-    rng = np.random.default_rng(seed)
-    logs_R, log, seeds, reached, by_paper = np.zeros(resamples), 0.0, 0, 0, 0
+    rng = np.random.default_rng(0)
+    logs_R, log, seeds, reached, by_paper = np.zeros(RESAMPLES), 0.0, 0, 0, 0
     for paper_S, arm_S, horizon in by_cell.values():
-        ratio_R, value = _ratios(paper_S, arm_S, horizon, resamples, rng)
+        ratio_R, value = _ratios(paper_S, arm_S, horizon, rng)
         logs_R += np.log(ratio_R) / len(by_cell)
         log += math.log(value) / len(by_cell)
         seeds += len(np.atleast_1d(paper_S))
@@ -174,12 +170,12 @@ def pooled_speed(
 
 
 def _ratios(
-    paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, resamples: int, rng: np.random.Generator
+    paper_S: ArrayLike, arm_S: ArrayLike, horizon: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], float]:
     paper_S, arm_S = (np.minimum(np.atleast_1d(np.asarray(values, float)), horizon) for values in (paper_S, arm_S))
     if paper_S.size == 0 or paper_S.shape != arm_S.shape:
         raise InvalidInputError(f"a ratio of speeds is of paired seeds; there are {paper_S.size} and {arm_S.size}")
-    index_RS = rng.integers(len(paper_S), size=(resamples, len(paper_S)))
+    index_RS = rng.integers(len(paper_S), size=(RESAMPLES, len(paper_S)))
     return paper_S[index_RS].mean(axis=1) / arm_S[index_RS].mean(axis=1), float(paper_S.mean() / arm_S.mean())
 
 

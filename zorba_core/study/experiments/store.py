@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine import ENGINE_VERSION
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, first_line
 from zorba_core.study.experiments.definitions import EXPERIMENTS
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 
@@ -108,6 +108,11 @@ class Results:
     def finished(self) -> pd.DataFrame:
         """The runs that did not diverge."""
         return self.runs[self.runs["status"] == "finished"]
+
+    @property
+    def curve_by_run(self) -> dict[str, pd.DataFrame]:
+        """By the ``sha256`` of a run its evaluations, in the order of rounds."""
+        return {sha: curve.sort_values("round") for sha, curve in self.curves.groupby("sha256")}
 
 
 def results_folder(name: str, profile: str, root: str | os.PathLike[str] = DEFAULT_ROOT) -> Path:
@@ -209,5 +214,4 @@ def _read(path: Path, schema: pa.Schema) -> pd.DataFrame:
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}; {_AGAIN}") from None
     except UNREADABLE as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InvalidInputError(f"{path}: not a table of runs ({said[:200]}); {_AGAIN}") from None
+        raise InvalidInputError(f"{path}: not a table of runs ({first_line(error)[:200]}); {_AGAIN}") from None

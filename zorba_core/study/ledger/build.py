@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import zorba_core
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import MissingDataError
+from zorba_core.runs.checkout import git_says
 from zorba_core.study.experiments import read_results
 from zorba_core.study.experiments.definitions import OWN, PAPERS
 from zorba_core.study.experiments.store import Results
@@ -69,7 +69,7 @@ def _provenance(checkout: Path, results: dict[str, Any]) -> dict[str, Any]:
         "made_by": "zorba report",
         "zorba_core": zorba_core.__version__,
         "engine_version": ENGINE_VERSION,
-        "git_commit": _git(checkout, "rev-parse", "HEAD"),
+        "git_commit": git_says(checkout, "rev-parse", "HEAD"),
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "scipy": version("scipy"),
@@ -88,13 +88,3 @@ def _provenance(checkout: Path, results: dict[str, Any]) -> dict[str, Any]:
         },
         "left_out": [line for experiment in results.values() for line in experiment.left_out],
     }
-
-
-def _git(checkout: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
