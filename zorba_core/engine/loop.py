@@ -29,7 +29,7 @@ from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.plans import Plans
-from zorba_core.engine.randomness import stream
+from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
@@ -72,16 +72,16 @@ class Rounds(Protocol):
 
 def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     """Draw the P shared seeds, all different."""
-    seeds_P = stream("shared-seeds", settings.seed).choice(2**32, size=settings.num_seeds, replace=False)
+    seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     method = method_of(settings)
     method_state = method.checked_state(method.init(network.num_blocks, settings))
-    return TrainState(0, seeds_P.astype(np.uint32), method.directions(network, settings), method_state)
+    return TrainState(0, seeds_P, method.directions(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
     """What the server sends out at a round's start: Q of the P seeds, to the clients that it asks."""
     t = state.rounds_done + 1
-    seeds_Q = stream("round-seeds", settings.seed, t).choice(state.seeds_P, settings.num_perturbations, replace=False)
+    seeds_Q = round_seeds(settings.seed, t, state.seeds_P, settings.num_perturbations)
     return RoundPlan(t, seeds_Q, asked_clients(num_clients, settings.participation, settings.seed, t))
 
 

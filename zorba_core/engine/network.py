@@ -130,6 +130,12 @@ class BlockNetwork:
         """Have ``change`` move w_m in place: now, or before it is next used."""
         change(self.block_weights(block))
 
+    @torch.no_grad()
+    def copy_to_blocks(self, weights_M: Sequence[Tensor]) -> None:
+        """w_m becomes a copy of ``weights_M[m]``, for every block."""
+        for own, weights in zip(self._weights_M, weights_M, strict=True):
+            own.copy_(weights)
+
     def block_module(self, block: int) -> nn.Module:
         """Block m as the model's own module."""
         return self._blocks[block]

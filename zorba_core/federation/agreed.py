@@ -14,7 +14,6 @@ Shapes: M blocks, Q directions of a round, U seeds of an update, D parameters of
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -26,7 +25,7 @@ from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.randomness import stream
+from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.reports import MOST_NATS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.messages import Aggregate, MessageError, RoundTask
@@ -46,11 +45,9 @@ class Agreed:
         self._settings, self.max_step = settings, max_step
         self.most_blocks = num_blocks  # that this client is asked to activate
 
-    @functools.cached_property
+    @property
     def _seeds_P(self) -> np.ndarray:
-        return stream("shared-seeds", self._settings.seed).choice(
-            2**32, size=self._settings.num_seeds, replace=False
-        ).astype(np.uint32)  # fmt: skip
+        return shared_seeds(self._settings.seed, self._settings.num_seeds)
 
     def check_task(self, task: RoundTask) -> None:
         """
@@ -111,9 +108,7 @@ class Agreed:
         settings = self._settings
         if round_index > settings.rounds:
             raise MessageError(f"round {round_index} is after the run's last, {settings.rounds}")
-        expected_Q = stream("round-seeds", settings.seed, round_index).choice(
-            self._seeds_P, settings.num_perturbations, replace=False
-        )
+        expected_Q = round_seeds(settings.seed, round_index, self._seeds_P, settings.num_perturbations)
         if not np.array_equal(expected_Q, seeds_Q):
             raise MessageError(f"round {round_index}: its seeds are not those that the run's config draws")
 

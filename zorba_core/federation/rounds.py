@@ -34,22 +34,20 @@ class Transport(Protocol):
         """Send all, and return what came back within ``deadline`` seconds. Late answers are dropped."""
 
 
-def gather(
-    server: Server, transport: Transport, *, again: bool = False, clock: Callable[[], float] = time.monotonic
-) -> None:
+def gather(server: Server, transport: Transport, *, again: bool = False) -> None:
     """Greet clients until ``min_clients`` are registered. A resumed run (``again``) waits a deadline for them and
     then takes whoever is there: the others can come back later.
 
     Raises:
         RunError: too few registered within ``start_timeout``, or so many were turned away that too few are left.
     """
-    settings, started = server.settings, clock()
+    settings, started = server.settings, time.monotonic()
     needed = 1 if again else settings.min_clients
     while True:
         # A client that is greeted for the first time loads its model, which may take the whole start_timeout.
-        remaining = settings.start_timeout - (clock() - started)
+        remaining = settings.start_timeout - (time.monotonic() - started)
         _greet(server, transport, settings.deadline if again else max(settings.deadline, remaining))
-        waited = clock() - started
+        waited = time.monotonic() - started
         if len(server.members) >= settings.min_clients or (
             again and len(server.members) and waited > settings.deadline
         ):

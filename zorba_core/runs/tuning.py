@@ -35,7 +35,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.varied import varied
@@ -173,7 +172,7 @@ class _Trial:
         try:
             self._loss[lr] = self._advance(replace(self._settings, lr=lr), self.history.setdefault(lr, []), rounds)
         finally:
-            _restore(self._network, self._base)
+            self._network.copy_to_blocks(self._base)
         return self._loss[lr]
 
     def edge(self, best: float) -> float:
@@ -263,9 +262,3 @@ def _checked_grid(lr_grid: Sequence[float]) -> list[float]:
         if not (math.isfinite(lr) and lr > 0):
             raise InvalidInputError(f"learning rate {lr} in the grid; it must be a finite number greater than 0")
     return lrs
-
-
-@torch.no_grad()
-def _restore(network: BlockNetwork, base: Sequence[torch.Tensor]) -> None:
-    for m, weights in enumerate(base):
-        network.block_weights(m).copy_(weights)

@@ -23,15 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
 
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod, Scalars
-from zorba_core.engine.methods.own_directions import shared_seeds
 from zorba_core.engine.methods.steps import lr_of_round
-from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.randomness import stream
+from zorba_core.engine.randomness import shared_seeds, stream
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import RoundContext
@@ -74,7 +71,7 @@ class FedKSeed(ScalarMethod):
                     passes += own.forward_passes, own.backward_passes
                     self._move(context, float(own.rho_NQ[0, 0]), context.A_MN[:, n], int(seed))
             finally:
-                _restore(network, before_M)
+                network.copy_to_blocks(before_M)
         return Estimate(rho_CQ, loss_C, *map(int, passes))
 
     def _move(self, context: RoundContext, rho: float, active_M: np.ndarray, seed: int) -> None:
@@ -91,9 +88,3 @@ def local_seeds(settings: TrainSettings, round_index: int, client: int) -> np.nd
     """The seeds of client n's steps in round t, (Q,) uint32: drawn from the K candidates, with repeats."""
     drawn = stream("local-seeds", settings.seed, round_index, client)
     return drawn.choice(shared_seeds(settings.seed, settings.num_seeds), size=settings.num_perturbations)
-
-
-@torch.no_grad()
-def _restore(network: BlockNetwork, before_M: Sequence[torch.Tensor]) -> None:
-    for m, before in enumerate(before_M):
-        network.block_weights(m).copy_(before)

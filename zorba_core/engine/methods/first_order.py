@@ -118,7 +118,7 @@ def _pass(
     joined = batches[0].joined(batches, network.device)
     loss_E = np.zeros(len(client_E))
     parameters_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
-    with _differentiable(network):
+    with differentiable(network):
         for here in np.array_split(np.arange(len(client_E)), -(-len(client_E) // (max_rows or len(client_E)))):
             loss_here_E = _losses(network, joined.rows(here))
             loss_E[here] = loss_here_E.detach().cpu().numpy()
@@ -141,7 +141,7 @@ def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:
 
 
 @contextlib.contextmanager
-def _differentiable(network: BlockNetwork) -> Iterator[None]:
+def differentiable(network: BlockNetwork) -> Iterator[None]:
     """Within the context what is trained of the blocks, and that alone, is differentiated by."""
     parameters = [p for m in range(network.num_blocks) for p in network.block_parameters(m).values()]
     with network.computing(range(network.num_blocks)):

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zorba_core.engine.directions import Directions, directions_of
+from zorba_core.engine.methods.first_order import differentiable
 from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
@@ -57,22 +58,14 @@ def squared_gradient(network: BlockNetwork, ids_RL: Tensor) -> list[Tensor]:
     """The mean over texts of the squared gradient of the loss of their tokens, (D_m,) for each block."""
     parameters = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
     square_M = [torch.zeros(size, device=network.device) for size in network.sizes_M]
-    with network.computing(range(network.num_blocks)), torch.enable_grad():
-        try:
-            for block in parameters:
-                for parameter in block:
-                    parameter.requires_grad_(True)
-            for ids_L in ids_RL:
-                logits_LV = _logits(network, ids_L[None])[0, :-1]
-                loss = F.cross_entropy(logits_LV.float(), ids_L[1:])
-                gradients = iter(torch.autograd.grad(loss, [part for block in parameters for part in block]))
-                for square, block in zip(square_M, parameters, strict=True):
-                    flat = torch.cat([next(gradients).reshape(-1) for _ in block])
-                    square.add_(flat.float().square(), alpha=1 / len(ids_RL))
-        finally:
-            for block in parameters:
-                for parameter in block:
-                    parameter.requires_grad_(False)
+    with differentiable(network):
+        for ids_L in ids_RL:
+            logits_LV = _logits(network, ids_L[None])[0, :-1]
+            loss = F.cross_entropy(logits_LV.float(), ids_L[1:])
+            gradients = iter(torch.autograd.grad(loss, [part for block in parameters for part in block]))
+            for square, block in zip(square_M, parameters, strict=True):
+                flat = torch.cat([next(gradients).reshape(-1) for _ in block])
+                square.add_(flat.float().square(), alpha=1 / len(ids_RL))
     return square_M
 
 

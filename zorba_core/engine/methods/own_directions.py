@@ -26,7 +26,7 @@ import numpy as np
 
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod, Scalars
-from zorba_core.engine.randomness import stream
+from zorba_core.engine.randomness import shared_seeds, stream
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
@@ -41,12 +41,6 @@ def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
 @functools.lru_cache(maxsize=2**14)
 def _client_seed(seed: int, client: int) -> int:
     return int(stream("client-direction", seed, client).integers(2**64, dtype=np.uint64))
-
-
-@functools.lru_cache(maxsize=8)
-def shared_seeds(run_seed: int, count: int) -> np.ndarray:
-    """The shared seeds of a run (:func:`zorba_core.engine.loop.init`), (P,) uint32."""
-    return stream("shared-seeds", run_seed).choice(2**32, size=count, replace=False).astype(np.uint32)
 
 
 def own_coefficients(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray) -> np.ndarray:
