@@ -11,9 +11,10 @@ from app.shared import components
 from app.shared.folders import ledger_file
 from zorba_core.errors import ZorbaError
 from zorba_core.study.ledger import Claim, read_ledger
+from zorba_core.study.ledger.claims import MEANINGS
 
 CLAIM = "lambda/predicts"
-MEANING = "tested, and the interval allows both answers"
+MEANING = MEANINGS["undecided"]
 _WITHOUT_LEDGER = "At an equal number of activated blocks no run here decides it."
 
 

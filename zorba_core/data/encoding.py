@@ -123,9 +123,7 @@ def encode(
             the prompt itself and the answer.
     """
     wanted = task.columns if labelled else [column for column in task.columns if column != "label"]
-    missing = [column for column in wanted if column not in frame.columns]
-    if missing:
-        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
+    _check_columns(task, frame, wanted)
     if len(frame) == 0:
         raise InvalidInputError(f"task {task.name}: there are no rows to encode")
     if task.kind == "text":
@@ -154,6 +152,12 @@ def encode(
     return ChoiceRows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer))
 
 
+def _check_columns(task: Task, frame: pd.DataFrame, wanted: Sequence[str]) -> None:
+    missing = [column for column in wanted if column not in frame.columns]
+    if missing:
+        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
+
+
 def encode_prompts(
     task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, seq_len: int, *, max_new_tokens: int
 ) -> list[list[int]]:
@@ -162,9 +166,7 @@ def encode_prompts(
     Raises:
         InvalidInputError: columns are missing, or ``seq_len`` cannot hold the prompt itself and what is to be written.
     """
-    missing = [column for column in task.text_columns if column not in frame.columns]
-    if missing:
-        raise InvalidInputError(f"task {task.name}: the rows lack the column(s) {', '.join(missing)}")
+    _check_columns(task, frame, task.text_columns)
     prompts = Prompts(task, frame, tokenizer)
     room = seq_len - prompts.fixed - max_new_tokens
     if room < prompts.num_texts:

@@ -54,34 +54,23 @@ def front_figure(
     """
     customdata_E = _customdata(front)
     on_front = front_order(front)
-    dominated = _once_each(front, on_front)
-    few = len(on_front) <= 100
+    dominated = dominated_once(front.vram_ratio_E, front.bias_lambda_E, on_front)
     traces = [
         go.Scatter(
             x=front.vram_ratio_E[dominated],
             y=front.bias_lambda_E[dominated],
             customdata=customdata_E[dominated],
-            mode="markers",
             name="swept, dominated",
-            marker={"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}},
             hovertemplate=_HOVER + "<extra>dominated</extra>",
-            **never_dimmed(0.55),
+            **dominated_look(palette),
         ),
         go.Scatter(
             x=front.vram_ratio_E[on_front],
             y=front.bias_lambda_E[on_front],
             customdata=customdata_E[on_front],
-            mode="lines+markers",
             name="Pareto front",
-            line={"color": palette.front, "width": 2.5, "shape": "hv"},
-            marker={
-                "symbol": "circle",
-                "size": 7 if few else 5,
-                "color": palette.front,
-                "line": {"width": 1 if few else 0.5, "color": palette.paper},
-            },
             hovertemplate=_HOVER + "<extra>on the front</extra>",
-            **never_dimmed(1.0),
+            **front_look(len(on_front), palette),
         ),
     ]
     if references:
@@ -152,13 +141,37 @@ def compare_fronts_figure(
     return styled(traces, palette, height=_HEIGHT, layout=layout)
 
 
-def _once_each(front: Front, on_front: NDArray[np.int64]) -> NDArray[np.int64]:
+def dominated_once(x_E: NDArray[np.float64], y_E: NDArray[np.float64], front_F: NDArray[np.int64]) -> NDArray[np.int64]:
     """Dominated points, one of those that lie on the same spot and none that lies on a point of the front: a click
     on a spot then means one point."""
-    drawn = np.concatenate((on_front, np.flatnonzero(~front.on_front_E & ~np.isnan(front.bias_lambda_E))))
-    spot = np.round(np.column_stack((front.vram_ratio_E[drawn], front.bias_lambda_E[drawn])), 9)
+    on_front = np.zeros(len(x_E), bool)
+    on_front[front_F] = True
+    drawn = np.concatenate((front_F, np.flatnonzero(~on_front & ~np.isnan(y_E))))
+    spot = np.round(np.column_stack((x_E[drawn], y_E[drawn])), 9)
     first = np.unique(spot, axis=0, return_index=True)[1]
-    return np.sort(drawn[first[first >= len(on_front)]])
+    return np.sort(drawn[first[first >= len(front_F)]])
+
+
+def dominated_look(palette: Palette) -> dict[str, Any]:
+    """Of dominated points: behind everything else."""
+    marker = {"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}}
+    return {"mode": "markers", "marker": marker, **never_dimmed(0.55)}
+
+
+def front_look(count: int, palette: Palette, shape: str = "hv") -> dict[str, Any]:
+    """Of a front of so many points: a line, as stairs unless ``shape`` says otherwise, and its points."""
+    few = count <= 100
+    return {
+        "mode": "lines+markers",
+        "line": {"color": palette.front, "width": 2.5, "shape": shape},
+        "marker": {
+            "symbol": "circle",
+            "size": 7 if few else 5,
+            "color": palette.front,
+            "line": {"width": 1 if few else 0.5, "color": palette.paper},
+        },
+        **never_dimmed(1.0),
+    }
 
 
 def _customdata(front: Front) -> NDArray[np.float64]:

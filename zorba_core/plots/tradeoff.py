@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from zorba_core.plots.front import log_axis, never_dimmed
+from zorba_core.plots.front import dominated_look, dominated_once, front_look, log_axis, never_dimmed
 from zorba_core.plots.theme import DASHES, LIGHT, SYMBOLS, Palette, styled
 
 _MARGIN = {"l": 66, "r": 16, "t": 12, "b": 12}
@@ -147,36 +147,25 @@ def _bound(bound: tuple[NDArray[np.float64], NDArray[np.float64]], palette: Pale
 
 
 def _dominated(points: Points, palette: Palette) -> go.Scatter:
-    chosen = _once_each(points)
+    chosen = dominated_once(points.x_E, points.y_E, points.front_F)
     return go.Scatter(
         x=points.x_E[chosen],
         y=points.y_E[chosen],
         customdata=points.customdata_EH[chosen],
-        mode="markers",
         name="dominated",
-        marker={"symbol": "circle", "size": 5, "color": palette.quiet, "opacity": 0.55, "line": {"width": 0}},
         hovertemplate=points.hover + "<extra>dominated</extra>",
-        **never_dimmed(0.55),
+        **dominated_look(palette),
     )
 
 
 def _front(points: Points, palette: Palette, stepped: bool) -> go.Scatter:
-    few = len(points.front_F) <= 100
     return go.Scatter(
         x=points.x_E[points.front_F],
         y=points.y_E[points.front_F],
         customdata=points.customdata_EH[points.front_F],
-        mode="lines+markers",
         name=points.name,
-        line={"color": palette.front, "width": 2.5, "shape": "hv" if stepped else "linear"},
-        marker={
-            "symbol": "circle",
-            "size": 7 if few else 5,
-            "color": palette.front,
-            "line": {"width": 1 if few else 0.5, "color": palette.paper},
-        },
         hovertemplate=points.hover + f"<extra>{points.name}</extra>",
-        **never_dimmed(1.0),
+        **front_look(len(points.front_F), palette, "hv" if stepped else "linear"),
     )
 
 
@@ -276,14 +265,3 @@ def _marks(marks: Sequence[Mark], beyond: float, edge: float, palette: Palette) 
                 )
             )
     return traces
-
-
-def _once_each(points: Points) -> NDArray[np.int64]:
-    """Dominated points, one of those that lie on the same spot and none that lies on a point of the front: a click
-    on a spot then means one point."""
-    on_front = np.zeros(len(points.x_E), bool)
-    on_front[points.front_F] = True
-    drawn = np.concatenate((points.front_F, np.flatnonzero(~on_front & ~np.isnan(points.y_E))))
-    spot = np.round(np.column_stack((points.x_E[drawn], points.y_E[drawn])), 9)
-    first = np.unique(spot, axis=0, return_index=True)[1]
-    return np.sort(drawn[first[first >= len(points.front_F)]])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from zorba_core.plots import Palette
+from zorba_core.study.ledger.claims import MEANINGS
 
 
 class Look(NamedTuple):
@@ -31,26 +32,22 @@ LOOKS: Mapping[str, Look] = {
         "/",
         "the ordering or trend holds, the number does not or cannot be compared",
     ),
-    "consistent": Look(
-        "Consistent", ":material/join_inner:", "primary", 5, "=", "it fits, once a number is read off the print itself"
-    ),
+    "consistent": Look("Consistent", ":material/join_inner:", "primary", 5, "=", MEANINGS["consistent"]),
     "not contradicted": Look(
         "Not contradicted",
         ":material/radio_button_unchecked:",
         "yellow",
         4,
         "o",
-        "it holds, by so much that the check could hardly fail",
+        MEANINGS["not contradicted"],
     ),
     "contradicted": Look("Contradicted", ":material/cancel:", "red", 1, "x", "a counter-example is given"),
-    "undecided": Look(
-        "Undecided", ":material/balance:", "orange", 6, "#", "tested, and the interval allows both answers"
-    ),
+    "undecided": Look("Undecided", ":material/balance:", "orange", 6, "#", MEANINGS["undecided"]),
     "cannot be tested here": Look(
         "Not testable here", ":material/help:", "gray", 6, ".", "needs hardware, data or runs that are not here"
     ),
     "beyond the paper": Look(
-        "Beyond the paper", ":material/add_circle:", "violet", 3, "\\", "found here; the paper claims nothing about it"
+        "Beyond the paper", ":material/add_circle:", "violet", 3, "\\", MEANINGS["beyond the paper"]
     ),
 }
 
