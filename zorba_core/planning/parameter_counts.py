@@ -79,6 +79,11 @@ class ConfigFields:
         value = self.config.get(key)
         return default if value is None else bool(value)
 
+    def tables(self, numbers: int, *, tied: bool) -> int:
+        """Parameters of the embedding, of so many, and of the head: one table where the config says that they are
+        tied, or ``tied`` where it does not say."""
+        return numbers if self.flag("tie_word_embeddings", tied) else 2 * numbers
+
 
 def _opt(fields: ConfigFields) -> Counts:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
@@ -91,24 +96,22 @@ def _opt(fields: ConfigFields) -> Counts:
         final_norm = 0
     projections = 2 * hidden * embedding if embedding != hidden else 0
     positions = (fields.size("max_position_embeddings") + 2) * hidden  # OPT keeps two extra rows
-    head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * embedding
     linears = {name: Linear(hidden, hidden, bias) for name in ("k_proj", "v_proj", "q_proj", "out_proj")}
     linears |= {"fc1": Linear(hidden, ffn, bias), "fc2": Linear(ffn, hidden, bias)}
-    rest = vocabulary * embedding + positions + projections + final_norm + head
+    rest = fields.tables(vocabulary * embedding, tied=True) + positions + projections + final_norm
     return Counts(blocks, hidden, fields.size("num_attention_heads"), ffn, linears, 2 * norm, rest)
 
 
 def _gpt2(fields: ConfigFields) -> Counts:
     hidden, blocks = fields.size("n_embd"), fields.size("n_layer")
     ffn, vocabulary = fields.size("n_inner", default=4 * hidden), fields.size("vocab_size")
-    head = 0 if fields.flag("tie_word_embeddings", True) else vocabulary * hidden
     linears = {
         "attn.c_attn": Linear(hidden, 3 * hidden, True),
         "attn.c_proj": Linear(hidden, hidden, True),
         "mlp.c_fc": Linear(hidden, ffn, True),
         "mlp.c_proj": Linear(ffn, hidden, True),
     }
-    rest = (vocabulary + fields.size("n_positions")) * hidden + 2 * hidden + head
+    rest = fields.tables(vocabulary * hidden, tied=True) + fields.size("n_positions") * hidden + 2 * hidden
     return Counts(blocks, hidden, fields.size("n_head"), ffn, linears, 4 * hidden, rest)
 
 
@@ -133,8 +136,7 @@ def _llama(fields: ConfigFields) -> Counts:
     }
     norms = (4 if family in ("gemma2", "gemma3_text") else 2) * hidden
     norms += 2 * head_size if family in ("qwen3", "gemma3_text") else 0  # of queries and keys
-    tied = fields.flag("tie_word_embeddings", family == "smollm3" or family.startswith("gemma"))
-    rest = vocabulary * hidden * (1 if tied else 2) + hidden
+    rest = fields.tables(vocabulary * hidden, tied=family == "smollm3" or family.startswith("gemma")) + hidden
     return Counts(blocks, hidden, heads, ffn, linears, norms, rest)
 
 
@@ -148,8 +150,7 @@ def _gpt_neox(fields: ConfigFields) -> Counts:
         "dense_h_to_4h": Linear(hidden, ffn, True),
         "dense_4h_to_h": Linear(ffn, hidden, True),
     }
-    head = 0 if fields.flag("tie_word_embeddings", False) else vocabulary * hidden
-    rest = vocabulary * hidden + 2 * hidden + head
+    rest = fields.tables(vocabulary * hidden, tied=False) + 2 * hidden
     return Counts(blocks, hidden, fields.size("num_attention_heads"), ffn, linears, 4 * hidden, rest)
 
 
@@ -168,8 +169,7 @@ def _phi(fields: ConfigFields) -> Counts:
         "fc2": Linear(ffn, hidden, True),
     }
     norms = 2 * hidden + (4 * (hidden // heads) if fields.flag("qk_layernorm", False) else 0)
-    tied = fields.flag("tie_word_embeddings", False)
-    rest = vocabulary * hidden * (1 if tied else 2) + vocabulary + 2 * hidden
+    rest = fields.tables(vocabulary * hidden, tied=False) + vocabulary + 2 * hidden
     return Counts(blocks, hidden, heads, ffn, linears, norms, rest)
 
 
@@ -185,8 +185,7 @@ def _phi3(fields: ConfigFields) -> Counts:
         "gate_up_proj": Linear(hidden, 2 * ffn),
         "down_proj": Linear(ffn, hidden),
     }
-    tied = fields.flag("tie_word_embeddings", False)
-    rest = vocabulary * hidden * (1 if tied else 2) + hidden
+    rest = fields.tables(vocabulary * hidden, tied=False) + hidden
     return Counts(blocks, hidden, heads, ffn, linears, 2 * hidden, rest)
 
 
@@ -207,8 +206,7 @@ def _falcon(fields: ConfigFields) -> Counts:
     }
     beside = fields.flag("parallel_attn", True)
     norms = 2 if not beside or fields.size("num_ln_in_parallel_attn", default=2 if newer else 1) == 2 else 1
-    tied = fields.flag("tie_word_embeddings", True)
-    rest = vocabulary * hidden * (1 if tied else 2) + 2 * hidden
+    rest = fields.tables(vocabulary * hidden, tied=True) + 2 * hidden
     return Counts(blocks, hidden, heads, ffn, linears, norms * 2 * hidden, rest)
 
 
@@ -222,8 +220,7 @@ def _bloom(fields: ConfigFields) -> Counts:
         "dense_h_to_4h": Linear(hidden, ffn, True),
         "dense_4h_to_h": Linear(ffn, hidden, True),
     }
-    tied = fields.flag("tie_word_embeddings", True)
-    rest = vocabulary * hidden * (1 if tied else 2) + 4 * hidden  # norms of the embedding and at the end
+    rest = fields.tables(vocabulary * hidden, tied=True) + 4 * hidden  # norms of the embedding and at the end
     return Counts(blocks, hidden, heads, ffn, linears, 4 * hidden, rest)
 
 

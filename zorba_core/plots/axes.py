@@ -17,6 +17,11 @@ def upright(x: float, *, height: float = 1, **line: Any) -> dict[str, Any]:
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": height, "yref": "paper", "line": line}
 
 
+def level(y: float, **line: Any) -> dict[str, Any]:
+    """A straight line at ``y`` over the figure's width. ``line``: how it is drawn."""
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+
+
 def log_axis_of(values: Iterable[Any], *, pad: float = 0.06, unit: str = "", room: int = 9) -> dict[str, Any]:
     """An axis around the positive ones of ``values``; linear where there are none.
 

@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
+from zorba_core.plots.axes import level
 from zorba_core.plots.matrix import MatrixCanvas, column_means
 from zorba_core.plots.theme import LIGHT, Palette, styled
 from zorba_core.runs.diagnostics import Measured
@@ -99,10 +100,7 @@ def measures_figure(
             )
         )
         if expected is not None and np.isfinite(expected):
-            line = {"color": color, "width": 1, "dash": "dash"}
-            shapes.append(
-                {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": expected, "y1": expected, "line": line}
-            )
+            shapes.append(level(expected, color=color, width=1, dash="dash"))
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "Rounds"}},
         "yaxis": {"rangemode": "tozero", "title": {"text": "V and E"}},

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 import plotly.graph_objects as go
 
-from zorba_core.plots.axes import log_axis_of
+from zorba_core.plots.axes import level, log_axis_of
 from zorba_core.plots.claims import HEIGHT, WIDTH
 from zorba_core.plots.theme import DASHES, SYMBOLS, Palette, styled
 
@@ -75,18 +75,7 @@ def seeds_by_method(
                     hovertemplate=f"{title}: stopped at the target<extra></extra>",
                 )
             )
-    shapes = [
-        {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "y0": value,
-            "y1": value,
-            "line": {"color": palette.muted, "dash": "dot", "width": 1},
-        }
-        for value in targets.values()
-    ]
+    shapes = [level(value, color=palette.muted, dash="dot", width=1) for value in targets.values()]
     notes = [
         {
             "xref": "paper",

@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
+from zorba_core.plots.axes import level
 from zorba_core.plots.theme import LIGHT, Palette, as_text, styled
 
 MOST_ANSWERS, MOST_CLIENTS = 8, 60
@@ -157,17 +158,7 @@ def clients_figure(
         "margin": {"l": 8, "r": 8, "t": 30, "b": 8},
     }
     if overall is not None:
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": overall,
-                "y1": overall,
-                "line": {"color": palette.selected, "width": 1.5, "dash": "dash"},
-            }
-        ]
+        layout["shapes"] = [level(overall, color=palette.selected, width=1.5, dash="dash")]
     return styled(traces, palette, height=340, layout=layout)
 
 
