@@ -63,29 +63,23 @@ class ReplicaStore:
             with atomic_path(self.folder / _ROWS) as temporary:
                 save_file(to_tensors(replica.rows), temporary)
             state = {"rows_sha256": _sha256(self.folder / _ROWS)}
-        if isinstance(replica.network, StreamedNetwork):
-            self._save_streamed(replica, state, run, seat, config)
-            return
         name = f"weights-{replica.round}.safetensors"
-        weights = _kept(replica)
-        with atomic_path(self.folder / name) as temporary:
-            save_file(weights, temporary)
-        state = {
-            "run": run,
-            "config": config,
-            "seat": seat,
-            "round": replica.round,
-            "base_sha256": replica.base_sha256,
-            "weights_sha256": _sha256(self.folder / name),
-            "rows_sha256": state["rows_sha256"],
-        }
-        write_sealed(self.folder / _STATE, state)
+        if isinstance(replica.network, StreamedNetwork):
+            kept = self._save_averages(replica, state, run, seat)
+        else:
+            weights = _kept(replica)
+            with atomic_path(self.folder / name) as temporary:
+                save_file(weights, temporary)
+            kept = {"round": replica.round, "weights_sha256": _sha256(self.folder / name)}
+        whose = {"run": run, "config": config, "seat": seat, "base_sha256": replica.base_sha256}
+        write_sealed(self.folder / _STATE, {**whose, **kept, "rows_sha256": state["rows_sha256"]})
         for old in self.folder.glob("weights-*.safetensors"):
-            if old.name != name:
+            if "weights_sha256" not in kept or old.name != name:
                 old.unlink(missing_ok=True)
 
-    def _save_streamed(self, replica: Replica, earlier: dict[str, Any], run: str, seat: int, config: str) -> None:
-        """Keep the averages that are new; the blocks' files are written when blocks are visited."""
+    def _save_averages(self, replica: Replica, earlier: dict[str, Any], run: str, seat: int) -> dict[str, Any]:
+        """Keep the averages that are new; the blocks' files are written when blocks are visited. For the state: the
+        last round whose average is kept, and their chain."""
         goes_on = (
             (earlier.get("run"), earlier.get("seat")) == (run, seat)
             and "averages_sha256" in earlier
@@ -99,18 +93,7 @@ class ReplicaStore:
                 with atomic_path(self._average(average.round)) as temporary:
                     Path(temporary).write_text(text, encoding="utf-8")
                 kept, chain = average.round, _chained(chain, text)
-        state = {
-            "run": run,
-            "config": config,
-            "seat": seat,
-            "round": kept,
-            "base_sha256": replica.base_sha256,
-            "averages_sha256": chain,
-            "rows_sha256": earlier["rows_sha256"],
-        }
-        write_sealed(self.folder / _STATE, state)
-        for old in self.folder.glob("weights-*.safetensors"):
-            old.unlink(missing_ok=True)
+        return {"round": kept, "averages_sha256": chain}
 
     def _restore_streamed(self, replica: Replica, run: str, state: dict[str, Any]) -> bool:
         chain, averages = _NO_AVERAGES, []
