@@ -36,7 +36,7 @@ def sentence(claim: Claim | None) -> str:
     asked = "**Does a lower Λ train better?**"
     if claim is None:
         return f"{asked} **Undecided**: {MEANING}. {_WITHOUT_LEDGER}"
-    word = claim.verdict[:1].upper() + claim.verdict[1:]
+    word = components.capitalised(claim.verdict)
     meaning = f": {MEANING}" if claim.verdict == "undecided" else ""
     return f"{asked} **{word}**{meaning}. Rank correlation of Λ with the loss: {components.plain(str(claim.ours))}."
 

@@ -174,7 +174,7 @@ def _detail(claim: Claim) -> None:
 def _sentence(text: str) -> str:
     """Text of the ledger as it is, begun with a capital."""
     text = _GIGA.sub(r"\1 GiB", text)  # the paper prints GB and counts GiB
-    return components.plain(text[:1].upper() + text[1:])
+    return components.plain(components.capitalised(text))
 
 
 def _in_short(claim: Claim) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.screens.runs import measured, use
+from app.screens.train.measures import measured_bytes
 from app.screens.train.processes import being_written, train_command
 from app.screens.train.words import duration, size
 from app.shared import components
@@ -149,11 +150,8 @@ def _headline(record: Record) -> list[Number]:
 
 
 def _measured(record: Record) -> str | None:
-    """The measured memory of the process, which plays all clients, above the model."""
-    memory = record.summary.get("memory")
-    measured = memory.get("measured") if isinstance(memory, dict) else None
-    measured_bytes = measured.get("bytes") if isinstance(measured, dict) else None
-    return f"took {size(measured_bytes)}" if isinstance(measured_bytes, int | float) else None
+    grown = measured_bytes(record.summary)
+    return None if grown is None else f"took {size(grown)}"
 
 
 @st.dialog("Provenance", width="medium", position="right")

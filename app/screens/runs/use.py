@@ -85,16 +85,14 @@ def _answer(predictions: Predictions) -> None:
         for title, name in (("Before fine-tuning", "base_prediction"), ("After fine-tuning", "prediction")):
             st.markdown(f"**{title}**")
             st.code(columns[name] or " ", language=None, wrap_lines=True)
-        if predictions.note:
-            st.caption(f":material/content_cut: {components.plain(components.capitalised(predictions.note))}.")
+        _what_was_cut(predictions)
         return
     changed = columns["prediction"] != columns["base_prediction"]
     before, after = (components.plain(str(columns[name])) for name in ("base_prediction", "prediction"))
     st.markdown(
         f"**{before}** before, **{after}** after fine-tuning." if changed else f"**{after}**, before and after."
     )
-    if predictions.note:
-        st.caption(f":material/content_cut: {components.plain(components.capitalised(predictions.note))}.")
+    _what_was_cut(predictions)
     probabilities = {base: predictions.probabilities(0, base) for base in (True, False)}
     components.figure(
         answer_figure(probabilities[True], probabilities[False], palette=components.palette()),
@@ -103,6 +101,11 @@ def _answer(predictions: Predictions) -> None:
         alt=f"Probability of {after} after fine-tuning: {columns['probability']:.0%}; of {before} before: "
         f"{columns['base_probability']:.0%}.",
     )
+
+
+def _what_was_cut(predictions: Predictions) -> None:
+    if predictions.note:
+        st.caption(f":material/content_cut: {components.plain(components.capitalised(predictions.note))}.")
 
 
 def _how_good(record: Record, task: Task) -> None:

@@ -89,7 +89,7 @@ def headline(answered: FleetAnswer, model: ChosenModel) -> None:
     if out:
         parts.append(f"{out} {'is' if out == 1 else 'are'} too small")
     st.markdown(f"## {able} of {everyone} cards can train {components.plain(model.title)}")
-    st.markdown(f"{', '.join(parts)[:1].upper()}{', '.join(parts)[1:]}.")
+    st.markdown(components.sentence(", ".join(parts)))
     if answered.allocation is not None:
         components.numbers(_numbers(answered))
 

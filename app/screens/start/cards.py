@@ -148,7 +148,7 @@ def _columns(inventory: Inventory) -> Columns:
     """The guess, as the reader has corrected it."""
     if inventory.source == "a written list":
         for doubt in inventory.doubts:
-            st.caption(f":material/help: {components.plain(doubt[:1].upper() + doubt[1:])}.")
+            st.caption(f":material/help: {components.plain(components.capitalised(doubt))}.")
         return inventory.columns
     guess, identity = inventory.columns, hash((inventory.header, len(inventory.rows)))
     source, memory = components.plain(inventory.source), components.plain(guess.memory or "no memory")
@@ -170,7 +170,7 @@ def _columns(inventory: Inventory) -> Columns:
         _preview(inventory)
     columns = Columns(unit=unit, **chosen)
     if remarks := [*inventory.doubts_of(columns), *_unread(inventory, columns)]:
-        st.caption(" ".join(f"{remark[:1].upper()}{remark[1:]}." for remark in map(components.plain, remarks)))
+        st.caption(" ".join(components.sentence(remark) for remark in map(components.plain, remarks)))
     return columns
 
 

@@ -45,8 +45,8 @@ def ask() -> str:
     if name == OWN:
         st.caption("Point to the file below: it stays on this machine.")
     else:
-        about = components.plain(tasks[name].about)
-        st.caption(f"{about[:1].upper()}{about[1:]}; divided unevenly among the clients.")
+        about = components.capitalised(components.plain(tasks[name].about))
+        st.caption(f"{about}; divided unevenly among the clients.")
     return name
 
 

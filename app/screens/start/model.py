@@ -60,7 +60,7 @@ def ask() -> ChosenModel | None:
     try:
         chosen = _other() if name == OTHER else _known(name)
     except (ZorbaError, OSError) as error:
-        components.problem("This model cannot be planned yet", f"{str(error)[:1].upper()}{str(error)[1:]}")
+        components.problem("This model cannot be planned yet", components.capitalised(str(error)))
         return None
     if chosen is not None:
         st.caption(

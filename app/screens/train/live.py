@@ -72,7 +72,7 @@ def _heading(runs_folder: Path, job: Job, state: State) -> None:
         )
     if state.reason:
         title = "The run was refused, before its first round" if state.name == "refused" else "The run failed"
-        components.problem(title, f"{state.reason[:1].upper()}{state.reason[1:]}")
+        components.problem(title, components.capitalised(state.reason))
 
 
 def _buttons(runs_folder: Path, job: Job, state: State) -> None:

@@ -77,7 +77,7 @@ def numbers(job: Job, state: State, request: Request, log: LiveLog) -> list[Numb
                 "with Python and libraries",
             )
         )
-    elif (grown := _measured_at_the_end(state.run)) is not None:
+    elif (grown := measured_bytes(jobs.summary_of(state.run))) is not None:
         shown.append(
             Number(
                 "Memory above the model, measured",
@@ -109,8 +109,8 @@ def _sent(request: Request, last: Round) -> str:
     return f"{numbers[0]:,.0f} numbers" if np.isnan(sent) else size(sent)
 
 
-def _measured_at_the_end(run: Path) -> float | None:
-    summary: Any = jobs.summary_of(run) or {}
+def measured_bytes(summary: Any) -> float | None:
+    """How far the process, which plays all clients, grew above the model at most, by a run's summary."""
     for key in ("memory", "measured", "bytes"):
         summary = summary.get(key) if isinstance(summary, dict) else None
     return float(summary) if isinstance(summary, int | float) else None
