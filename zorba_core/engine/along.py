@@ -28,11 +28,11 @@ from transformers.pytorch_utils import Conv1D
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.low_rank import Factors
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork
+from zorba_core.planning.engine_load import LEAST_COLUMNS, LEAST_WIDTH_ALONG
 
-_LEAST_COLUMNS = 2
 # Narrower blocks are cheaper to move on a CPU: for opt-mini's 96 a narrow product costs as much as half of a wide one
 # (artifacts/benchmarks/low-rank.json). The width alone decides, so that a client computes alike in any company.
-LEAST_WIDTH_CPU = 256
+LEAST_WIDTH_CPU = LEAST_WIDTH_ALONG
 
 
 def supports(network: BlockNetwork, directions: Directions) -> bool:
@@ -81,7 +81,7 @@ class _Matrix:
         pairs = [(f.u_mr, f.z_nr) if isinstance(module, Conv1D) else (f.z_nr, f.u_mr) for f in factors_G]
         self._rank = pairs[0][0].shape[1]
         self._biased = "bias" in shift_by_name
-        columns = max(_LEAST_COLUMNS, self._rank + self._biased)
+        columns = max(LEAST_COLUMNS, self._rank + self._biased)
         self._in_GIk = torch.stack([F.pad(inner, (0, columns - self._rank)) for inner, _ in pairs])
         out_GkO = torch.stack([F.pad(outer, (0, columns - self._rank)) for _, outer in pairs]).transpose(1, 2)
         self._out_GkO = out_GkO.mul(mu)

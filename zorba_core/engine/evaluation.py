@@ -18,8 +18,9 @@ from zorba_core.engine.randomness import stream
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.tree_rows import ManyLabelRows, in_trees
+from zorba_core.planning.engine_memory import EVALUATION_ROWS
 
-BATCH_SIZE = 64  # rows evaluated together
+BATCH_SIZE = EVALUATION_ROWS
 
 
 @dataclass(frozen=True)

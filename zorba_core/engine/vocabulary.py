@@ -14,9 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# Numbers of a piece's logits and of its part of the head (16 MiB each in float64), and hidden states at once.
-_PIECE_LOGITS, _PIECE_HEAD, STATES_AT_ONCE = 2**21, 2**21, 4096
-_LEAST_PIECE = 256  # vocabulary rows
+from zorba_core.planning.answers import STATES_AT_ONCE, piece_rows
 
 
 class Head(Protocol):
@@ -71,8 +69,3 @@ def _pieces(head: Head, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]:
     rows = piece_rows(*hidden_SH.shape)
     for token_ids in torch.arange(head.vocabulary_size, device=hidden_SH.device).split(rows):
         yield int(token_ids[0]), head.vocabulary_logits(hidden_SH, token_ids)
-
-
-def piece_rows(states: int, width: int) -> int:
-    """Vocabulary rows that are computed at once for so many hidden states of this width."""
-    return max(_LEAST_PIECE, min(_PIECE_LOGITS // max(min(states, STATES_AT_ONCE), 1), _PIECE_HEAD // width))

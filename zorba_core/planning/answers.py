@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# engine.vocabulary: numbers of a piece's logits and of its part of the head, states at once, least rows of a piece.
-_PIECE_LOGITS, _PIECE_HEAD, _STATES_AT_ONCE, _LEAST_PIECE = 2**21, 2**21, 4096, 256
+# Numbers of a piece's logits and of its part of the head (16 MiB each in float64), and hidden states at once.
+_PIECE_LOGITS, _PIECE_HEAD, STATES_AT_ONCE = 2**21, 2**21, 4096
+_LEAST_PIECE = 256  # vocabulary rows
 _FLOAT64 = 8
+
+
+def piece_rows(states: int, width: int) -> int:
+    """Rows of the vocabulary that :mod:`zorba_core.engine.vocabulary` computes at once, for so many hidden states of
+    this width."""
+    return max(_LEAST_PIECE, min(_PIECE_LOGITS // max(min(states, STATES_AT_ONCE), 1), _PIECE_HEAD // width))
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,8 @@ class AnswerShape:
         """Of the widest piece of the vocabulary's logits, with its part of the head and its states, in float64."""
         if not self.whole_vocabulary:
             return 0
-        states = min(self.states(rows), _STATES_AT_ONCE)
-        piece = max(_LEAST_PIECE, min(_PIECE_LOGITS // max(states, 1), _PIECE_HEAD // width))
-        piece = min(piece, vocabulary)
+        states = min(self.states(rows), STATES_AT_ONCE)
+        piece = min(piece_rows(states, width), vocabulary)
         # The head's rows are freed before the logits' exponentials are made.
         return _FLOAT64 * (states * (piece + width) + piece * max(width, states))
 

@@ -10,7 +10,8 @@ from zorba_core.planning.memory import DTYPE_BYTES
 
 # Positions that go through a block at once on a CPU: engine.estimators.cohort.rows_at_once.
 _PIECE_NUMBERS, _LEAST_POSITIONS = 2**17, 512
-_LEAST_WIDTH_ALONG = 256  # engine.along.LEAST_WIDTH_CPU
+# Along low-rank directions (engine.along): the least width of a block, on a CPU, and columns of a narrow product.
+LEAST_WIDTH_ALONG, LEAST_COLUMNS = 256, 2
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,6 @@ class Load:
 
     def directions_at_once(self, hidden: int) -> int | None:
         """Low-rank directions that share a batch where no weight is moved; None where weights are."""
-        if self.rank is None or hidden < _LEAST_WIDTH_ALONG:
+        if self.rank is None or hidden < LEAST_WIDTH_ALONG:
             return None
         return max(1, self._most_rows(hidden) // self.rows)

@@ -26,7 +26,7 @@ from zorba_core.planning.estimate_terms import TOKEN_BYTES, Term, estimate_terms
 from zorba_core.planning.shapes import ModelShape
 
 LEAST_RESIDENT = 2  # the block at work, and the next one, which is read meanwhile
-EVALUATION_ROWS = 64  # engine.evaluation.BATCH_SIZE
+EVALUATION_ROWS = 64  # that go through the blocks together
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
-from zorba_core.planning.engine_load import Load
+from zorba_core.planning.engine_load import LEAST_COLUMNS, Load
 from zorba_core.planning.gradient_plan import MOST_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.shapes import ModelShape
 
@@ -24,7 +24,6 @@ TOKEN_BYTES = 8
 _NOISE_NUMBERS, _NOISE_BYTES = 2**17, 6
 _INDEX_BYTES, _RANDOM_BYTES = 8, 2  # of a number that is looked up, as NumPy does, and of its random bits
 _MOST_RANDOM = 2**21  # bytes, engine.noise.SideBySide
-_LEAST_COLUMNS = 2  # engine.along
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def _cohort(shape: ModelShape, load: Load) -> list[Term]:
         what = "a block in 32 bits" if load.widens else "weights put aside"
         terms.append(Term("estimate", what, block, "wide_copies" if load.widens else "cohort: moved"))
     else:
-        columns = max(_LEAST_COLUMNS, load.rank + 1)
+        columns = max(LEAST_COLUMNS, load.rank + 1)
         widths = 10 * shape.hidden + 2 * shape.ffn  # inputs and outputs of a block's matrices, together
         terms += [
             Term("estimate", "states along directions", together * state, "cohort_along: Copies"),

@@ -20,8 +20,7 @@ from zorba_core.engine.adapters import is_adapter, with_adapters
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.vocabulary import STATES_AT_ONCE, piece_rows
-from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
+from zorba_core.planning.answers import LABEL_WORDS, STATES_AT_ONCE, AnswerShape, piece_rows
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.tensor_bytes import TensorBytes, rounded
 
