@@ -14,8 +14,8 @@ GROUND = ("errors", "lazy", "files", "checksums", "registry", "fields")
 ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federation", "study", "plots", "report", "cli")
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
 # 7,000 held the paper's methods; the rest is for exact scalars, streaming, families, answers, adapters, plans, lengths,
-# products.
-CORE_LINES = 13_770
+# products, exact scalars faster and norms in float64.
+CORE_LINES = 13_960
 
 
 def modules(room: str) -> list[Path]:

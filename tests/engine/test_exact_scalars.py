@@ -49,8 +49,7 @@ def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_mod
     network = BlockNetwork(make_tiny_model(family), LABELS, dtype=dtype)
     before = network.weights_sha256()
     forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive, max_rows=3)
-    # Llama's norm computes in float32 whatever the dtype, and so do both estimators within it.
-    assert_same(forward_mode, backward, max(TOLERANCE[dtype], 1e-6 if family == "llama" else 0))
+    assert_same(forward_mode, backward, TOLERANCE[dtype])
     assert network.weights_sha256() == before
     assert not any(parameter.requires_grad for parameter in network.model.parameters())
     assert all("forward" not in vars(module) for module in network.model.modules())

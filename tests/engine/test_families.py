@@ -10,11 +10,14 @@ import pytest
 import torch
 import transformers
 from transformers import PreTrainedModel
+from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, LabelPositions, attention_of, family_of
+from zorba_core.engine.families.norms import keep_float64
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
@@ -116,9 +119,11 @@ def own_label_logits(model: PreTrainedModel, token_ids_BL: torch.Tensor, last_B:
 def test_pieces_in_order_are_the_models_own_forward_pass(model, prompts):
     model = model.double()
     model.set_attn_implementation(attention_of(model))
-    expected = own_label_logits(model, *prompts)
+    as_published = own_label_logits(model, *prompts)  # root-mean-square norms in float32
     network = BlockNetwork(model, LABELS, dtype=torch.float64)
-    assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
+    logits = label_logits(network, *prompts)
+    assert torch.allclose(logits, as_published, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(logits, own_label_logits(model, *prompts), rtol=1e-12, atol=1e-12)  # the norms in float64 too
 
 
 @torch.no_grad()
@@ -243,3 +248,16 @@ def test_a_model_whose_pieces_are_not_known_is_refused_with_what_is_supported(na
 def test_what_is_no_causal_language_model_is_refused():
     with pytest.raises(InvalidInputError, match="a Linear is no causal language model"):
         family_of(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma"])
+def test_root_mean_square_norms_are_as_exact_as_their_input(kind):
+    """In float64, with Gemma's weights beside 1 as with Llama's; in float32 they are Hugging Face's own, to the bit."""
+    norm = (LlamaRMSNorm if kind == "llama" else GemmaRMSNorm)(24)
+    torch.nn.init.normal_(norm.weight)
+    x = torch.randn(5, 24, dtype=torch.float64)
+    published, shift = norm(x.float()), 0 if kind == "llama" else 1
+    keep_float64(norm)
+    exact = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * (norm.weight.double() + shift)
+    assert torch.equal(norm(x.float()), published)
+    assert torch.allclose(norm.double()(x), exact, rtol=1e-13, atol=1e-13)

@@ -10,7 +10,11 @@ otherwise. The number stayed: no experiment has such answers, and all others kep
 
 Exact scalars (``estimator = "exact"``) have other last bits, about 1e-7 of rho, since directions are looked up side by
 side, and again since up to 128 of them are and a share's clients are multiplied together. The number stayed: such runs
-are replayed from their logged scalars and compared by their accuracy over seeds.
+are replayed from their logged scalars and compared by their accuracy over seeds. They have other last bits once more
+since norms are made again and pieces have other sizes.
+
+Root-mean-square norms compute in float64 where the run does: float64 runs of Llama and its like have other bits in the
+eighth place. The number stayed: no experiment is one.
 """
 
 ENGINE_VERSION = 2

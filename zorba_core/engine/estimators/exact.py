@@ -13,7 +13,7 @@ four times the memory that a cohort holds: with many directions the rows go thro
 leaves room for the gradients of more clients.
 
 It is what :func:`zorba_core.engine.estimators.jvp.estimate_jvp` gives: to 1e-10 in float64 and 1e-5 in float32, on any
-device. (Norms that compute in float32 whatever the dtype, as Llama's do, keep float64 at 1e-6.)
+device.
 
 Shapes: M blocks, N clients, Q directions, C clients of a share that activate a block, D_m parameters of block m, K of
 the directions at once, S elements of a piece of a block.

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from zorba_core.engine.families.gpt2 import Gpt2Family
 from zorba_core.engine.families.interface import Family, LabelPositions, Layout
 from zorba_core.engine.families.llama import GptNeoxFamily, LlamaFamily
+from zorba_core.engine.families.norms import keep_float64
 from zorba_core.engine.families.opt import OptFamily
 from zorba_core.engine.families.own_forward import OwnForwardFamily, check_pieces
 from zorba_core.engine.products import speed_up
@@ -49,10 +50,12 @@ def family_of(model: nn.Module) -> Family:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     windows = "sliding_attention" in (getattr(model.config, "layer_types", None) or ()) if model_type else False
     if model_type in ADAPTERS and not windows:
+        keep_float64(model)
         return _fast(ADAPTERS[model_type](model))
     try:
         if model_type is None or not callable(getattr(model, "get_output_embeddings", None)):
             raise InvalidInputError(f"a {type(model).__name__} is no causal language model of transformers")
+        keep_float64(model)
         family = OwnForwardFamily(model)
         known = model_type in OWN_FORWARD or model_type in ADAPTERS
         if not known and not isinstance(next(model.parameters()), FakeTensor):
