@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import directions as directions_module
+from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
@@ -220,3 +222,51 @@ def test_rows_are_left_as_they_were(make_tiny_model):
     before = [dataclasses.replace(row, token_ids_RL=row.token_ids_RL.clone()) for row in rows]
     estimate_exact(network, rows, np.ones((3, 3)), SEEDS, Directions("gaussian", network.sizes_M))
     assert [row.sha256() for row in rows] == [row.sha256() for row in before]
+
+
+def test_parameters_that_the_loss_does_not_use_have_no_gradient_for_any_neighbour():
+    """GPT-2's cross attention reads an encoder, and there is none; the table of gradients serves several rounds."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 600, "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 40}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0, add_cross_attention=True)).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    network, rows_N = BlockNetwork(model, LABELS), batches(12, rows=(8,), lengths=(24,))
+    for seed in range(3):
+        A_MN = random_allocation(seed, 4, 12, 0.5)
+        assert_same(*both(network, rows_N, A_MN, torch.float32), 1e-5)
+
+
+@pytest.mark.parametrize("max_rows", [8, 10, 11])
+def test_a_client_with_two_parts_in_one_piece_gets_the_sum_of_both(make_tiny_model, max_rows):
+    """Examples with two paths and with eight make parts of unequal sizes, two of which may go through together."""
+    rng = np.random.default_rng(0)
+
+    def choices(paths: list[int]) -> ChoiceRows:
+        prompts = [list(map(int, rng.integers(12, 200, 6))) for _ in paths]
+        answers = [[(100 + i, int(rng.integers(1, 99))) for i in range(count)] for count in paths]
+        return ChoiceRows.of(prompts, answers, np.array([int(rng.integers(count)) for count in paths]), 10, 0)
+
+    network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=torch.float64)
+    rows_N = [choices([2, 2, 2, 2, 8, 8]) for _ in range(3)]
+    assert_same(*both(network, rows_N, np.ones((3, 3), bool), torch.float64, max_rows=max_rows), 1e-10)
+
+
+def test_a_block_that_writes_into_what_its_norm_made_gets_its_own_derivatives(make_tiny_model):
+    """The backward pass makes norms again, and must not take the norm for what the block made of it."""
+
+    class Scaled(nn.Module):
+        def __init__(self, norm: nn.LayerNorm) -> None:
+            super().__init__()
+            self.norm = norm
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.norm(x)
+            y *= 1.5
+            return y
+
+    model = make_tiny_model("opt")
+    for layer in model.model.decoder.layers:
+        layer.final_layer_norm = Scaled(layer.final_layer_norm)
+    network = BlockNetwork(model, LABELS, dtype=torch.float64)
+    assert_same(*both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64), 1e-10)

@@ -15,6 +15,8 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, LabelPositions, attention_of, family_of
 from zorba_core.engine.families.norms import keep_float64
@@ -261,3 +263,27 @@ def test_root_mean_square_norms_are_as_exact_as_their_input(kind):
     exact = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * (norm.weight.double() + shift)
     assert torch.equal(norm(x.float()), published)
     assert torch.allclose(norm.double()(x), exact, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_exact_scalars_are_the_derivatives_of_every_family(model, inactive):
+    """Also of layers that are linear ones by kind and have a forward pass of their own, such as Falcon's. Where a model
+    computes scores in float32 whatever the dtype, both estimators do."""
+    network = BlockNetwork(model, LABELS, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    rows_N = [
+        Encoded(
+            torch.randint(1, 100, (8, 12), generator=generator),
+            torch.randint(0, 12, (8,), generator=generator),
+            torch.randint(0, len(LABELS), (8,), generator=generator),
+        )
+        for _ in range(5)
+    ]
+    A_MN = np.random.default_rng(2).random((network.num_blocks, 5)) < 0.7
+    directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
+    exact, derivative = (
+        run(network, rows_N, A_MN, [1, 2], directions, inactive=inactive).rho_NQ
+        for run in (estimate_exact, estimate_jvp)
+    )
+    in_float32 = model.config.model_type in ("bloom", "gemma2")
+    assert np.abs(exact - derivative).max() <= (1e-5 if in_float32 else 1e-10) * np.abs(derivative).max()

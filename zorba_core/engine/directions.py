@@ -21,7 +21,7 @@ from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.low_rank import DrawnPart, Factors, Shape, parts_of
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, MOST_TOGETHER
+from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, MOST_TOGETHER, PIECE_TOGETHER
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
-PIECE_TOGETHER = 2**18  # of several directions side by side, on the CPU: a smaller product costs more than it holds
 
 
 class Directions:

@@ -35,6 +35,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.planning.gradient_plan import INDICES_TOGETHER
+
 _SIGNS, _NORMALS, _ROUNDING = 0, 1, 2  # second word of the counter: the kinds share no bits
 _WORDS, _WORD_BITS = 4, 64
 _ROUNDS = 10
@@ -105,7 +107,10 @@ class SideBySide:
         each = self._together
         index_KI = self._index_KI[:, (start - self._start) // each : -((self._start - stop) // each)]
         values = out.numpy()[: index_KI.size * each].reshape(*index_KI.shape, *self._table.shape[1:])
-        self._table.numpy().take(index_KI, axis=0, out=values, mode="clip")  # no index is outside
+        rows = max(1, INDICES_TOGETHER // index_KI.shape[1])
+        for first in range(0, len(index_KI), rows):
+            own = slice(first, first + rows)
+            self._table.numpy().take(index_KI[own], axis=0, out=values[own], mode="clip")  # no index is outside
         return torch.from_numpy(values.reshape(len(index_KI), -1)[:, : stop - start])
 
 

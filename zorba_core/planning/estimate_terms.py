@@ -16,7 +16,7 @@ import numpy as np
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.planning.engine_load import LEAST_COLUMNS, Load
-from zorba_core.planning.gradient_plan import MOST_TOGETHER, GradientPlan, Widths
+from zorba_core.planning.gradient_plan import INDICES_TOGETHER, MOST_TOGETHER, PIECE_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.shapes import ModelShape
 
 TOKEN_BYTES = 8
@@ -125,11 +125,11 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
         max_rows=load.max_rows,
     )
     drawn = min(load.num_perturbations, MOST_TOGETHER) * shape.trained_parameters
-    numbers = min(drawn, _NOISE_NUMBERS)
-    bits = min(drawn * _RANDOM_BYTES, _MOST_RANDOM) + numbers * _INDEX_BYTES
+    numbers = min(drawn, PIECE_TOGETHER)
+    bits = min(drawn * _RANDOM_BYTES, _MOST_RANDOM) + min(drawn, INDICES_TOGETHER) * _INDEX_BYTES
+    passes = _backward_passes(shape, load, plan, A_MN, numbers * load.number_bytes)
     terms = [
-        Term("estimate", "gradients, and tensors kept", _backward_passes(shape, load, plan, A_MN), "exact: pieces"),
-        Term("estimate", "directions side by side", numbers * load.number_bytes, "noise.SideBySide"),
+        Term("estimate", "gradients, and tensors kept", passes, "exact: pieces; directions side by side"),
         Term("estimate", "random bits", bits, "noise.SideBySide: and the indices that NumPy makes of them"),
     ]
     if load.widens:
@@ -138,7 +138,8 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     return terms
 
 
-def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np.ndarray) -> int:
+def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np.ndarray, directions: int) -> int:
+    """``directions``: bytes of those side by side, which are drawn when a block's own tensors are gone."""
     M = shape.num_blocks
     # Of the last block only its input, the norm of it, and keys and values are computed at every position.
     last = 2 * shape.hidden + 2 * shape.key_value
@@ -156,7 +157,7 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
                 working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
                 # A table of gradients takes memory when they are written; the next share's is the same memory.
                 gradients = min(plan.held, written + shape.trained_parameters * int(active_MC[m:].sum()))
-                most = max(most, kept + working + gradients * load.number_bytes)
+                most = max(most, kept + max(working, directions) + gradients * load.number_bytes)
             written += shape.trained_parameters * int(active_MC.sum())
     return most
 

@@ -26,6 +26,9 @@ LEAST_BYTES = 92 * 2**20
 POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
 # Directions side by side: of those that are looked up, in small pieces, and of others.
 MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
+# Numbers of such directions that are looked up at a time on the CPU (a product of fewer costs more than it holds), and
+# indices of them that NumPy widens to 64 bits at a time (what a core's cache keeps).
+PIECE_TOGETHER, INDICES_TOGETHER = 2**18, 2**15
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 # Numbers of directions that are drawn and multiplied in the time that a piece takes for a block whatever its size.
 _PIECE_NUMBERS = 5 * 2**20  # measured for opt-mini: 2 ms

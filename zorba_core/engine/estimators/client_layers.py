@@ -44,6 +44,7 @@ class BlockGradient:
     def complete(self, parameters: Sequence[Tensor]) -> None:
         """After a backward pass: zero for parameters that the loss did not depend on."""
         if len(self.written) < len(parameters):
+            self.written = set(self.written)  # neighbours may have the same one
             self.add_all(parameters, [None] * len(parameters))
 
     def add_all(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
@@ -65,6 +66,7 @@ class Neighbours:
     start: int  # of their rows
     rows: int  # of each
     gradients: tuple[BlockGradient, ...]
+    alone: bool = True  # no other neighbours among the rows have one of these gradients
 
     def part(self, start: int, parameter: Tensor) -> tuple[Tensor, bool]:
         """Where their gradients of a parameter belong, (C, *its shape), and whether there are some to add to: all of
@@ -84,7 +86,7 @@ class Neighbours:
     def _written_by_all(self) -> set[int] | None:
         """Where these are everyone's first rows, all of them write the same parts: one set serves all. Clients with
         earlier rows, whose neighbours then may have been others, have a set each again."""
-        shared = set[int]() if not any(gradient.written for gradient in self.gradients) else None
+        shared = set[int]() if self.alone and not any(gradient.written for gradient in self.gradients) else None
         for gradient in self.gradients:
             gradient.written = set(gradient.written) if shared is None else shared
         return shared
@@ -131,6 +133,9 @@ class Owners:
                 groups[-1] = replace(last, gradients=(*last.gradients, gradient))
             else:
                 groups.append(Neighbours(start, count, (gradient,)))
+        owned = [gradient for group in groups for gradient in group.gradients]
+        if len(set(owned)) < len(owned):  # a client with two parts
+            groups = [replace(group, alone=False) for group in groups]
         return cls(rows, length, tuple(groups))
 
     @property
@@ -219,7 +224,7 @@ class LayerFunctions:
             if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
                 raise UnknownLayoutError
             if _multiplies(layer):
-                whole, norm = _goes_into_memory(x, layer), getattr(x, _MADE_BY, None)
+                whole, norm = _goes_into_memory(x, layer), _norm_of(x)
                 x = x if whole else x.flatten(0, -2)
                 y = _Linear.apply(self._anchor, x, layer, starts, self._owners, whole, norm)
                 return y if whole else y.view(*shape[:-1], -1)
@@ -229,7 +234,7 @@ class LayerFunctions:
             else:
                 norm = _Norm(x, lambda x: (plain(x),))
                 y = _Repeated.apply(self._anchor, x, layer, starts, self._owners, norm)
-            setattr(y, _MADE_BY, norm)
+            setattr(y, _MADE_BY, (norm, y._version))
             return y
 
         return forward
@@ -243,6 +248,12 @@ def _multiplies(layer: nn.Module) -> bool:
 def _goes_into_memory(x: Tensor, layer: nn.Module) -> bool:
     """Whether its product can be written into memory of ours; else PyTorch's may be a view, unless x is flat."""
     return x.device.type == "cpu" and x.dtype == layer.weight.dtype and not torch.is_autocast_enabled("cpu")
+
+
+def _norm_of(x: Tensor) -> _Norm | None:
+    """The norm that made x, unless x was written to since."""
+    norm, version = getattr(x, _MADE_BY, (None, None))
+    return norm if version == x._version else None
 
 
 def _can_have_room(y: Tensor, x: Tensor) -> bool:
@@ -432,5 +443,5 @@ class _Repeated(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             with torch.enable_grad():
                 x_PI = x_PI.detach().requires_grad_(True)
-                dx_PI = torch.autograd.grad(ctx.norm.of(x_PI), x_PI, dy_PO)[0].view(dy.shape)
+                dx_PI = torch.autograd.grad(ctx.norm.of(x_PI), x_PI, dy_PO)[0].view(ctx.norm.x.shape)
         return None, dx_PI, None, None, None, None

@@ -28,14 +28,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.directions import PIECE_ELSEWHERE, PIECE_TOGETHER, Directions
+from zorba_core.engine.directions import PIECE_ELSEWHERE, Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
 from zorba_core.engine.estimators.client_layers import BlockGradient
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, GradientPlan, Widths
+from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, GradientPlan, Widths
 
 
 @torch.no_grad()
