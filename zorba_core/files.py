@@ -111,8 +111,11 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(target: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; rename it to ``target`` on success, remove it on any failure.
+
+    Args:
+        private: for the owner alone, such as rows of one's own.
 
     Raises:
         InvalidInputError: as :func:`check_target`.
@@ -135,7 +138,7 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
             # mkstemp makes files private (0600); a result is as readable as any other file of its owner.
             umask = os.umask(0)
             os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
+            temporary.chmod(0o600 if private else 0o666 & ~umask)
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -183,3 +185,15 @@ def test_a_hello_with_a_task_has_room_for_many_labels(task):
     names = tuple(f"a label of a few words {number}" for number in range(300))
     text = shared_task(replace(task, label_names=names, label_words=names))
     assert messages.decode(messages.encode(Hello("0" * 64, text)), Hello).config == text
+
+
+def test_rows_that_are_shared_out_are_for_their_owner_alone(clients_folder, tmp_path):
+    """Whatever the folder and the umask: texts lie in them."""
+    rows = zorba.FileRows(str(clients_folder / "*.csv"), label="verdict")
+    task = zorba.Task(name="reviews", prompt="{remark} It was", rows=rows)
+    umask = os.umask(0)
+    try:
+        files = share_out(task, tmp_path / "federation", 3, division="dirichlet", alpha=1.0, seed=0)
+    finally:
+        os.umask(umask)
+    assert {Path(path).stat().st_mode & 0o777 for path in (*files.rows, files.evaluate_on)} == {0o600}

@@ -86,7 +86,6 @@ def _write(task: Task, frame: pd.DataFrame, path: Path) -> str:
     columns = {column: frame[column].tolist() for column in dict.fromkeys((*task.text_columns, *task.answer_columns))}
     if "label" in task.columns:
         columns[task.rows.label] = [task.label_names[label] for label in frame["label"]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
+    with atomic_path(path, private=True) as temporary:
         pd.DataFrame(columns).to_parquet(temporary)
     return str(path.resolve())
