@@ -21,7 +21,7 @@ import pytest
 from app.shared.engine_costs import stored_calibration
 from tests.damage import call, damage_bytes
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
-from zorba_core.checksums import ChecksumError, check_sums, read_sealed, write_sealed, write_sums
+from zorba_core.checksums import ChecksumError, check_sums, read_sealed, sha256_of, write_sealed, write_sums
 from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
@@ -93,6 +93,37 @@ def test_a_file_that_says_it_is_sealed_and_has_no_checksum_is_refused(tmp_path):
     write_json(tmp_path / "a.json", {"sealed": "by the checksum at the end", "rounds": 12})
     with pytest.raises(ChecksumError, match="remove its fields sealed and checksum if you changed it on purpose"):
         read_sealed(tmp_path / "a.json")
+
+
+def not_a_file(path: Path, kind: str) -> None:
+    """Put something in the place of a file that would be waited for, or be read without an end."""
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.parametrize("read", [read_sealed, sha256_of])
+def test_what_is_no_file_in_the_place_of_a_sealed_one_is_named_and_not_waited_for(tmp_path, kind, read):
+    path = tmp_path / "nodes.json"
+    not_a_file(path, kind)
+    with pytest.raises(InvalidInputError, match=r"nodes\.json: it is a (folder|device or a pipe) where a file belongs"):
+        read(path)
+
+
+def test_a_sealed_file_that_became_larger_than_any_is_not_read(tmp_path):
+    path = tmp_path / "state.json"
+    write_sealed(path, {"rounds": 12})
+    os.truncate(path, 6 * 2**30)  # sparse: zeros that no disk holds
+    with pytest.raises(InvalidInputError, match=r"state\.json: it has more than 268435456 bytes"):
+        read_sealed(path)
+    write_sealed(path, {"rounds": 12})
+    with pytest.raises(InvalidInputError, match="more than 20 bytes"):
+        read_sealed(path, most_bytes=20)
 
 
 @pytest.mark.parametrize("value", [{}, {"rounds": 12}, {"rounds": 12, "loss": [0.1, None]}])

@@ -18,13 +18,12 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import fingerprint, named_in_errors, write_json, write_text
+from zorba_core.files import check_regular, fingerprint, named_in_errors, read_regular, write_json, write_text
 
 SUMS = "SHA256SUMS"
 Understood = TypeVar("Understood")
@@ -35,6 +34,7 @@ _TAIL = 120  # characters: the checksum is the last field
 _DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or changed; restore it from a copy, or"
 _TOO_DEEP = "nested too deeply"
 _MOST_SUMS = 2**20  # bytes of SHA256SUMS; what is cut off there is a damaged line
+_MOST_SEALED = 2**28  # bytes; our largest files, of what a federated run sent, have a quarter of that
 
 
 class ChecksumError(InvalidInputError):
@@ -104,15 +104,16 @@ def write_sealed(target: str | os.PathLike[str], content: Mapping[str, Any]) -> 
     write_json(target, sealed(content))
 
 
-def read_sealed(path: str | os.PathLike[str]) -> Any:
+def read_sealed(path: str | os.PathLike[str], most_bytes: int = _MOST_SEALED) -> Any:
     """What a JSON file holds, without its checksum where it has one.
 
     Raises:
         OSError, ValueError: it cannot be read, or is no JSON.
+        InvalidInputError: as :func:`zorba_core.files.read_regular`.
         ChecksumError: as :func:`unsealed`.
     """
     with named_in_errors(path):
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(path, most_bytes).decode("utf-8")
     try:
         return unsealed(parse_json(text), text)
     except ChecksumError as error:
@@ -133,17 +134,14 @@ def read_words(
         InvalidInputError: it cannot be read, is damaged, or holds something else.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-            raise InvalidInputError(f"{os.fspath(path)}: {wrong}")
-        with open(path, "rb") as file:
-            content = file.read(most_bytes + 1)
+        content = read_regular(path, most_bytes)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise InvalidInputError(f"{os.fspath(path)}: {error.strerror}") from None
+    except InvalidInputError:
+        raise InvalidInputError(f"{os.fspath(path)}: {wrong}") from None
     try:
-        if len(content) > most_bytes:
-            raise ValueError
         text = content.decode("utf-8")
         return understand(unsealed(parse_json(text), text))
     except InvalidInputError as error:
@@ -221,7 +219,13 @@ def _check_sums(folder: Path, stamp: tuple[tuple[str, int, int, int, int], ...],
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+        InvalidInputError: as :func:`zorba_core.files.check_regular`.
+    """
+    check_regular(path)
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,6 +162,37 @@ def named_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         if type(error).__name__ != "SafetensorError" or number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from error
+
+
+def check_regular(path: str | os.PathLike[str]) -> int:
+    """The bytes of a file that can be read to its end: a pipe would be waited for, and a device may have no end.
+
+    Raises:
+        OSError: it is not there, or its folder cannot be read.
+        InvalidInputError: it is a folder, a device or a pipe, or a link to one.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "device or a pipe"
+        raise InvalidInputError(f"{os.fspath(path)}: it is a {kind} where a file belongs; restore the file from a copy")
+    return status.st_size
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """What a file holds whose size nobody vouches for. No more than ``most_bytes`` are ever read.
+
+    Raises:
+        OSError: it cannot be read.
+        InvalidInputError: as :func:`check_regular`, or it is larger.
+    """
+    if check_regular(path) <= most_bytes:  # a sparse file costs nobody anything until it is read
+        with open(path, "rb") as file:
+            content = file.read(most_bytes + 1)  # it may grow meanwhile, and files of /proc say that they are empty
+        if len(content) <= most_bytes:
+            return content
+    raise InvalidInputError(
+        f"{os.fspath(path)}: it has more than {most_bytes} bytes, which no such file has; restore it from a copy"
+    )
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -47,7 +47,7 @@ def stored_calibration(path: Path) -> Calibration:
     """
     try:
         return calibration_of(read_sealed(path)["calibration"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, InvalidInputError) as error:
         raise InvalidInputError(
             f"{path}: the benchmark's rates cannot be read ({error}); restore the file from the repository, or: "
             "python -m tests.benchmarks.bench_plan"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from app.shared import engine_costs
 from app.shared.scenario import Scenario
 from app.shared.study import study
 from app.shared.tradeoff import COSTS, View, baselines, bound, paper_scenarios
+from zorba_core.errors import InvalidInputError
 from zorba_core.runs.fleet_plan import bottleneck
 
 
@@ -47,3 +50,22 @@ def test_the_seconds_of_one_allocation_are_those_of_the_axis():
     allocation = solved.solution(solved.default_point()).allocation
     (expected,) = engine_costs.slowest_seconds(solved.engine_plans, model, workload, [allocation])
     assert engine_costs.seconds_of(solved.engine_plans, model, workload, allocation) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text('{"calibration": {"version": 99}}'),
+        lambda path: path.write_text('{"calibration": []}'),
+        lambda path: path.write_text("[" * 5_000),
+        lambda path: (path.unlink(), os.mkfifo(path)),
+        lambda path: (path.unlink(), path.mkdir()),
+        lambda path: os.truncate(path, 2**33),
+    ],
+)
+def test_rates_that_cannot_be_read_are_named_with_the_command_that_measures_them(tmp_path, damage):
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    damage(path)
+    with pytest.raises(InvalidInputError, match=r"plan\.json: the benchmark's rates cannot be read.*bench_plan$"):
+        engine_costs.stored_calibration(path)

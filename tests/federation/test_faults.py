@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.damage import tree
+from zorba_core.checksums import write_sealed
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.client import Client
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import TRAIN
+from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY, read_run
 from zorba_core.runs.trajectory import TrajectoryLog, read_trajectory
@@ -127,6 +130,17 @@ def test_a_damaged_folder_is_not_trusted(config, settings, make_clients, tmp_pat
     run = serve(first, settings, Scripted(again), runs_folder=tmp_path / "runs", force=True)
     assert all_equal(run)
     assert run.summary["replicas"][1]["round"] == 2
+
+
+@pytest.mark.parametrize("name", ["rows.safetensors", "state.json"])
+def test_a_pipe_in_a_replicas_folder_is_not_waited_for(tmp_path, name):
+    store = ReplicaStore(tmp_path)
+    state = {"run": "r", "config": "{}", "seat": 0, "round": 3, "rows_sha256": "0" * 64}
+    write_sealed(tmp_path / "state.json", state)
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    assert store.rows("r", 0) is None
+    assert store.state() == ({} if name == "state.json" else state)
 
 
 def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settings, make_clients, tmp_path):

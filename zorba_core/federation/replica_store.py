@@ -27,15 +27,17 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zorba_core.checksums import ChecksumError, read_sealed, write_sealed
+from zorba_core.checksums import read_sealed, sha256_of, write_sealed
 from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation import messages
 from zorba_core.federation.messages import CatchUp, MessageError, Payload
 from zorba_core.federation.replica import Replica
-from zorba_core.files import atomic_path, remove_leftovers, to_json
+from zorba_core.files import atomic_path, read_regular, remove_leftovers, to_json
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
+_MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
 _NO_AVERAGES = hashlib.sha256().hexdigest()
 
 
@@ -62,7 +64,7 @@ class ReplicaStore:
         if state.get("run") != run or state.get("seat") != seat or "rows_sha256" not in state:
             with atomic_path(self.folder / _ROWS) as temporary:
                 save_file(to_tensors(replica.rows), temporary)
-            state = {"rows_sha256": _sha256(self.folder / _ROWS)}
+            state = {"rows_sha256": sha256_of(self.folder / _ROWS)}
         name = f"weights-{replica.round}.safetensors"
         if isinstance(replica.network, StreamedNetwork):
             kept = self._save_averages(replica, state, run, seat)
@@ -70,7 +72,7 @@ class ReplicaStore:
             weights = _kept(replica)
             with atomic_path(self.folder / name) as temporary:
                 save_file(weights, temporary)
-            kept = {"round": replica.round, "weights_sha256": _sha256(self.folder / name)}
+            kept = {"round": replica.round, "weights_sha256": sha256_of(self.folder / name)}
         whose = {"run": run, "config": config, "seat": seat, "base_sha256": replica.base_sha256}
         write_sealed(self.folder / _STATE, {**whose, **kept, "rows_sha256": state["rows_sha256"]})
         for old in self.folder.glob("weights-*.safetensors"):
@@ -99,10 +101,10 @@ class ReplicaStore:
         chain, averages = _NO_AVERAGES, []
         try:
             for round_index in range(1, state["round"] + 1):
-                text = self._average(round_index).read_text(encoding="utf-8")
+                text = read_regular(self._average(round_index), _MOST_OF_AVERAGE).decode("utf-8")
                 chain = _chained(chain, text)
                 averages += messages.decode(Payload(**json.loads(text)), CatchUp).averages
-        except (OSError, ValueError, TypeError, MessageError):
+        except (OSError, ValueError, TypeError, InvalidInputError, MessageError):
             return False
         if chain != state.get("averages_sha256"):
             return False
@@ -116,7 +118,7 @@ class ReplicaStore:
         """The stored state, not yet verified; empty when there is none."""
         try:
             state = read_sealed(self.folder / _STATE)
-        except (OSError, ValueError, ChecksumError):
+        except (OSError, ValueError, InvalidInputError):
             return {}
         return state if isinstance(state, dict) else {}
 
@@ -165,18 +167,13 @@ def _kept(replica: Replica) -> dict[str, torch.Tensor]:
 
 def _load(path: Path, sha256: str | None) -> dict[str, torch.Tensor] | None:
     try:
-        if _sha256(path) != sha256:
+        if sha256_of(path) != sha256:
             return None
         return load_file(path)
-    except (OSError, SafetensorError):
+    except (OSError, InvalidInputError, SafetensorError):
         return None
 
 
 def _chained(chain: str, text: str) -> str:
     """The fingerprint of the averages up to one more."""
     return hashlib.sha256(f"{chain} {text}".encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

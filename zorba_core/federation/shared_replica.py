@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zorba_core.checksums import ChecksumError, read_sealed, write_sealed
+from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation import messages
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
@@ -68,7 +69,7 @@ class _SharedFolder:
     def state(self) -> dict[str, Any]:
         try:
             return read_sealed(self.folder / _STATE)
-        except (OSError, ValueError, ChecksumError):
+        except (OSError, ValueError, InvalidInputError):
             return {}
 
     def rows(self, run: str, seat: int) -> None:
