@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.damage import tree
+from zorba_core.checksums import write_sealed
 from zorba_core.cli import build_app
-from zorba_core.cli.federation import _nodes
+from zorba_core.cli.federation import _nodes, _nodes_before
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.federation.session import serve
 
 pytest.importorskip("flwr")
 
@@ -104,3 +109,64 @@ def test_clients_of_a_method_that_activates_every_block_hold_every_block():
     """Half of them would be turned away by default, and the server would wait for them in vain."""
     assert _nodes(3, None, None, 12) == [{"blocks": 12}] * 3
     assert [node["blocks"] for node in _nodes(5, None, None, None)] == [12, 6, 4, 2, 12]
+
+
+NODES = [{"blocks": 9, "model": "opt-mini"}, {"vram-gib": 0.5, "model": "opt-mini"}]
+
+
+def test_a_resumed_runs_clients_hold_what_they_held_before(tmp_path):
+    assert _nodes_before(tmp_path, 2) is None
+    write_sealed(tmp_path / "nodes.json", {"nodes": NODES})
+    assert _nodes_before(tmp_path, 2) == NODES
+
+
+def test_a_resumed_runs_clients_never_hold_other_blocks_because_a_bit_flipped(tmp_path):
+    path = tmp_path / "nodes.json"
+    write_sealed(path, {"nodes": NODES})
+    whole = path.read_bytes()
+    for at in range(0, 8 * len(whole), 3):
+        changed = bytearray(whole)
+        changed[at // 8] ^= 1 << (at % 8)
+        path.write_bytes(changed)
+        with contextlib.suppress(InvalidInputError):
+            assert _nodes_before(tmp_path, 2) == NODES  # such as a line break that became a blank
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:60]), "the file is damaged"),
+        (lambda path: path.write_bytes(b""), "the file is damaged"),
+        (lambda path: path.write_text(path.read_text(), encoding="utf-16"), "the file is damaged"),
+        (lambda path: path.write_text("[]"), "the file is damaged"),
+        (lambda path: path.write_text('{"nodes": "ab"}'), "the file is damaged"),
+        (lambda path: path.write_text('{"nodes": [{"blocks": "9"}, {"blocks": 5}]}'), "the file is damaged"),
+        (lambda path: path.write_text('{"nodes": [{"blocks": 0}, {"vram-gib": NaN}]}'), "the file is damaged"),
+        (lambda path: path.write_text('{"nodes": [{"blocks": 9}]}'), "it describes 1 clients, and the run has 2"),
+        (make_pipe, "a device or a pipe"),
+        (lambda path: (path.unlink(), path.symlink_to("nowhere")), "a link to nothing"),
+    ],
+)
+def test_clients_of_a_resumed_run_that_cannot_be_read_are_named_and_not_replaced(tmp_path, damage, says):
+    path = tmp_path / "nodes.json"
+    write_sealed(path, {"nodes": NODES})
+    damage(path)
+    with pytest.raises(InvalidInputError, match=f"nodes\\.json.*{says}.*--blocks or --vram-gib") as raised:
+        _nodes_before(tmp_path, 2)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_run_is_not_resumed_with_clients_that_cannot_be_read(make_config, server_settings, transport, tmp_path):
+    done = serve(make_config(), server_settings, transport, runs_folder=tmp_path / "runs", force=True)
+    path = tmp_path / "place" / "nodes.json"
+    write_sealed(path, {"nodes": [{"blocks": blocks} for blocks in (9, 5, 3, 1)]})
+    path.write_bytes(path.read_bytes()[:60])
+    before = tree(tmp_path / "place")
+    with pytest.raises(InvalidInputError, match=r"nodes\.json: not the clients of a federation"):
+        run("up", "--resume", str(done.path), "--folder", str(path.parent))
+    assert tree(tmp_path / "place") == before

@@ -65,6 +65,7 @@ _TRAINED_WITH = (
     "rounding",
 )
 _NODES = "nodes.json"
+_MOST_NODES_BYTES = 2**26  # a hundred thousand seats with long paths have half of that
 DEFAULT_SEATS = 4
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first, where the method lets each activate some
 
@@ -144,8 +145,9 @@ def up(
         path = write_app(write_request(folder, request_config(config, server), resume=resume, **output))
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
-    nodes = _nodes_before(folder) if folder is not None and resume is not None and not (blocks or vram_gib) else None
-    if nodes is None or len(nodes) != config.num_clients:
+    goes_on = folder is not None and resume is not None and not (blocks or vram_gib)
+    nodes = _nodes_before(folder, config.num_clients) if goes_on else None
+    if nodes is None:
         from zorba_core.runs.session import read_spec
 
         needed = None if method_facts(config.settings.method).allocates else read_spec(config.model).num_blocks
@@ -293,18 +295,41 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None, needed: int |
     return [{key: values[seat % len(values)]} for seat in range(clients)]
 
 
-def _nodes_before(place: Path) -> list[dict[str, Any]] | None:
-    """The capacities of a resumed run's clients, if it was started in the same folder.
+def _nodes_before(place: Path, clients: int) -> list[dict[str, Any]] | None:
+    """The capacities of a resumed run's clients, if it was started in the same folder: None where it keeps none.
 
     Raises:
-        ChecksumError: the file was damaged.
+        InvalidInputError: the file was damaged, or describes other clients. With other capacities than before it would
+            be another run, so none are assumed.
     """
+    path = place / _NODES
+    anew = "restore it from a copy, or state what each client can hold with --blocks or --vram-gib"
     try:
-        stored = read_sealed(place / _NODES)
-    except (OSError, ValueError):
+        nodes = read_sealed(path, _MOST_NODES_BYTES)["nodes"]
+        if not isinstance(nodes, list) or not all(map(_is_node, nodes)):
+            raise ValueError
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise InvalidInputError(f"{path}: a link to nothing; {anew}") from None
         return None
-    nodes = stored.get("nodes") if isinstance(stored, dict) else None
-    return nodes if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes) else None
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
+    except InvalidInputError as error:
+        raise type(error)(f"{error}; or state what each client can hold with --blocks or --vram-gib") from None
+    except (ValueError, TypeError, KeyError):
+        raise InvalidInputError(f"{path}: not the clients of a federation, the file is damaged; {anew}") from None
+    if len(nodes) != clients:
+        raise InvalidInputError(f"{path}: it describes {len(nodes)} clients, and the run has {clients}; {anew}")
+    return nodes
+
+
+def _is_node(node: Any) -> bool:
+    """Whether it can be a client's ``--node-config``."""
+    if not isinstance(node, dict) or not all(isinstance(value, str | int | float) for value in node.values()):
+        return False
+    blocks, gib = node.get("blocks", 1), node.get("vram-gib", 1.0)
+    fits = type(blocks) is int and blocks > 0 and type(gib) in (int, float) and 0 < gib <= MAX_VRAM_GIB
+    return fits and all(isinstance(node.get(name, ""), str) for name in ("model", "rows"))
 
 
 def _how_to_resume(place: Path) -> str:
