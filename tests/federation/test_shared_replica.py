@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
-from zorba_core.checksums import ChecksumError, write_sealed
+from zorba_core.checksums import ChecksumError, read_sealed, write_sealed
+from zorba_core.data.tasks import get_task
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.federation.client import NO_RUN, Client
 from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.app_folder import write_request
 from zorba_core.federation.flower.server_app import serve_request
 from zorba_core.federation.membership import Incoming
+from zorba_core.federation.messages import CatchUp, Hello, Refusal, Standing, decode, encode
 from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.federation.session import resume, serve
 from zorba_core.federation.shared_replica import VirtualClients
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import read_trajectory
+
+TRAINED = TrainSettings(rounds=4, num_perturbations=3, num_seeds=16, batch_size=4, seq_len=32, eval_rows=20)
 
 
 class Processes:
@@ -42,6 +51,11 @@ class Processes:
                 self.workers[which] = VirtualClients(self._settings, self._folder)
             incoming.append(Incoming(one.address, self.workers[which].answer(one.address, one.payload)[0]))
         return incoming
+
+
+def shared_average(folder, round_index: int) -> list[int]:
+    run = read_sealed(folder / "state.json")["run"]
+    return [average.round for average in VirtualClients([], folder)._folder.average(run, round_index)]
 
 
 def rounds(run) -> list[tuple]:
@@ -117,9 +131,100 @@ def test_a_shared_average_that_was_changed_is_named_and_moves_no_replica(
     text = path.read_text()
     path.write_text(text.replace('"run"', '"ran"', 1))
     with pytest.raises(ChecksumError, match=r"average-1\.json: its checksum does not fit"):
-        VirtualClients([], folder)._folder.average(1)
+        shared_average(folder, 1)
     path.write_text(text)
-    assert [average.round for average in VirtualClients([], folder)._folder.average(1)] == [1]
+    assert shared_average(folder, 1) == [1]
+
+
+@pytest.fixture(scope="module")
+def trained_together(tiny_opt_folder, tmp_path_factory):
+    """The folder of a shared replica after four rounds, and how the clients of a process begun there answer when they
+    are asked where they stand: seat 0's."""
+    folder = tmp_path_factory.mktemp("shared") / "replica"
+    words = get_task("toy-reviews").label_words
+    config = RunConfig("toy-reviews", str(tiny_opt_folder), words, len(BUDGETS), 1.0, TRAINED)
+    settings = ServerSettings(min_clients=len(BUDGETS), start_timeout=0.01, deadline=1.0)
+    serve(config, settings, Processes(tiny_opt_folder, folder, 1), runs_folder=folder.parent / "runs", force=True)
+    state = read_sealed(folder / "state.json")
+    hello, ask = Hello(state["run"], state["config"]), CatchUp(state["run"], ())
+
+    def stand(folder) -> Standing | Refusal:
+        clients = Processes(tiny_opt_folder, folder, 1).workers[0]
+        clients.answer(0, encode(hello))
+        return decode(clients.answer(0, encode(ask))[0], Standing, Refusal)
+
+    assert stand(folder).round == 4
+    return folder, stand
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda path: shutil.copy(path.with_name("average-1.json"), path), "not round 3 of this run"),
+        (lambda path: path.write_bytes(path.read_bytes()[:60]), "not round 3 of this run"),
+        (lambda path: path.write_text(path.read_text(), encoding="utf-16"), "not round 3 of this run"),
+        (lambda path: path.write_text("[]"), "not round 3 of this run"),
+        (lambda path: path.write_text("[" * 5_000), "not round 3 of this run"),
+        (lambda path: path.write_text('{"what": "catch-up"}'), "not round 3 of this run"),
+        (lambda path: path.write_text('{"what": "catch-up", "values": [1]}'), "not round 3 of this run"),
+        (lambda path: path.write_text('{"what": "catch-up", "values": {"run": 1}}'), "not round 3 of this run"),
+        (lambda path: (path.unlink(), path.mkdir()), "it is a folder where a file belongs"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "it is a device or a pipe where a file belongs"),
+    ],
+)
+def test_a_shared_average_that_is_not_that_of_its_round_is_named_in_a_refusal(trained_together, tmp_path, damage, says):
+    whole, stand = trained_together
+    folder = shutil.copytree(whole, tmp_path / "replica")
+    damage(folder / "average-3.json")
+    refusal = stand(folder)
+    assert isinstance(refusal, Refusal)
+    assert f"average-3.json: {says}" in refusal.reason
+    assert refusal.round == 2  # from which the server sends it again
+
+
+def test_the_last_average_stored_twice_moves_a_shared_replica_once(trained_together, tmp_path):
+    whole, stand = trained_together
+    folder = shutil.copytree(whole, tmp_path / "replica")
+    shutil.copy(folder / "average-4.json", folder / "average-5.json")
+    assert "average-5.json: not round 5 of this run" in stand(folder).reason
+
+
+@pytest.mark.parametrize(
+    "content", ["[1]", "3", "[" * 5_000, "", '{"run": ["r"], "config": "{}"}', '{"run": "r"}', '{"config": "{}"}']
+)
+def test_a_shared_state_that_cannot_be_used_is_none(tmp_path, content):
+    (tmp_path / "state.json").write_text(content)
+    assert VirtualClients([], tmp_path)._folder.state() == {}
+
+
+STATE = {"run": "r", "config": "{}", "seat": 0, "round": 3, "rows_sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"round": None}, {"round": "x"}, {"round": True}, {"round": -1}, {"round": 1e308}, {"config": None},
+     {"config": 3}, {"run": ["r"]}, {"seat": "0"}, {"rows_sha256": 3}, {"averages_sha256": []}],
+)  # fmt: skip
+def test_a_state_of_other_types_is_none_and_its_replica_starts_at_the_base(tmp_path, change):
+    state = {name: value for name, value in {**STATE, **change}.items() if value is not None}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    assert ReplicaStore(tmp_path).state() == {}
+    (tmp_path / "state.json").write_text(json.dumps(STATE))
+    assert ReplicaStore(tmp_path).state() == STATE
+
+
+@pytest.mark.parametrize("damage", ["no config", "no JSON", "another config"])
+def test_a_client_whose_stored_config_cannot_be_used_asks_to_be_greeted_again(make_config, tmp_path, damage):
+    """Another config, though a valid one, is not what the run was agreed on."""
+    config = make_config()
+    others = replace(config, settings=replace(config.settings, mu=0.5)).to_json()
+    stored = {"no config": {}, "no JSON": {"config": "{"}, "another config": {"config": others}}[damage]
+    state = {name: value for name, value in {**STATE, "run": config.run}.items() if name != "config"}
+    (tmp_path / "state.json").write_text(json.dumps({**state, **stored}))
+    client = Client(ClientSettings(seat=0, blocks=1, model=config.model), ReplicaStore(tmp_path))
+    refusal = decode(client.answer(encode(CatchUp(config.run, ()))), Refusal)
+    assert refusal.reason == "the run has not greeted this client"
+    assert refusal.run == NO_RUN  # the server takes it for one that has lost the run
 
 
 def test_a_replica_whose_config_was_changed_on_disk_is_opened_from_the_base(tmp_path):

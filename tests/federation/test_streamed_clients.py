@@ -81,6 +81,15 @@ def test_a_damaged_folder_of_a_limited_client_is_not_trusted(
     assert all_equal(run)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"what":"catch-up","values":' + "[" * 100_000, "[]", "3", '{"what":"catch-up","values":[1]}'],
+)
+def test_an_average_in_the_folder_of_a_limited_client_that_is_none_is_not_applied(tmp_path, text):
+    (tmp_path / "average-1.json").write_text(text)
+    assert not ReplicaStore(tmp_path)._restore_streamed(None, "r", {"round": 1, "averages_sha256": "0" * 64})
+
+
 def test_a_limit_that_is_too_small_is_a_refusal_with_the_amount_that_would_do(config, streamed):
     answer = streamed(0, limit="1MiB").answer(encode(Hello(config.run, config.to_json())))
     refusal = decode(answer, Registration, Refusal)

@@ -81,11 +81,22 @@ class Client:
 
     def _replica_of(self, run: str) -> Replica:
         """The replica of the run that greeted this client, in this process or in an earlier one."""
-        if run != self._run and self._store is not None and self._store.state().get("run") == run:
-            self._enter(read_config(self._store.state()["config"]), run)
+        if run != self._run and (config := self._config_before(run)) is not None:
+            self._enter(config, run)
         if self._replica is None or run != self._run:
             raise MessageError("the run has not greeted this client")
         return self._replica
+
+    def _config_before(self, run: str) -> RunConfig | None:
+        """The run's config as an earlier process of this client stored it. None where it cannot be used: the server is
+        then told that the run is not known here, and greets this client again."""
+        state = self._store.state() if self._store is not None else {}
+        if state.get("run") != run:
+            return None
+        with contextlib.suppress(MessageError):
+            config = read_config(state["config"])
+            return config if config.run == run else None
+        return None
 
     def _enter(self, config: RunConfig, run: str) -> None:
         self._replica, self._run, self._config = None, NO_RUN, config

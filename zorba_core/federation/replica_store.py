@@ -18,8 +18,8 @@ Shapes: M blocks.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,17 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zorba_core.checksums import read_sealed, sha256_of, write_sealed
+from zorba_core.checksums import parse_json, read_sealed, sha256_of, write_sealed
 from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import messages
-from zorba_core.federation.messages import CatchUp, MessageError, Payload
+from zorba_core.federation.messages import Aggregate, CatchUp, MessageError, Payload
 from zorba_core.federation.replica import Replica
 from zorba_core.files import atomic_path, read_regular, remove_leftovers, to_json
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
-_MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
+MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
 _NO_AVERAGES = hashlib.sha256().hexdigest()
 
 
@@ -101,10 +101,10 @@ class ReplicaStore:
         chain, averages = _NO_AVERAGES, []
         try:
             for round_index in range(1, state["round"] + 1):
-                text = read_regular(self._average(round_index), _MOST_OF_AVERAGE).decode("utf-8")
+                text = read_regular(self._average(round_index), MOST_OF_AVERAGE).decode("utf-8")
                 chain = _chained(chain, text)
-                averages += messages.decode(Payload(**json.loads(text)), CatchUp).averages
-        except (OSError, ValueError, TypeError, InvalidInputError, MessageError):
+                averages.append(read_average(parse_json(text), run, round_index))
+        except (OSError, ValueError, TypeError, KeyError, InvalidInputError, MessageError):
             return False
         if chain != state.get("averages_sha256"):
             return False
@@ -115,12 +115,10 @@ class ReplicaStore:
         return self.folder / f"average-{round_index}.json"
 
     def state(self) -> dict[str, Any]:
-        """The stored state, not yet verified; empty when there is none."""
-        try:
-            state = read_sealed(self.folder / _STATE)
-        except (OSError, ValueError, InvalidInputError):
-            return {}
-        return state if isinstance(state, dict) else {}
+        """The stored state, not yet compared with the files; empty when there is none that can be used."""
+        state = read_state(self.folder / _STATE, {"run": str, "config": str, "seat": int, "round": int})
+        sums = [value for name, value in state.items() if name.endswith("_sha256")]
+        return state if state and state["round"] >= 0 and all(isinstance(value, str) for value in sums) else {}
 
     def rows(self, run: str, seat: int) -> Rows | None:
         """The client's rows as kept for this run, or None."""
@@ -141,12 +139,9 @@ class ReplicaStore:
             replica.network.store.use_scratch(self.folder / BLOCKS)
         if (state.get("run"), state.get("seat"), state.get("base_sha256")) != (run, seat, replica.base_sha256):
             return False
-        round_index = state.get("round")
-        if type(round_index) is not int or round_index < 0:
-            return False
         if isinstance(replica.network, StreamedNetwork):
             return self._restore_streamed(replica, run, state)
-        tensors = _load(self.folder / f"weights-{round_index}.safetensors", state.get("weights_sha256"))
+        tensors = _load(self.folder / f"weights-{state['round']}.safetensors", state.get("weights_sha256"))
         own = _kept(replica)
         if tensors is None or any(
             name not in tensors or tensors[name].shape != part.shape or tensors[name].dtype != part.dtype
@@ -155,8 +150,31 @@ class ReplicaStore:
             return False
         for name, part in own.items():
             part.copy_(tensors[name])
-        replica.round = round_index
+        replica.round = state["round"]
         return True
+
+
+def read_state(path: Path, fields: Mapping[str, type]) -> dict[str, Any]:
+    """What a folder with a replica says of it; empty where it says nothing, or lacks one of ``fields``. Then the
+    replica starts at the base, and the server sends what it has missed."""
+    try:
+        state = read_sealed(path)
+    except (OSError, ValueError, InvalidInputError):
+        return {}
+    fits = isinstance(state, dict) and all(type(state.get(name)) is kind for name, kind in fields.items())
+    return state if fits else {}
+
+
+def read_average(content: Any, run: str, round_index: int) -> Aggregate:
+    """The average in a file of JSON, which must be that of the run and the round that the file stands for.
+
+    Raises:
+        ValueError, TypeError, KeyError, MessageError: it is another, or none.
+    """
+    catch_up = messages.decode(Payload(content["what"], content["values"]), CatchUp)
+    if (catch_up.run, [average.round for average in catch_up.averages]) != (run, [round_index]):
+        raise ValueError(f"it does not hold round {round_index} of this run")
+    return catch_up.averages[0]
 
 
 def _kept(replica: Replica) -> dict[str, torch.Tensor]:

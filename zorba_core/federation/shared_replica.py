@@ -24,8 +24,9 @@ from zorba_core.federation import messages
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig
-from zorba_core.federation.messages import Aggregate, CatchUp, Payload, RoundAnswer, RoundTask
+from zorba_core.federation.messages import Aggregate, CatchUp, MessageError, Payload, RoundAnswer, RoundTask
 from zorba_core.federation.replica import Base, Replica, open_base, open_rows
+from zorba_core.federation.replica_store import MOST_OF_AVERAGE, read_average, read_state
 
 _STATE = "state.json"
 
@@ -67,10 +68,7 @@ class _SharedFolder:
         self.folder = folder
 
     def state(self) -> dict[str, Any]:
-        try:
-            return read_sealed(self.folder / _STATE)
-        except (OSError, ValueError, InvalidInputError):
-            return {}
+        return read_state(self.folder / _STATE, {"run": str, "config": str})
 
     def rows(self, run: str, seat: int) -> None:
         return None
@@ -79,10 +77,12 @@ class _SharedFolder:
         return self.state().get("run") == run  # the averages lead to where the others are
 
     def save(self, replica: Replica, run: str, seat: int, config: str) -> None:
-        if self.state().get("run") != run:
+        state = self.state()
+        if state.get("run") != run:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             for old in self.folder.glob("average-*.json"):
                 old.unlink(missing_ok=True)
+        if (state.get("run"), state.get("config")) != (run, config):
             write_sealed(self.folder / _STATE, {"run": run, "config": config})
 
     def keep(self, run: str, averages: Sequence[Aggregate]) -> None:
@@ -92,17 +92,23 @@ class _SharedFolder:
                 payload = messages.encode(CatchUp(run, (average,)))
                 write_sealed(path, {"what": payload.what, "values": dict(payload.values)})
 
-    def average(self, round_index: int) -> tuple[Aggregate, ...]:
+    def average(self, run: str, round_index: int) -> tuple[Aggregate, ...]:
         """Empty while no process has received it.
 
         Raises:
-            ChecksumError: the file was damaged.
+            InvalidInputError: the file was damaged, or holds another round.
         """
+        path = self._path(round_index)
         try:
-            stored = read_sealed(self._path(round_index))
+            return (read_average(read_sealed(path, MOST_OF_AVERAGE), run, round_index),)
         except FileNotFoundError:
             return ()
-        return messages.decode(Payload(stored["what"], stored["values"]), CatchUp).averages
+        except InvalidInputError as error:
+            raise type(error)(f"{error}; or remove the file, and it is sent again") from None
+        except (OSError, ValueError, TypeError, KeyError, MessageError):
+            raise InvalidInputError(
+                f"{path}: not round {round_index} of this run, the file is damaged; remove it, and it is sent again"
+            ) from None
 
     def _path(self, round_index: int) -> Path:
         return self.folder / f"average-{round_index}.json"
@@ -137,5 +143,5 @@ class _SharedReplica(Replica):
         return super().fingerprint()
 
     def _catch_up(self) -> None:
-        while averages := self._folder.average(self.round + 1):
+        while averages := self._folder.average(self._shared.run, self.round + 1):
             super().apply(averages)
