@@ -22,6 +22,7 @@ from zorba_core.federation.flower.server_app import serve_request
 from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import CatchUp, Hello, Refusal, Standing, decode, encode
 from zorba_core.federation.replica_store import ReplicaStore
+from zorba_core.federation.request import request_config
 from zorba_core.federation.session import resume, serve
 from zorba_core.federation.shared_replica import VirtualClients
 from zorba_core.runs import TRAJECTORY
@@ -243,3 +244,61 @@ def test_a_server_whose_request_was_changed_refuses_it_by_name(tmp_path):
     result = json.loads((tmp_path / "result.json").read_text())
     assert (result["state"], result["exit_status"]) == ("failed", 2)
     assert "request.json: its checksum does not fit" in result["error"]
+
+
+def replaced(*names: str, value: object = None):
+    """A field of the request replaced, or removed where no value is given; without the checksum."""
+
+    def damage(path) -> None:
+        content = read_sealed(path)
+        holder = content
+        for name in names[:-1]:
+            holder = holder[name]
+        if value is None:
+            del holder[names[-1]]
+        else:
+            holder[names[-1]] = value
+        path.write_text(json.dumps(content))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:60]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text(path.read_text(), encoding="utf-16"),
+        lambda path: path.write_text("[" * 5_000),
+        lambda path: path.write_text("[]"),
+        lambda path: (path.unlink(), os.mkfifo(path)),
+        lambda path: path.unlink(),
+        replaced("config"),
+        replaced("config", value=[1]),
+        replaced("config", "rounds"),
+        replaced("config", "mu"),
+        replaced("config", "rounds", value="x"),
+        replaced("config", "dataset"),
+        replaced("config", "dataset", value=3),
+        replaced("config", "label_words", value=[1, 2]),
+        replaced("config", "task", value=[1]),
+        replaced("config", "federation"),
+        replaced("config", "federation", value="x"),
+        replaced("config", "federation", "aggregation", value=[1]),
+        replaced("config", "federation", "privacy", value={"clip": "x"}),
+        replaced("name"),
+        replaced("name", value=[1]),
+        replaced("resume", value=3),
+        replaced("runs_folder", value=3),
+        replaced("force", value="yes"),
+    ],
+)
+def test_a_request_that_cannot_be_read_is_named_in_the_servers_result(make_config, server_settings, tmp_path, damage):
+    request = write_request(tmp_path, request_config(make_config(), server_settings), runs_folder=tmp_path / "runs")
+    damage(request)
+    serve_request(None, request)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["state"], result["exit_status"]) == ("failed", 2)
+    assert result["error"].startswith(f"{request}: ")
+    assert "\n" not in result["error"]
+    assert not (tmp_path / "server.log").exists()  # nothing began

@@ -11,7 +11,7 @@ from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.partition import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.robust import AggregationSettings
@@ -97,6 +97,8 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
         server = dict(value["federation"])
         server["aggregation"] = AggregationSettings(**server["aggregation"])
         server["privacy"] = privacy.PrivacySettings(**server["privacy"])
+        if not all(isinstance(word, str) for word in value["label_words"]):
+            raise TypeError("label words must be text")
         request = runs.Request(path, value, {}, None)
         config = RunConfig(
             value["dataset"],
@@ -109,5 +111,7 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
             to_json(value["task"]) if "task" in value else "",
         )
         return config, ServerSettings(**server)
-    except (TypeError, KeyError) as error:
-        raise InvalidInputError(f"{path / runs.CONFIG}: {error}") from None
+    except KeyError as error:
+        raise InvalidInputError(f"{path / runs.CONFIG}: {error} is missing") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(f"{path / runs.CONFIG}: no federated run's config: {first_line(error)}") from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -13,11 +15,14 @@ from flwr.serverapp import Grid, ServerApp
 from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import METRIC_TITLES
 from zorba_core.engine.callbacks import Callback, Progress
-from zorba_core.errors import ZorbaError
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.errors import InvalidInputError, ZorbaError, name_some
+from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
 from zorba_core.files import write_json
+from zorba_core.runs.folder import CONFIG
 from zorba_core.runs.run_task import task_of
 
 app = ServerApp()
@@ -42,12 +47,13 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def serve_request(grid: Grid, path: Path) -> None:
-    """The run that a request asks for, with the clients of a grid."""
+    """The run that a request asks for, with the clients of a grid. Whoever started the server waits for ``result.json``
+    beside it, so that is written however this ends."""
     folder = path.parent
     try:
-        request = read_sealed(path)
+        request = _read_request(path)
     except ZorbaError as error:
-        write_json(folder / "result.json", {"state": "failed", "error": str(error), "exit_status": error.exit_status})
+        write_json(folder / "result.json", _failed(error))
         return
     transport = FlowerTransport(grid)
     with (folder / "server.log").open("a", encoding="utf-8", buffering=1) as log:
@@ -55,34 +61,77 @@ def serve_request(grid: Grid, path: Path) -> None:
         def tell(line: str) -> None:
             print(line, file=log)
 
-        counted = METRIC_TITLES[task_of(request["config"]).counted]
-        progress = Progress(request["config"]["rounds"], log, counted)
+        progress = Progress(request.config.settings.rounds, log, request.counted)
         callbacks = [_NameFolder(folder / "run.json"), progress]
         try:
-            if request["resume"]:
-                run = resume(request["resume"], transport, model=request["model"], callbacks=callbacks, tell=tell)
+            if request.resume:
+                run = resume(request.resume, transport, model=request.model, callbacks=callbacks, tell=tell)
             else:
-                config, settings = configs_of(path, request["config"])
                 run = serve(
-                    config,
-                    settings,
+                    request.config,
+                    request.settings,
                     transport,
-                    runs_folder=request["runs_folder"],
-                    name=request["name"],
+                    runs_folder=request.runs_folder,
+                    name=request.name,
                     callbacks=callbacks,
                     tell=tell,
-                    force=request["force"],
+                    force=request.force,
                 )
             result = {"state": "done", "run": str(run.path), "summary": run.summary}
             write_sealed(run.path / "wire.json", transport.meter.describe())
         except ZorbaError as error:
-            result = {"state": "failed", "error": str(error), "exit_status": error.exit_status}
+            result = _failed(error)
             tell(f"failed: {error}")
         except Exception as error:
             result = {"state": "failed", "error": f"{type(error).__name__}: {error}", "exit_status": 1}
             raise
         finally:
             write_json(folder / "result.json", {**result, "wire": transport.meter.describe()})
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What :func:`zorba_core.federation.flower.app_folder.write_request` wrote, read back."""
+
+    config: RunConfig
+    settings: ServerSettings
+    counted: str  # what the task counts, for the lines of the log
+    runs_folder: str
+    name: str | None
+    resume: str | None
+    model: str | None
+    force: bool
+
+
+def _read_request(path: Path) -> _Request:
+    """
+    Raises:
+        InvalidInputError: the file is not there, damaged, or asks for what cannot be.
+    """
+    anew = "start the federation again with zorba federation up, which writes it anew"
+    try:
+        content = read_sealed(path)
+        lost = sorted({field.name for field in fields(TrainSettings)}.difference(content["config"]))
+        if lost:  # its default would be another run
+            raise InvalidInputError(f"{path}: its config lacks {name_some(lost)}; {anew}")
+        config, settings = configs_of(path, content["config"])
+        counted = METRIC_TITLES[task_of(content["config"]).counted]
+        own = {name: content[name] for name in ("runs_folder", "name", "resume", "model", "force")}
+        texts = [own[name] for name in ("name", "resume", "model") if own[name] is not None]
+        if not all(isinstance(text, str) for text in (own["runs_folder"], *texts)) or type(own["force"]) is not bool:
+            raise TypeError
+        return _Request(config, settings, counted, **own)
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
+    except ZorbaError as error:
+        said = str(error).removeprefix(f"{path / CONFIG}: ").removeprefix(f"{path}: ")
+        raise type(error)(f"{path}: {said}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        raise InvalidInputError(f"{path}: not a request for a federated run, the file is damaged; {anew}") from None
+
+
+def _failed(error: ZorbaError) -> dict[str, Any]:
+    return {"state": "failed", "error": str(error), "exit_status": error.exit_status}
 
 
 def _end_with_parent(parent: int) -> None:

@@ -19,6 +19,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.flower.app_folder import write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals
 from zorba_core.federation.flower.loopback import Tail, await_result, finished
+from zorba_core.files import write_json
 from zorba_core.runs import Run
 
 NODES = "simulation.json"  # {"nodes": the clients' --node-config, by seat; "workers": how many processes}
@@ -65,6 +66,27 @@ def simulate(
     return finished(result)
 
 
+def read_nodes(folder: Path) -> tuple[list[dict[str, Any]], int]:
+    """The clients of a simulation as :func:`simulate` wrote them, and how many processes play them.
+
+    Raises:
+        InvalidInputError: the file is not there, damaged, or holds something else.
+    """
+    path, anew = folder / NODES, "start the simulation again, which writes it anew"
+    try:
+        content = read_sealed(path)
+        nodes, workers = content["nodes"], content["workers"]
+        if not isinstance(nodes, list) or not nodes or not all(isinstance(node, dict) for node in nodes):
+            raise TypeError
+        if type(workers) is not int or workers < 1:
+            raise TypeError
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
+    except (ValueError, TypeError, KeyError):
+        raise InvalidInputError(f"{path}: not the clients of a simulation, the file is damaged; {anew}") from None
+    return nodes, workers
+
+
 def main(arguments: list[str]) -> None:
     """``python -m zorba_core.federation.flower.simulation FOLDER``: serve the request there."""
     from flwr.app import Context
@@ -75,7 +97,12 @@ def main(arguments: list[str]) -> None:
     from zorba_core.federation.flower.virtual_clients import client_app
 
     folder = Path(arguments[0])
-    request = read_sealed(folder / NODES)
+    try:
+        nodes, workers = read_nodes(folder)
+    except InvalidInputError as error:  # whoever started this process waits for the result
+        result = {"state": "failed", "error": str(error), "exit_status": error.exit_status}
+        write_json(folder / "result.json", result)
+        return
     server = ServerApp()
 
     @server.main()
@@ -85,10 +112,10 @@ def main(arguments: list[str]) -> None:
     run_simulation(
         server,
         client_app(str(folder)),
-        num_supernodes=len(request["nodes"]),
+        num_supernodes=len(nodes),
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {"num_cpus": request["workers"], "include_dashboard": False, "_node_ip_address": "127.0.0.1"},
+            "init_args": {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"},
         },
     )
 

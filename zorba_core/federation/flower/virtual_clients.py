@@ -8,9 +8,8 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from zorba_core.checksums import read_sealed
 from zorba_core.federation.flower.client_app import answered, client_settings
-from zorba_core.federation.flower.simulation import NODES
+from zorba_core.federation.flower.simulation import read_nodes
 from zorba_core.federation.messages import CATCH_UP, HELLO
 from zorba_core.federation.shared_replica import VirtualClients
 
@@ -32,7 +31,7 @@ def client_app(folder: str) -> ClientApp:
 @cache
 def _virtual_clients(folder: str) -> VirtualClients:
     """This worker's clients; they live as long as the worker."""
-    nodes = read_sealed(Path(folder) / NODES)["nodes"]
+    nodes, _ = read_nodes(Path(folder))
     place = Path(folder) / "shared-replica"
     settings = [client_settings({"seat": seat, "replica": str(place), **node})[0] for seat, node in enumerate(nodes)]
     return VirtualClients(settings, place)
