@@ -223,6 +223,13 @@ def test_the_meter_counts_numbers_and_what_flower_puts_around_them():
     assert meter_of(Message(to_records(encode(task), up=False), 1, "train")) == {}
 
 
+def test_seconds_that_are_no_number_are_not_metered():
+    sent = {"client_s": 0.5, "compute_s": math.nan, "apply_s": math.inf, "keep_s": -1.0}
+    assert meter_of(Message(to_records(Payload("standing", {"round": 1}), up=True, meter=sent), 1, "train")) == {
+        "client_s": 0.5
+    }
+
+
 def test_a_node_config_becomes_a_clients_settings(tmp_path):
     settings, folder = client_settings(
         {"partition-id": 2, "num-partitions": 4, "vram-gib": 1.5, "replica": str(tmp_path)}

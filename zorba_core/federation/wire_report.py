@@ -17,6 +17,7 @@ from zorba_core.runs import Run
 
 WIRE = "wire.json"
 _MAX_BYTES = 64_000_000
+_MOST = 2**53  # of bytes and seconds; NaN is not below it
 # Our messages, and the kinds in the plain count that each stands for. The averages of a round travel with the next
 # round's task, or with the catch-up after the last.
 _COUNTED = {
@@ -34,12 +35,16 @@ def wire_report(run: Run) -> dict[str, Any]:
         InvalidInputError: the file of what was metered is damaged.
     """
     path = run.path / WIRE
-    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-        raise MissingDataError(f"{run.path}: it has no {WIRE}; only runs finished over Flower are metered")
     try:
-        return _report(run, read_sealed(path))
+        return _report(run, read_sealed(path, _MAX_BYTES))
+    except FileNotFoundError:
+        raise MissingDataError(f"{run.path}: it has no {WIRE}; only runs finished over Flower are metered") from None
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError, RecursionError):
-        raise InvalidInputError(f"{path}: not what a federated run metered; the file is damaged") from None
+        raise InvalidInputError(
+            f"{path}: not what a federated run metered; the file is damaged; restore it from a copy"
+        ) from None
 
 
 def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
@@ -50,11 +55,11 @@ def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
         rows.append(
             {
                 "message": name,
-                "messages": int(metered_row["messages"]),
-                "payload_bytes": int(metered_row["payload"]),
-                "framed_bytes": int(metered_row["framed"]),
-                "compact_bytes": sum(kind["wire_bytes"] for kind in kinds),
-                "paper_numbers": sum(kind["paper"] for kind in kinds),
+                "messages": _whole(metered_row["messages"]),
+                "payload_bytes": _whole(metered_row["payload"]),
+                "framed_bytes": _whole(metered_row["framed"]),
+                "compact_bytes": sum(_whole(kind["wire_bytes"]) for kind in kinds),
+                "paper_numbers": sum(_whole(kind["paper"]) for kind in kinds),
             }
         )
     trained = [exchange for exchange in metered["exchanges"] if "train" in exchange["kinds"]]
@@ -72,14 +77,35 @@ def _report(run: Run, metered: dict[str, Any]) -> dict[str, Any]:
         },
         "seconds": {
             "round": _median([exchange["seconds"] for exchange in trained]),
-            "client": _median([answer["client_s"] for answer in answers if "client_s" in answer]),
-            "of_it_computing": _median([answer["compute_s"] for answer in answers if "compute_s" in answer]),
-            "of_it_applying_averages": _median([answer["apply_s"] for answer in answers if "apply_s" in answer]),
-            "of_it_writing_the_replica": _median([answer["keep_s"] for answer in answers if "keep_s" in answer]),
+            "client": _median_of(answers, "client_s"),
+            "of_it_computing": _median_of(answers, "compute_s"),
+            "of_it_applying_averages": _median_of(answers, "apply_s"),
+            "of_it_writing_the_replica": _median_of(answers, "keep_s"),
         },
     }
 
 
-def _median(values: list[float]) -> float | None:
+def _whole(value: Any) -> int:
+    """
+    Raises:
+        TypeError: it is no count.
+    """
+    if type(value) not in (int, float) or not 0 <= value <= _MOST or value != int(value):
+        raise TypeError
+    return int(value)
+
+
+def _median_of(answers: list[dict[str, Any]], part: str) -> float | None:
+    """Of the clients that measured the part: null is what they sent as no number."""
+    return _median([answer[part] for answer in answers if answer.get(part) is not None])
+
+
+def _median(values: list[Any]) -> float | None:
+    """
+    Raises:
+        TypeError: one of them is no number of seconds.
+    """
+    if not all(type(value) in (int, float) and 0 <= value <= _MOST for value in values):
+        raise TypeError
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else None

@@ -7,6 +7,8 @@ first. What comes in is taken as plain values only; other kinds of record are re
 
 from __future__ import annotations
 
+import math
+
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
 from zorba_core.federation.messages import MessageError, Payload
@@ -51,8 +53,9 @@ def from_records(records: RecordDict) -> Payload:
 
 
 def meter_of(message: Message) -> dict[str, float]:
-    """What the sender measured about its own work, for information only."""
+    """What the sender measured about its own work, for information only; what is no number of seconds is left out."""
     record = message.content.get(_METER) if message.has_content() else None
     if not isinstance(record, MetricRecord):
         return {}
-    return {str(name): float(value) for name, value in record.items() if isinstance(value, int | float)}
+    numbers = {str(name): float(value) for name, value in record.items() if isinstance(value, int | float)}
+    return {name: value for name, value in numbers.items() if 0 <= value < math.inf}
