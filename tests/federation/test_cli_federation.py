@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.damage import tree
 from zorba_core.checksums import write_sealed
 from zorba_core.cli import build_app
-from zorba_core.cli.federation import _nodes, _nodes_before
+from zorba_core.cli.federation import _how_to_resume, _nodes, _nodes_before
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.session import serve
 
@@ -159,6 +159,22 @@ def test_clients_of_a_resumed_run_that_cannot_be_read_are_named_and_not_replaced
     with pytest.raises(InvalidInputError, match=f"nodes\\.json.*{says}.*--blocks or --vram-gib") as raised:
         _nodes_before(tmp_path, 2)
     assert "\n" not in str(raised.value)
+
+
+def test_clients_with_rows_of_their_own_are_not_described_anew_by_their_capacities(tmp_path):
+    """Only the file says whose rows lie where."""
+    (tmp_path / "nodes.json").write_text("{")
+    with pytest.raises(InvalidInputError, match=r"nodes\.json.*restore it from a copy$"):
+        _nodes_before(tmp_path, 2, own_rows=True)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "[" * 5_000, "3", '{"run": 3}', None])
+def test_how_to_resume_is_not_said_where_the_run_is_not_known(tmp_path, content):
+    if content is None:
+        os.mkfifo(tmp_path / "run.json")
+    else:
+        (tmp_path / "run.json").write_text(content)
+    assert _how_to_resume(tmp_path) == f"logs and replicas are in {tmp_path}"
 
 
 def test_a_run_is_not_resumed_with_clients_that_cannot_be_read(make_config, server_settings, transport, tmp_path):

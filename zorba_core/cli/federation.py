@@ -146,7 +146,7 @@ def up(
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
     goes_on = folder is not None and resume is not None and not (blocks or vram_gib)
-    nodes = _nodes_before(folder, config.num_clients) if goes_on else None
+    nodes = _nodes_before(folder, config.num_clients, own_rows=bool(config.task)) if goes_on else None
     if nodes is None:
         from zorba_core.runs.session import read_spec
 
@@ -295,7 +295,7 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None, needed: int |
     return [{key: values[seat % len(values)]} for seat in range(clients)]
 
 
-def _nodes_before(place: Path, clients: int) -> list[dict[str, Any]] | None:
+def _nodes_before(place: Path, clients: int, *, own_rows: bool = False) -> list[dict[str, Any]] | None:
     """The capacities of a resumed run's clients, if it was started in the same folder: None where it keeps none.
 
     Raises:
@@ -303,7 +303,8 @@ def _nodes_before(place: Path, clients: int) -> list[dict[str, Any]] | None:
             be another run, so none are assumed.
     """
     path = place / _NODES
-    anew = "restore it from a copy, or state what each client can hold with --blocks or --vram-gib"
+    otherwise = "" if own_rows else ", or state what each client can hold with --blocks or --vram-gib"
+    anew = f"restore it from a copy{otherwise}"  # nothing else says which file with rows is whose
     try:
         nodes = read_sealed(path, _MOST_NODES_BYTES)["nodes"]
         if not isinstance(nodes, list) or not all(map(_is_node, nodes)):
@@ -315,7 +316,7 @@ def _nodes_before(place: Path, clients: int) -> list[dict[str, Any]] | None:
     except OSError as error:
         raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
     except InvalidInputError as error:
-        raise type(error)(f"{error}; or state what each client can hold with --blocks or --vram-gib") from None
+        raise type(error)(f"{error}{otherwise}") from None
     except (ValueError, TypeError, KeyError):
         raise InvalidInputError(f"{path}: not the clients of a federation, the file is damaged; {anew}") from None
     if len(nodes) != clients:
@@ -337,7 +338,7 @@ def _how_to_resume(place: Path) -> str:
 
     named = read_json(place / "run.json")
     sentence = f"logs and replicas are in {place}"
-    if named is None:
+    if named is None or not isinstance(named.get("run"), str):
         return sentence
     return f"{sentence}; resume with: zorba federation up --resume {named['run']} --folder {place}"
 

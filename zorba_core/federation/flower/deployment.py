@@ -24,14 +24,16 @@ from typing import Any
 
 import psutil
 
-from zorba_core.errors import MissingDataError, RunError
+from zorba_core.checksums import parse_json
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.flower import reaper
 from zorba_core.federation.flower.commands import NO_FLOWER, settings
 from zorba_core.federation.flower.superlink import ANYBODY, check_reach
-from zorba_core.files import write_text
+from zorba_core.files import read_regular, write_text
 
 _HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
+_MOST_BYTES = 2**28  # of a result, which holds all that was metered
 _SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
 
 
@@ -272,8 +274,9 @@ def _free_port() -> int:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """A small file that another process writes, or None while it is not there."""
+    """A small file that another process writes, or None while it is not there or cannot be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = parse_json(read_regular(path, _MOST_BYTES))
+    except (OSError, ValueError, InvalidInputError):
         return None
+    return content if isinstance(content, dict) else None
