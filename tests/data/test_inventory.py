@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
@@ -162,6 +163,61 @@ def test_the_short_list_reads_back_to_the_same_cards():
 def test_what_cannot_be_read_is_refused_in_a_sentence(text, words):
     with pytest.raises(InvalidInputError, match=words):
         cards(text)
+
+
+@pytest.mark.parametrize("text", ["|||", "   |  ", "sep=,", "|---|---|\n+---+\n", "=\n\n-", ",,,"])
+def test_a_list_of_ruling_lines_alone_has_no_card(text):
+    with pytest.raises(InvalidInputError, match="the list has no row with a card; give a row for each card"):
+        read_inventory(text)
+
+
+def test_a_size_that_goes_on_behind_its_unit_is_no_column_of_memory():
+    with pytest.raises(InvalidInputError, match="no column of memory is chosen"):
+        cards("T4, 15360 MiB of memory\nL4, 24576 MiB of memory")
+
+
+def test_a_number_of_cards_may_stand_before_a_size_alone():
+    assert cards("4 x 24 GB\n2 x  16 GiB") == [("24 GiB card", 4, 24.0), ("16 GiB card", 2, 16.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("card,VRAM (GB)\nA," + "1" * 40_000, "line 2 of the list has 40,002 characters; at most 10,000 are read"),
+        ("card,VRAM (GB)\nA,24\nB," + "1" * 600, "row 3 of the table has a cell of 600 characters"),
+        ("NVIDIA-SMI\n1MiB / " + "1" * 5_000 + "MiB", "has 5000 digits of MiB; no card has so many"),
+        ("A, 24 GB\n" * 20_001, "the list has 20,001 cards; at most 20,000 lines are read"),
+        ("\n" * 100_001 + "A, 24 GB", "the list has 100,002 lines; at most 100,000 are read"),
+    ],
+    ids=["line", "cell", "digits", "cards", "lines"],
+)
+def test_a_list_of_more_than_is_read_says_where(text, words):
+    with pytest.raises(InvalidInputError, match=words):
+        read_inventory(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVIDIA-SMI\n| 0 " + " " * 9_000,
+        "GPU 0:" + " " * 9_000,
+        "GPU 0:" + "\r" * 90_000,
+        "NVIDIA-SMI\n" + "1" * 9_000,
+        "card,VRAM (GB)\n" + ("A,1" + " " * 480 + "x\n") * 10_000,
+        "A" + "," * 400 + "x\n4 x A 24 GB",
+        ("4 x" + " " * 490 + "x\n") * 10_000,
+        ("4 x A 24 ~ " + "1" * 480 + "x\n") * 10_000,
+    ],
+    ids=["smi", "list", "returns", "digits", "cells", "commas", "spaces", "speed"],
+)
+def test_a_list_written_to_cost_time_is_read_or_refused_at_once(text):
+    began = time.process_time()
+    try:
+        inventory = read_inventory(text)
+        read_cards(inventory, inventory.columns)
+    except InvalidInputError:
+        pass
+    assert time.process_time() - began < 3
 
 
 def test_a_number_with_an_exponent_is_that_number():

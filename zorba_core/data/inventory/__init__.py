@@ -9,12 +9,13 @@ Sizes that vendors call GB are GiB for graphics memory, so "24 GB" is read as 24
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from zorba_core.data.inventory.cells import decoded, excel_cells, separated_cells
+from zorba_core.data.inventory.cells import MAX_ROWS, check_lines, decoded, excel_cells, separated_cells
 from zorba_core.data.inventory.columns import Columns, Inventory, guessed
 from zorba_core.data.inventory.numbers import UNITS, gib_of, has_decimal_comma, is_percent, number_of, whole
 from zorba_core.data.inventory.recognised import nvidia_smi, written_list
@@ -65,12 +66,15 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
         content = decoded(content)
     if not content.strip():
         raise InvalidInputError("the list is empty; paste what nvidia-smi prints, or a table with a row for each card")
-    smi = nvidia_smi(content)
-    if smi is not None:
-        return smi
-    written = written_list(content)
-    if written is not None:
-        return written
+    check_lines(content)
+    listed = nvidia_smi(content) or written_list(content)
+    if listed is not None:
+        if len(listed.rows) > MAX_ROWS:
+            raise InvalidInputError(
+                f"the list has {len(listed.rows):,} cards; at most {MAX_ROWS:,} lines are read. Put their number "
+                "before each kind, as in `4 x RTX 3090, 24 GB`"
+            )
+        return listed
     return guessed(separated_cells(content), name or "table")
 
 
@@ -208,7 +212,8 @@ def _decimal_comma(inventory: Inventory, columns: Columns) -> bool:
 
 def _told_apart(kinds: list[CardKind]) -> list[CardKind]:
     """Cards of one name with different memory get the memory into their name."""
-    twice = {card.kind for card in kinds if sum(other.kind == card.kind for other in kinds) > 1}
+    times = Counter(card.kind for card in kinds)
+    twice = {kind for kind, count in times.items() if count > 1}
     return [replace(card, kind=f"{card.kind} ({card.gib:.4g} GiB)") if card.kind in twice else card for card in kinds]
 
 

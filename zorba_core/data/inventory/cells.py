@@ -17,6 +17,9 @@ from zorba_core.errors import InvalidInputError
 
 MAX_UNPACKED_BYTES = 80_000_000  # of an Excel file
 MAX_ROWS, MAX_COLUMNS = 20_000, 60
+MAX_LINE, MAX_CELL = 10_000, 500  # characters; what is longer is no list of cards
+NO_CARD = "the list has no row with a card; give a row for each card, or paste what nvidia-smi prints"
+_MAX_LINES = 5 * MAX_ROWS  # nvidia-smi prints up to five for a card
 _MAX_ELEMENTS = 5 * MAX_ROWS * MAX_COLUMNS  # of one part of an Excel file; a cell has up to four
 
 
@@ -33,6 +36,25 @@ def decoded(content: bytes) -> str:
         if "\0" not in text:
             return text
     raise InvalidInputError("the file is neither text nor an Excel workbook; save it as CSV or .xlsx")
+
+
+def check_lines(text: str) -> None:
+    """Refuse a text that is no list of cards by its size alone, before any expression goes through it.
+
+    Raises:
+        InvalidInputError: a line is too long, which is named by its number, or there are too many lines.
+    """
+    lines = text.splitlines()
+    if len(lines) > _MAX_LINES:
+        raise InvalidInputError(
+            f"the list has {len(lines):,} lines; at most {_MAX_LINES:,} are read. Use a column count"
+        )
+    for number, line in enumerate(lines, start=1):
+        if len(line) > MAX_LINE:
+            raise InvalidInputError(
+                f"line {number} of the list has {len(line):,} characters; at most {MAX_LINE:,} are read. Give a row "
+                "for each card, or for each kind with a column count"
+            )
 
 
 def excel_cells(content: bytes) -> list[list[str]]:
@@ -95,14 +117,16 @@ def _cell(value: Any) -> str:
 
 def separated_cells(text: str) -> list[list[str]]:
     """Cells of text that is separated by tabs, semicolons, bars or commas."""
-    lines = [line for line in text.splitlines() if line.strip() and not re.fullmatch(r"[\s|+=:-]+", line)]
+    lines = [line for line in text.splitlines() if not re.fullmatch(r"[\s|+=:-]*+", line)]
     if lines and lines[0].lower().startswith("sep="):
         lines = lines[1:]
+    if not lines:
+        raise InvalidInputError(NO_CARD)
     if all(line.strip().startswith("|") for line in lines):  # a table as Markdown has it
         lines = [line.strip().strip("|") for line in lines]
     separator = max("\t;|,", key=lambda one: float(np.median([line.count(one) for line in lines[:50]])))
-    if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}\S", line) for line in lines):
-        return [re.split(r"\s{2,}", line.strip())[:MAX_COLUMNS] for line in lines]
+    if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
+        return [re.split(r"\s{2,}+", line.strip())[:MAX_COLUMNS] for line in lines]
     try:
         rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
     except csv.Error as error:

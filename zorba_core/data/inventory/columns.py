@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zorba_core.data.inventory.cells import MAX_ROWS
+from zorba_core.data.inventory.cells import MAX_CELL, MAX_ROWS, NO_CARD
 from zorba_core.data.inventory.numbers import has_decimal_comma, has_number, number_of, unit_in
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 
 _GRAPHICS = (  # the memory of a card, before any other memory
     "memory.total", "memory total", "vram_gib", "vram", "gpu memory", "gpu mem", "graphics memory", "video memory",
@@ -89,12 +89,20 @@ def guessed(cells: list[list[str]], source: str) -> Inventory:
     """The header is the first row with several filled cells; what comes before it is a title."""
     if len(cells) > MAX_ROWS + 1:
         raise InvalidInputError(f"the list has {len(cells):,} rows; at most {MAX_ROWS:,} are read. Use a column count")
+    if not any(cell.strip() for row in cells for cell in row):
+        raise InvalidInputError(NO_CARD)
+    for number, row in enumerate(cells, start=1):
+        if longest := next((cell for cell in row if len(cell) > MAX_CELL), None):
+            raise InvalidInputError(
+                f"row {number} of the table has a cell of {len(longest):,} characters ({in_short(longest, 30)}); at "
+                f"most {MAX_CELL} are read. Shorten it, or leave its column out"
+            )
     width = max(len(row) for row in cells)
     start = next(
         (i for i, row in enumerate(cells[:20]) if sum(bool(cell.strip()) for cell in row) >= max(1, min(2, width))), 0
     )
     first = cells[start]
-    headed = not any(re.fullmatch(r"[-+]?[\d.,]+\s*(?:[KMGT]?i?B)?", cell.strip()) for cell in first if cell.strip())
+    headed = not any(re.fullmatch(r"[-+]?[\d.,]++\s*+(?:[KMGT]?i?B)?", cell.strip()) for cell in first if cell.strip())
     body = cells[start + 1 :] if headed else cells[start:]
     header = [cell.strip() or f"column {i + 1}" for i, cell in enumerate(first)] if headed else []
     header += [f"column {i + 1}" for i in range(len(header), width)]
@@ -193,9 +201,9 @@ class _Traits:
             return bool(filled) and sum(bool(re.match(pattern, cell)) for cell in filled) > 0.6 * len(filled)
 
         return cls(
-            numeric=most(r"(?i)[-+]?[\d.,][\d.,' ]*(?:e[-+]?\d+)?\s*(?:%|[kmgt]?i?b(?:ytes)?|[gmkt]o|[gm])?\s*$"),
+            numeric=most(r"(?i)[-+]?[\d.,][\d.,' ]*+(?:e[-+]?\d++)?\s*+(?:%|[kmgt]?i?b(?:ytes)?|[gmkt]o|[gm])?\s*+$"),
             index=most(r"\d{1,2}$"),
-            percent=bool(_PERCENT.search(name)) or most(r".*\d\s*%\s*$"),
+            percent=bool(_PERCENT.search(name)) or most(r".*\d\s*+%\s*+$"),
             each=bool(_EACH.search(name)),
             other=bool(_OTHER.search(name)),
             unit=unit_in(name) is not None,

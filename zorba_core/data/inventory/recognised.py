@@ -4,41 +4,49 @@ from __future__ import annotations
 
 import re
 
+from zorba_core.data.inventory.cells import MAX_CELL
 from zorba_core.data.inventory.columns import Columns, Inventory
 from zorba_core.errors import InvalidInputError, in_short
 
-_SMI_NAME = re.compile(r"^\|\s*(\d+)\s+(.+?)\s+(?:On|Off|N/A|WDDM|TCC|MCDM)\s*\|.*\|.*\|\s*$")
-_SMI_MEMORY = re.compile(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB")
-_SMI_LIST = re.compile(r"(?m)^\s*GPU\s+\d+:\s*(.+?)\s*\(UUID:")
-_MIG = re.compile(r"^\s*MIG\s+(\S+)\s+Device", re.MULTILINE)
+# A text from outside may be written to cost time. So repeats are possessive (x++ gives nothing back), and a run of
+# digits or separators is entered at its beginning alone: each expression goes through its line once.
+_SMI_MODES = ("On", "Off", "N/A", "WDDM", "TCC", "MCDM")  # what stands behind a card's name in its first line
+_SMI_MEMORY = re.compile(r"(?<!\d)(\d++)\s*+MiB\s*+/\s*+(\d++)\s*+MiB")
+_SMI_LIST = re.compile(r"GPU\s++\d++:")
+_MIG = re.compile(r"MIG\s++(\S++)\s++Device")
+_MIB = re.compile(r"\d++\s*+MiB")
+_LAST_MIB = re.compile(r",\s*+\d++\s*+MiB")
+_MOST_DIGITS = 15  # of a card's MiB
 _WRITTEN = re.compile(
-    r"""(?ix)^\s*
-    (?: (?P<count>\d{1,6})\s*[x×*]\s* | (?P<bare>\d{1,3})\s+(?=[a-z]) )?
-    (?P<kind>.+?)[\s,;:@]+
-    (?P<size>\d+(?:[.,]\d+)?)\s*(?P<unit>gib|gb|g|mib|mb)?\s*
-    (?: [x×*]\s*(?P<after>\d{1,6})\s* )?
-    (?: ~\s*(?P<speed>\d*[.,]?\d+) )?\s*$"""
+    r"""(?ix)^\s*+
+    (?: (?P<count>\d{1,6})\s*+[x×*]\s*+ | (?P<bare>\d{1,3})\s++(?=[a-z]) )?
+    (?: (?P<kind>. (?: .*? (?<![\s,;:@]) )?? ) [\s,;:@]++
+      | (?(count) (?= \d++(?:[.,]\d++)?+ \s*+ [gm]) | (?!) )  # 4 x 24 GB
+    )
+    (?P<size>\d++(?:[.,]\d++)?+)\s*+(?P<unit>gib|gb|g|mib|mb)?\s*+
+    (?: [x×*]\s*+(?P<after>\d{1,6})\s*+ )?
+    (?: ~\s*+(?P<speed>\d++(?:[.,]\d++)?+|[.,]\d++) )?\s*+$"""
 )
-_SIZE_ALONE = re.compile(r"(?i)^\d+(?:[.,]\d+)?\s*(gib|gb|g|mib|mb)$")
-_NO_COUNT = re.compile(r"^(?!\d{1,6}\s*[x×*])[-+]?[\d.,]+(?:e[-+]?\d+)?\s*[x×*]\s")
+_SIZE_ALONE = re.compile(r"(?i)^\d++(?:[.,]\d++)?+\s*+(gib|gb|g|mib|mb)$")
+_NO_COUNT = re.compile(r"^(?!\d{1,6}\s*+[x×*])[-+]?[\d.,]++(?:e[-+]?\d++)?\s*+[x×*]\s")
 _HOW = "write such lines as `4 x RTX 3090, 24 GB`, with `~ 0.5` at the end for a card's relative speed"
 
 
 def nvidia_smi(text: str) -> Inventory | None:
     """What ``nvidia-smi`` prints by itself, with ``-L``, or with ``--query-gpu=... --format=csv``."""
-    if "NVIDIA-SMI" in text or _SMI_MEMORY.search(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    if "NVIDIA-SMI" in text or "MiB" in text:
         rows, name = [], "GPU"
-        for line in text.splitlines():
-            memory = _SMI_MEMORY.search(line)
-            if memory:
-                used, total = int(memory[1]), int(memory[2])
+        for line in lines:
+            if memory := _SMI_MEMORY.search(line):
+                used, total = (_mib(number, line) for number in memory.groups())
                 rows.append((name, f"{total} MiB", f"{total - used} MiB"))
-            elif (named := _SMI_NAME.match(line)) and "MiB" not in line:
-                name = named[2].rstrip(". ")
+            elif "MiB" not in line:
+                name = _smi_name(line) or name
         if rows:
             columns = Columns(memory="memory.total", unit="MiB", free="memory.free", kind="GPU")
             return Inventory(("GPU", "memory.total", "memory.free"), tuple(rows), columns, "nvidia-smi")
-    listed = _MIG.findall(text) or _SMI_LIST.findall(text)
+    listed = [mig[1] for line in lines if (mig := _MIG.match(line.lstrip()))] or list(filter(None, map(_listed, lines)))
     if listed:
         rows = tuple((name, size) for name in listed for size in [_size_in(name)])
         unknown = sorted({name for name, size in rows if not size})
@@ -50,11 +58,10 @@ def nvidia_smi(text: str) -> Inventory | None:
             )
         columns = Columns(memory="memory", kind="GPU")
         return Inventory(("GPU", "memory"), rows, columns, "nvidia-smi -L", ("sizes are from the cards' names",))
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) > 0 and all(re.search(r",\s*\d+\s*MiB", line) for line in lines):  # --format=csv,noheader
+    if lines and all(_LAST_MIB.search(line) for line in lines):  # --format=csv,noheader
         cells = [[cell.strip() for cell in line.split(",")] for line in lines]
-        if len({len(row) for row in cells}) == 1:
-            sizes = [i for i, cell in enumerate(cells[0]) if re.fullmatch(r"\d+\s*MiB", cell)]
+        sizes = [i for i, cell in enumerate(cells[0]) if _MIB.fullmatch(cell)]
+        if sizes and len({len(row) for row in cells}) == 1:
             header = [f"column {i + 1}" for i in range(len(cells[0]))]
             words = [i for i in range(len(header)) if i not in sizes and not cells[0][i].isdigit()]
             columns = Columns(
@@ -64,9 +71,32 @@ def nvidia_smi(text: str) -> Inventory | None:
     return None
 
 
+def _smi_name(line: str) -> str | None:
+    """The card of ``|   0  Tesla T4   Off | 00000000:00:04.0 Off |   0 |``; None where a line is none of these."""
+    before, *cells = line.rstrip().split("|")
+    words = cells[0].split() if not before and len(cells) > 3 and not cells[-1] else []
+    if len(words) < 3 or not words[0].isdecimal() or words[-1] not in _SMI_MODES:
+        return None
+    return " ".join(words[1:-1]).rstrip(". ")
+
+
+def _listed(line: str) -> str:
+    """The card of ``GPU 0: Tesla T4 (UUID: GPU-...)``; empty where a line is none of these."""
+    line = line.strip()
+    number = _SMI_LIST.match(line)
+    name, uuid, _ = line[number.end() :].partition("(UUID:") if number else ("", "", "")
+    return name.strip() if uuid else ""
+
+
+def _mib(digits: str, line: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise InvalidInputError(f"{in_short(line.strip())} has {len(digits)} digits of MiB; no card has so many")
+    return int(digits)
+
+
 def _size_in(name: str) -> str:
     """``40 GiB`` of ``A100-SXM4-40GB`` or ``1g.10gb``; empty where the name says nothing."""
-    match = re.search(r"(?i)(\d+)\s*gb\b", name)
+    match = re.search(r"(?i)(?<!\d)(\d++)\s*+gb\b", name)
     return f"{match[1]} GiB" if match else ""
 
 
@@ -77,12 +107,14 @@ def written_list(text: str) -> Inventory | None:
         InvalidInputError: a line begins like one of these and goes on otherwise.
     """
     lines = [line.strip() for line in re.split(r"[\n;]", text) if line.strip()]
+    if any(len(line) > MAX_CELL for line in lines):
+        return None
     alone = lines[0] if len(lines) == 1 and _SIZE_ALONE.match(lines[0]) else None
     if refused := next((line for line in lines if _NO_COUNT.match(line)), alone):
         raise InvalidInputError(f"{in_short(refused)} is not understood; {_HOW}")
     matches = [_WRITTEN.match(line) for line in lines]
     if not all(matches):
-        if len(lines) == 1 and (re.match(r"\d{1,6}\s*[x×*]\s", lines[0]) or not re.search(r"[,\t|]", lines[0])):
+        if len(lines) == 1 and (re.match(r"\d{1,6}\s*+[x×*]\s", lines[0]) or not re.search(r"[,\t|]", lines[0])):
             raise InvalidInputError(f"{in_short(lines[0])} is not understood; {_HOW}")
         return None
     if not any(match["count"] or match["unit"] for match in matches):
@@ -93,7 +125,7 @@ def written_list(text: str) -> Inventory | None:
         if match["bare"] and not (match["count"] or match["after"]):
             doubts.append(f"{match['bare']} in {line[:40]!r} is taken as the number of cards")
         count = match["count"] or match["after"] or match["bare"] or "1"
-        kind = match["kind"] if not (match["bare"] and match["after"]) else f"{match['bare']} {match['kind']}"
+        kind = f"{match['bare']} {match['kind']}" if match["bare"] and match["after"] else match["kind"] or ""
         rows.append((count, kind.strip(" ,"), f"{match['size'].replace(',', '.')} {unit}", match["speed"] or "1"))
     columns = Columns(memory="memory", count="count", kind="card", speed="speed")
     return Inventory(("count", "card", "memory", "speed"), tuple(rows), columns, "a written list", tuple(doubts))
