@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from app.screens.train import processes
-from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of
+from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of, titles_of_runs
 from app.screens.train.process_identity import is_alive, start_stamp
 from app.screens.train.run_log import LiveLog
 from zorba_core.allocation import Allocation
@@ -162,3 +163,71 @@ def test_lines_that_are_torn_or_not_ours_do_not_stop_the_live_curve(tmp_path):
     assert [judged.round for judged in live.update().evaluations] == [0, 5]
     log.write_text(first)  # began again
     assert [judged.round for judged in live.update().evaluations] == [0]
+
+
+@pytest.mark.parametrize("spoiled", ["zeros", "long name", "loop", "pipe"])
+def test_a_log_that_names_no_run_hides_no_other_job_and_no_title(tmp_path, spoiled):
+    run = tmp_path / "a-1"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    good = write_job(tmp_path, title="Good")
+    (tmp_path / JOBS / good.id / LOG).write_text(f"run {run}\n")
+    bad = write_job(tmp_path, id="20260102-000000-abcdef")
+    log = tmp_path / JOBS / bad.id / LOG
+    if spoiled == "pipe":
+        os.mkfifo(log)  # opening it would wait for a writer
+    elif spoiled == "loop":
+        (tmp_path / "loop").symlink_to("loop")
+        log.write_text(f"run {tmp_path}/loop/a-1\n")
+    else:
+        log.write_text(f"run {tmp_path}/" + ("\0" * 12 if spoiled == "zeros" else "a" * 300) + "\n")
+    listing = list_jobs(tmp_path)
+    assert [state_of(tmp_path, job).run for job in listing.jobs] == [None, run]
+    assert titles_of_runs(tmp_path) == {"a-1": "Good"}
+    assert len(log_lines(tmp_path, bad)) == (0 if spoiled == "pipe" else 1)
+
+
+def test_the_rounds_of_a_run_whose_log_is_a_pipe_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / TRAJECTORY)
+    assert LiveLog(tmp_path / TRAJECTORY).update().rounds == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("run", 3),
+        ("run", [1]),
+        ("run", "a\0b"),
+        ("started", "x"),
+        ("started", None),
+        ("started", 1e308),
+        ("started", -1e308),
+        ("started", 10**400),
+        ("stop_asked", {}),
+        ("stop_asked", -1.0),
+        ("stamp", [1]),
+        ("title", None),
+        ("kind", None),
+        ("command", "abc"),
+        ("command", [1]),
+        ("pid", True),
+        ("pid", 0),
+        ("pid", 2**40),
+        ("rounds", -5),
+        ("version", True),
+        ("colour", "red"),
+    ],
+)
+def test_a_job_with_a_field_of_another_kind_is_named_with_the_field(tmp_path, name, value):
+    good = write_job(tmp_path)
+    bad = write_job(tmp_path, id="20260102-000000-abcdef")
+    file = tmp_path / JOBS / bad.id / JOB
+    content = json.loads(file.read_text())
+    for seal in ("sealed", "checksum"):
+        content.pop(seal, None)
+    file.write_text(json.dumps({**content, name: value}))
+    jobs, problems = list_jobs(tmp_path)
+    assert [job.id for job in jobs] == [good.id]
+    assert len(problems) == 1
+    assert name in problems[0]
+    assert titles_of_runs(tmp_path) == {}

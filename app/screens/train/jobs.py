@@ -23,14 +23,31 @@ from typing import Any, NamedTuple
 from app.screens.train.process_identity import is_alive
 from app.screens.train.run_log import tail
 from zorba_core.checksums import ChecksumError, parse_json, unsealed
-from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short
 from zorba_core.runs import CONFIG, read_summary
+from zorba_core.runs.fields import Fields, ListOf, Maybe, check_fields
 
 JOBS = ".jobs"  # within the runs folder; a hidden entry is no run
 _VERSION = 1
 JOB, LOG, ALLOCATION = "job.json", "log.txt", "allocation.npz"
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _MOST_JSON_BYTES = 1_000_000
+_FIELDS = Fields(
+    {
+        "id": str,
+        "kind": str,
+        "command": ListOf(str),
+        "pid": int,
+        "stamp": str,
+        "started": float,
+        "rounds": int,
+        "title": str,
+        "version": int,
+    },
+    {"run": Maybe(str), "stop_asked": Maybe(float)},
+)
+_MOST_PID = 2**31 - 1
+_LAST_MOMENT = 253_402_300_799  # the end of the year 9999, after which no date is written
 _SAYS = "zorba: "  # how the command begins the one line that explains its exit
 
 
@@ -107,11 +124,18 @@ def read_job(folder: Path) -> Job:
         content = unsealed(parse_json(text), text)
         if content.get("version") != _VERSION:
             raise ValueError(f"version {content.get('version')}, and this program reads version {_VERSION}")
-        content["command"] = tuple(str(word) for word in content["command"])
-        job = Job(**content)
-        if job.id != folder.name or not all(isinstance(value, int) for value in (job.pid, job.rounds)):
-            raise ValueError("its fields contradict each other")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ChecksumError) as error:
+        check_fields(content, _FIELDS)
+        job = Job(**{**content, "command": tuple(content["command"])})
+        if job.id != folder.name:
+            raise ValueError(f"it is the job {in_short(job.id)}")
+        if not 1 <= job.pid <= _MOST_PID:
+            raise ValueError(f"pid is {job.pid}; it must be the number of a process")
+        for name, moment in (("started", job.started), ("stop_asked", job.stop_asked or 0)):
+            if not 0 <= moment <= _LAST_MOMENT:
+                raise ValueError(f"{name} is {moment:g}; it must be seconds since 1970")
+        if job.run is not None and "\0" in job.run:
+            raise ValueError(f"run is {in_short(job.run)}; it must be a folder")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, InvalidInputError, ChecksumError) as error:
         raise InvalidInputError(f"{file}: not a job of this program ({error}); the folder can be removed") from None
     return job
 
@@ -165,13 +189,16 @@ def log_lines(runs_folder: Path, job: Job, lines: int = 12) -> Sequence[str]:
 
 def named_run(runs_folder: Path, job: Job) -> Path | None:
     """The run's folder, once the process has named it: everything is loaded and checked, and the rounds begin."""
-    try:
-        with (job_folder(runs_folder, job) / LOG).open("rb") as log:
-            lines = log.read(16_000).decode("utf-8", "replace").splitlines()
-    except OSError:
+    log = job_folder(runs_folder, job) / LOG
+    if not log.is_file():  # opening a pipe would wait for its writer
         return None
-    named = next((Path(line.removeprefix("run ")) for line in lines if line.startswith("run ")), None)
-    if named is None or named.parent.resolve() != runs_folder.resolve() or not (named / CONFIG).is_file():
+    try:
+        with log.open("rb") as file:
+            lines = file.read(16_000).decode("utf-8", "replace").splitlines()
+        named = next((Path(line.removeprefix("run ")) for line in lines if line.startswith("run ")), None)
+        if named is None or named.parent.resolve() != runs_folder.resolve() or not (named / CONFIG).is_file():
+            return None
+    except (OSError, ValueError, RuntimeError):  # no path: too long, with a zero byte, or a link to itself
         return None
     return named
 

@@ -94,6 +94,8 @@ def forget(runs_folder: Path, job: Job) -> None:
 
 def being_written(run: Path) -> bool:
     """Whether some process, started here or elsewhere, trains this run now: it holds the lock of the run's log."""
+    if not (run / "trajectory.log").is_file():  # opening a pipe would wait for its writer
+        return False
     try:
         with (run / "trajectory.log").open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -52,6 +52,8 @@ class LiveLog:
 
     def update(self) -> LiveLog:
         try:
+            if not self.path.is_file():  # opening a pipe would wait for its writer
+                return self
             size = self.path.stat().st_size
             if size < self._offset:
                 self.rounds, self.evaluations, self._offset, self.resumed_after = [], [], 0, 0
@@ -118,6 +120,8 @@ def _round(record: dict[str, Any]) -> Round:
 
 def tail(path: Path, lines: int = 12, most_bytes: int = 16_000) -> Sequence[str]:
     """The last lines of a text file; none when it cannot be read."""
+    if not path.is_file():  # opening a pipe would wait for its writer
+        return ()
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
