@@ -136,6 +136,17 @@ def test_a_run_that_measured_says_by_name_that_its_measurements_are_missing(meas
     assert f"{DIAGNOSTICS} is missing" in finding.found
 
 
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_measurements_that_are_a_link_to_nothing_are_not_taken_for_none(measured_run, tmp_path, unfinished):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    (run / DIAGNOSTICS).unlink()
+    (run / DIAGNOSTICS).symlink_to("nothing")
+    if unfinished:
+        (run / "summary.json").unlink()
+    with pytest.raises(InvalidInputError, match=f"{DIAGNOSTICS}: .*it is a link to nothing"):
+        _ = read_run(run).diagnostics
+
+
 def test_the_summary_alone_says_that_a_run_measured(measured_run, tmp_path):
     run = shutil.copytree(measured_run.path, tmp_path / "run")
     (run / DIAGNOSTICS).unlink()

@@ -172,11 +172,11 @@ def read_measured(path: str | os.PathLike[str], num_blocks: int, num_clients: in
         InvalidInputError: it is damaged, too large, or of another run.
     """
     path = Path(path)
-    if not path.exists():
+    if not os.path.lexists(path):
         return ()
     try:
         if not path.is_file():
-            raise ValueError("it is something else than a file")
+            raise ValueError("it is something else than a file" if path.exists() else "it is a link to nothing")
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"{path.stat().st_size} bytes are too many")
         table = read_table(path, _MOST_NUMBERS // (num_blocks * num_clients))
