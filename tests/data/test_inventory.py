@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.data.inventory import Columns, cards_of, fleet_of_cards, read_cards, read_inventory, written
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import GIB
@@ -218,6 +219,39 @@ def test_a_list_written_to_cost_time_is_read_or_refused_at_once(text):
     except InvalidInputError:
         pass
     assert time.process_time() - began < 3
+
+
+def test_a_card_has_the_memory_that_its_row_says_however_small():
+    inventory = read_inventory("card,VRAM (GiB),share\nA,0.0004,1\nB,0.5e-3,1\nC,40 MiB,1\nD,1,0.03\nE,23.98828125,1\n")
+    kinds = cards_of(inventory, inventory.columns)
+    assert {card.kind: card.gib for card in kinds} == {
+        "A": 0.0004,
+        "B": 0.0005,
+        "C": 0.0390625,
+        "D": 0.03,
+        "E": 23.98828125,
+    }
+    fleet = fleet_from_csv_of(kinds)
+    assert (fleet.capacity_N_gib == [card.gib for card in kinds]).all()
+    again = read_inventory(written(kinds))
+    assert cards_of(again, again.columns) == kinds
+
+
+def test_a_share_of_a_card_is_the_product_of_the_decimals_that_are_written():
+    inventory = read_inventory("card,GiB,share\nA,24,0.8\nA,19.2,1\nB,1,0.03\nB,0.1,0.3\n")
+    kinds = cards_of(inventory, inventory.columns)
+    assert [(card.kind, card.count, card.gib) for card in kinds] == [("A", 2, 19.2), ("B", 2, 0.03)]
+    assert [card.gib for card in cards_of(read_inventory("1 x A, 24 GiB"), WRITTEN_COLUMNS, 0.8)] == [19.2]
+    assert written(kinds) == "2 x A, 19.2 GiB\n2 x B, 0.03 GiB"
+    smallest = read_inventory("a,0.00004 GiB ~ 0.00001\nb, 3 GiB ~ 2")
+    assert written(cards_of(smallest, smallest.columns)) == "1 x b, 3 GiB ~ 2\n1 x a, 0.00004 GiB ~ 0.00001"
+
+
+WRITTEN_COLUMNS = read_inventory("1 x A, 24 GiB").columns
+
+
+def fleet_from_csv_of(kinds):
+    return read_fleet_csv(fleet_of_cards(kinds).to_frame().to_csv(index=False).encode())
 
 
 def test_a_number_with_an_exponent_is_that_number():

@@ -93,6 +93,10 @@ def _corrected(inventory: Inventory, given: Sequence[str], unit: str | None) -> 
     return replace(columns, unit=unit)
 
 
+def _shown(gib: float) -> str:
+    return f"{gib:.2f}" if gib >= 0.01 else f"{gib:.2g}"
+
+
 def _lines(result: dict) -> Iterator[str]:
     columns = result["columns"]
     yield f"read as {result['source']}"
@@ -110,7 +114,7 @@ def _lines(result: dict) -> Iterator[str]:
         yield f"left out, with nothing free: {result['busy']:,}"
     for kind in result["kinds"][:_MOST_KINDS]:
         speed = "" if kind["relative_speed"] == 1 else f", speed {kind['relative_speed']:g}"
-        yield f"  {kind['count']:>6} x {kind['kind'][:40]:<40}{kind['vram_gib']:>9.2f} GiB{speed}"
+        yield f"  {kind['count']:>6} x {kind['kind'][:40]:<40}{_shown(kind['vram_gib']):>9} GiB{speed}"
     if len(result["kinds"]) > _MOST_KINDS:
         yield f"  and {len(result['kinds']) - _MOST_KINDS} more kinds"
     if result["fleet"] is not None:

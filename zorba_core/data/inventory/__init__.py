@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 import numpy as np
 
@@ -107,7 +108,7 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         name for name in vars(columns).values() if name is not None and name not in place and name != columns.unit
     ]:
         raise InvalidInputError(f"the table has no column {in_short(missing[0])}")
-    groups: dict[tuple[str, float, float], tuple[int, list[str]]] = {}
+    groups: dict[tuple[str, str, float], tuple[float, int, list[str]]] = {}
     total = busy = 0
     comma = _decimal_comma(inventory, columns)
     in_percent = columns.share is not None and is_percent(
@@ -137,9 +138,9 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         usable = min(sizes)
         if cell(columns.share):
             part = number_of(cell(columns.share), f"{where}: {columns.share}", comma)
-            usable *= part / 100 if in_percent else part
+            usable = _part_of(usable, part) / (100 if in_percent else 1)
         elif columns.free is None:
-            usable *= share
+            usable = _part_of(usable, share)
         if usable == 0 < max(sizes):
             busy += count
             continue
@@ -158,18 +159,18 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         if total > MAX_CLIENTS:
             raise InvalidInputError(f"more than {MAX_CLIENTS:,} cards; check the column {columns.count}")
         kind = cell(columns.kind) or f"{usable:.3g} GiB card"
-        key = (kind[:60], round(usable, 3), speed)
-        counted, names = groups.setdefault(key, (0, []))
+        key = (kind[:60], f"{usable:.12g}", speed)  # equal but for the last bits of a product
+        gib, counted, names = groups.setdefault(key, (usable, 0, []))
         if cell(columns.name) and count == 1:
             names.append(cell(columns.name)[:60])
-        groups[key] = (counted + count, names)
+        groups[key] = (gib, counted + count, names)
     if not groups:
         raise InvalidInputError(
             f"none of the {busy} cards has memory free" if busy else "the table has no rows with a card"
         )
     kinds = [
         CardKind(kind, count, gib, speed, tuple(names) if len(names) == count else ())
-        for (kind, gib, speed), (count, names) in groups.items()
+        for (kind, _, speed), (gib, count, names) in groups.items()
     ]
     return sorted(_told_apart(kinds), key=lambda card: (-card.gib, card.kind)), busy
 
@@ -198,9 +199,19 @@ def written(kinds: Sequence[CardKind]) -> str:
     lines = []
     for card in kinds:
         kind = re.sub(r"[;\n~@]", " ", card.kind)
-        speed = "" if card.speed == 1 else f" ~ {card.speed:.4g}"
-        lines.append(f"{card.count} x {kind}, {card.gib:.6g} GiB{speed}")
+        speed = "" if card.speed == 1 else f" ~ {_plain(card.speed)}"
+        lines.append(f"{card.count} x {kind}, {_plain(card.gib)} GiB{speed}")
     return "\n".join(lines)
+
+
+def _part_of(gib: float, part: float) -> float:
+    """Their product as people multiply decimals: 0.8 of 24 GiB is 19.2, where floats have 19.200000000000003."""
+    return float(Decimal(repr(float(gib))) * Decimal(repr(float(part))))
+
+
+def _plain(value: float) -> str:
+    """A value without an exponent, with 15 digits, as somebody would write it."""
+    return np.format_float_positional(value, precision=15, fractional=False, trim="-")
 
 
 def _decimal_comma(inventory: Inventory, columns: Columns) -> bool:
