@@ -19,9 +19,11 @@ from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.checksums import read_sealed
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs import folder as folder_module
 from zorba_core.runs import read_run
 from zorba_core.runs.fields import CONFIG_FIELDS, SUMMARY_FIELDS, Maybe
 from zorba_core.runs.session import fine_tune
+from zorba_core.study import verify
 from zorba_core.study.comparison import folder_records
 from zorba_core.study.verify import verify_folder
 
@@ -308,3 +310,32 @@ def test_the_log_of_an_unfinished_run_that_lost_rounds_which_the_metrics_have_is
     left = call("resume", str(run))
     assert (left.status, "that is computed again" in left.err) == (0, True)
     assert read_run(run).summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "environment.json", "summary.json"])
+def test_a_file_far_larger_than_a_run_writes_is_refused_before_it_is_parsed(whole, tmp_path, monkeypatch, name):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    os.truncate(run / name, 9_000_000)
+    before = folder_module.parse_json
+    monkeypatch.setattr(
+        folder_module, "parse_json", lambda text: before(text) if len(text) < 1e6 else pytest.fail("parsed")
+    )
+    with pytest.raises(InvalidInputError, match=rf"{name}: 9,000,000 bytes is too large .*\(limit 8,000,000\)"):
+        read_run(run)
+
+
+def test_a_summary_of_100_000_clients_is_within_what_is_read(whole):
+    summary = read_sealed(whole.path / "summary.json")
+    share_N = [random.Random(n).random() * 24 for n in range(100_000)]
+    summary["vram_gib"]["per_client"] = share_N
+    summary["reports"]["refused_by_client"] = dict.fromkeys(range(100_000), 1_000)
+    assert len(json.dumps(summary, indent=2)) < folder_module._MAX_JSON_BYTES
+
+
+def test_a_json_file_larger_than_any_vocabulary_is_named_before_it_is_parsed(tmp_path, monkeypatch):
+    (tmp_path / "big.json").touch()
+    os.truncate(tmp_path / "big.json", 41_000_000)
+    monkeypatch.setattr(verify, "parse_json", lambda _: pytest.fail("parsed"))
+    (finding,) = verify_folder(tmp_path)
+    assert finding.state == "broken"
+    assert finding.found == "41,000,000 bytes is too large for a JSON file (limit 40,000,000)"

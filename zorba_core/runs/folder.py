@@ -78,7 +78,7 @@ METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
-_MAX_JSON_BYTES = 64_000_000
+_MAX_JSON_BYTES = 8_000_000  # 10 kB are usual, 6 MB those of 100,000 clients; what is read takes up to 80 times as much
 _MAX_METRICS_BYTES = 256_000_000
 _MAX_METRIC_ROWS = 10_000_000
 
@@ -355,7 +355,10 @@ def changed_environment(request: Request, header: Header) -> bool:
 def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
     size = path.stat().st_size
     if size > _MAX_JSON_BYTES:
-        raise InvalidInputError(f"{path}: {size} bytes is too large for a run's file (limit {_MAX_JSON_BYTES})")
+        raise InvalidInputError(
+            f"{path}: {size:,} bytes is too large for a run's file (limit {_MAX_JSON_BYTES:,}); it is damaged or "
+            "another file, restore it from a copy"
+        )
     try:
         with named_in_errors(path):
             text = path.read_text(encoding="utf-8")

@@ -22,7 +22,8 @@ from zorba_core.runs.trajectory import lacking, read_trajectory
 from zorba_core.study.doctor import Finding
 from zorba_core.study.ledger.claims import read_ledger
 
-_MAX_JSON_BYTES, _MAX_ROWS = 256_000_000, 10_000_000
+_MAX_JSON_BYTES = 40_000_000  # the vocabularies of the largest models have 35 MB
+_MAX_ROWS = 10_000_000
 _LEDGER, _CARD = "ledger.json", "zorba.json"
 _NO_CHECKSUM = "reads; it has no checksum"
 
@@ -143,8 +144,8 @@ def _noted(path: Path) -> str:
 def _object(path: Path) -> dict:
     if not path.is_file():  # a pipe would be waited for, a device has no end
         raise InvalidInputError("something else than a file")
-    if path.stat().st_size > _MAX_JSON_BYTES:
-        raise InvalidInputError(f"larger than {_MAX_JSON_BYTES} bytes")
+    if (size := path.stat().st_size) > _MAX_JSON_BYTES:
+        raise InvalidInputError(f"{size:,} bytes is too large for a JSON file (limit {_MAX_JSON_BYTES:,})")
     try:
         text = path.read_text(encoding="utf-8")
         content = parse_json(text)
