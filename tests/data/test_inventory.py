@@ -9,6 +9,7 @@ import pytest
 
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.data.inventory import Columns, cards_of, fleet_of_cards, read_cards, read_inventory, written
+from zorba_core.data.inventory.numbers import number_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import GIB
 
@@ -268,3 +269,11 @@ def test_a_workbook_of_more_rows_than_are_read_is_refused_before_it_is_read(monk
     monkeypatch.setattr(openpyxl, "load_workbook", lambda *_, **__: pytest.fail("read"))
     with pytest.raises(InvalidInputError, match="larger than 20,000 rows of 60 columns, the most that is read"):
         read_inventory(content.getvalue(), "fleet.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"), [("2 E5-2680", 2), ("3 E7", 3), ("2.5e1", 25), ("1.e2", 100), ("4E1 GB", 40)]
+)
+def test_an_exponent_stands_right_behind_its_number(cell, value):
+    """Otherwise it is a name: a processor's, behind how many there are."""
+    assert number_of(cell, "row 1: cards") == value

@@ -10,7 +10,7 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import GIB
 
 UNITS = {"GiB": GIB, "GB (10^9 bytes)": 10**9, "MiB": 2**20, "MB (10^6 bytes)": 10**6, "KiB": 1024, "bytes": 1}
-_NUMBER = re.compile(r"([-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+))([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"([-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+))((?<=[\d.])[eE][-+]?\d+)?")
 _WITH_UNIT = re.compile(r"(?i)\b(bytes|kib|mib|gib|tib|kb|mb|gb|tb|[gm]o|[gm])\b")
 _DECIMAL_COMMA = re.compile(r"\d,(?:\d{1,2}|\d{4,}+)(?!\d)")
 
