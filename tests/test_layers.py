@@ -15,7 +15,7 @@ ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federatio
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
 # 7,000 held the paper's methods; the rest is for exact scalars, streaming, families, answers, adapters, plans, lengths,
 # products, exact scalars faster and norms in float64.
-CORE_LINES = 13_970
+CORE_LINES = 13_980
 
 
 def modules(room: str) -> list[Path]:

@@ -11,26 +11,36 @@ import functools
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+_DONE = "_zorba_keeps_float64"  # of a kind of norm that does already
 
 
 def keep_float64(model: nn.Module) -> None:
     """Make the model's root-mean-square norms compute in float64 what they are given in it."""
+    if isinstance(next(model.parameters()), FakeTensor):  # whose memory alone is counted
+        return
     for norm in model.modules():
-        shift = _shift(norm) if type(norm).__name__.endswith("RMSNorm") else None
+        kind = type(norm)
+        if not kind.__name__.endswith("RMSNorm") or getattr(norm, "weight", None) is None or hasattr(kind, _DONE):
+            continue
+        shift = _shift(kind)
         if shift is not None:
-            norm.__class__ = _whole(type(norm), shift)
+            norm.__class__ = _whole(kind, shift)
 
 
-def _shift(norm: nn.Module) -> int | None:
-    """What is added to the weights: Gemma adds 1. None for a norm of another kind."""
-    weight, eps = getattr(norm, "weight", None), _epsilon(norm)
-    if weight is None or weight.dim() != 1 or eps is None or type(weight.data) is not Tensor or weight.is_meta:
+@functools.cache
+def _shift(kind: type[nn.Module]) -> int | None:
+    """What is added to the weights: Gemma adds 1. None for a norm of another kind. A new one shows it, since a model's
+    own weights may still lie in its files."""
+    try:
+        with torch.device("cpu"), torch.no_grad():
+            norm = kind(8)
+            added = norm(torch.ones(8)) * (1 + _epsilon(norm)) ** 0.5 - norm.weight
+    except (TypeError, AttributeError):  # made of other arguments
         return None
-    with torch.no_grad():
-        ones = torch.ones_like(weight, dtype=torch.float32)
-        added = norm(ones).float() * (1 + eps) ** 0.5 - weight.float()
     shift = round(float(added.mean()))
-    return shift if shift in (0, 1) and torch.allclose(added, ones * shift, atol=1e-2) else None
+    return shift if shift in (0, 1) and torch.allclose(added, torch.full((8,), float(shift)), atol=1e-5) else None
 
 
 def _epsilon(norm: nn.Module) -> float | None:
@@ -45,4 +55,4 @@ def _whole(kind: type[nn.Module], shift: int) -> type[nn.Module]:
         mean_square = hidden_states.pow(2).mean(-1, keepdim=True)
         return hidden_states * torch.rsqrt(mean_square + _epsilon(self)) * (self.weight + shift)
 
-    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__, _DONE: True})
