@@ -11,7 +11,7 @@ import functools
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
 _DONE = "_zorba_keeps_float64"  # of a kind of norm that does already
 
@@ -24,23 +24,23 @@ def keep_float64(model: nn.Module) -> None:
         kind = type(norm)
         if not kind.__name__.endswith("RMSNorm") or getattr(norm, "weight", None) is None or hasattr(kind, _DONE):
             continue
-        shift = _shift(kind)
-        if shift is not None:
+        if (shift := _shift(kind)) is not None:
             norm.__class__ = _whole(kind, shift)
 
 
 @functools.cache
 def _shift(kind: type[nn.Module]) -> int | None:
-    """What is added to the weights: Gemma adds 1. None for a norm of another kind. A new one shows it, since a model's
-    own weights may still lie in its files."""
-    try:
-        with torch.device("cpu"), torch.no_grad():
-            norm = kind(8)
-            added = norm(torch.ones(8)) * (1 + _epsilon(norm)) ** 0.5 - norm.weight
-    except (TypeError, AttributeError):  # made of other arguments
-        return None
-    shift = round(float(added.mean()))
-    return shift if shift in (0, 1) and torch.allclose(added, torch.full((8,), float(shift)), atol=1e-5) else None
+    """What is added to the weights: Gemma adds 1. None for a norm of another kind. Weights of 0 of our own show it: a
+    model's may still lie in its files, and new parameters are what the context makes of them."""
+    norm = kind.__new__(kind)
+    nn.Module.__init__(norm)
+    with unset_fake_temporarily(), torch.no_grad():
+        vars(norm).update(weight=torch.zeros(8, device="cpu"), variance_epsilon=0.0, eps=0.0)
+        try:
+            added = kind.forward(norm, torch.ones(8, device="cpu"))
+        except (TypeError, AttributeError):  # needs more than these
+            return None
+        return next((shift for shift in (0, 1) if torch.equal(added, torch.full_like(added, shift))), None)
 
 
 def _epsilon(norm: nn.Module) -> float | None:
