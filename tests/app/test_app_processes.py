@@ -146,6 +146,40 @@ def test_a_log_cannot_point_the_page_to_a_folder_elsewhere(tmp_path):
     assert state_of(runs, job).run is None
 
 
+def with_config(folder):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("named", ["{tmp}/elsewhere/run", "/", "..", "{tmp}/runs/../elsewhere", "{tmp}/runs", "~/run"])
+def test_a_resumed_job_whose_run_lies_elsewhere_is_named_and_hides_no_other(tmp_path, named):
+    with_config(tmp_path / "elsewhere" / "run")
+    runs = tmp_path / "runs"
+    good = write_job(runs, title="Good", run=str(with_config(runs / "a-1")))
+    write_job(runs, id="20260102-000000-abcdef", kind="resume", run=named.format(tmp=tmp_path))
+    jobs, problems = list_jobs(runs)
+    assert [job.id for job in jobs] == [good.id]
+    assert len(problems) == 1
+    assert problems[0].endswith(f"it must be a folder in {runs}); the folder can be removed")
+    assert titles_of_runs(runs) == {"a-1": "Good"}
+
+
+def test_a_resumed_job_finds_its_run_in_a_runs_folder_that_was_moved_or_is_reached_by_a_link(tmp_path):
+    before = tmp_path / "before"
+    write_job(before, kind="resume", run=str(with_config(before / "a-1")))
+    link = tmp_path / "link"
+    link.symlink_to(before)
+
+    def run_of(runs):
+        (job,) = list_jobs(runs).jobs
+        return state_of(runs, job).run
+
+    assert run_of(before) == before / "a-1"
+    assert run_of(link) == link / "a-1"
+    assert run_of(before.rename(tmp_path / "moved")) == tmp_path / "moved" / "a-1"
+
+
 def test_a_runs_folder_that_cannot_be_written_is_said_before_anything_is_started(tmp_path):
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(InvalidInputError, match="cannot be written"):

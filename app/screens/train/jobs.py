@@ -13,9 +13,10 @@ log. Starting and stopping are in ``app.screens.train.processes``.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,8 +134,8 @@ def read_job(folder: Path) -> Job:
         for name, moment in (("started", job.started), ("stop_asked", job.stop_asked or 0)):
             if not 0 <= moment <= _LAST_MOMENT:
                 raise ValueError(f"{name} is {moment:g}; it must be seconds since 1970")
-        if job.run is not None and "\0" in job.run:
-            raise ValueError(f"run is {in_short(job.run)}; it must be a folder")
+        if job.run is not None:
+            job = replace(job, run=str(_in_runs_folder(folder.parent.parent, job.run)))
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, InvalidInputError, ChecksumError) as error:
         raise InvalidInputError(f"{file}: not a job of this program ({error}); the folder can be removed") from None
     return job
@@ -205,6 +206,20 @@ def named_run(runs_folder: Path, job: Job) -> Path | None:
 
 def _known_run(job: Job) -> Path | None:
     return None if job.run is None else Path(job.run)
+
+
+def _in_runs_folder(runs_folder: Path, run: str) -> Path:
+    """The folder of a job's run. A runs folder may be moved, or reached by another path, since the job was started:
+    then the run is the one of that name there.
+
+    Raises:
+        ValueError: it lies elsewhere, as a file from somebody else may say, or it is no path.
+    """
+    parent, name = os.path.split(os.path.abspath(run))
+    inside = runs_folder / name
+    if "\0" in run or not (os.path.realpath(parent) == os.path.realpath(runs_folder) or (inside / CONFIG).is_file()):
+        raise ValueError(f"run is {in_short(run)}; it must be a folder in {runs_folder}")
+    return inside
 
 
 def summary_of(run: Path) -> dict[str, Any] | None:
