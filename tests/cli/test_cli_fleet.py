@@ -37,6 +37,15 @@ def test_a_list_of_cards_becomes_a_fleet_that_is_read_back(cards, tmp_path):
     assert fleet.capacity_N_gib.tolist() == pytest.approx([19.2] * 3 + [3.75] * 2)
 
 
+def test_a_share_in_percent_is_of_the_decimals_that_are_written(tmp_path):
+    """Floats have 7.992000000000001, 7.1995000000000005 and 27.055999999999997."""
+    (tmp_path / "cards.csv").write_text("card,GiB,frei %\nA,89,30.4\nB,24,33.3\nC,18.7,38.5\n")
+    shown = json.loads(called(str(tmp_path / "cards.csv"), "--to", str(tmp_path / "fleet.csv"), "--json").stdout)
+    assert [kind["vram_gib"] for kind in shown["kinds"]] == [27.056, 7.992, 7.1995]
+    written = (tmp_path / "fleet.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[1] for line in written] == ["27.056", "7.992", "7.1995"]
+
+
 def test_lines_say_what_was_read_and_what_was_not_and_stdin_will_do(cards):
     lines = called(cards).stdout
     assert "count   Anzahl" in lines

@@ -138,7 +138,7 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         usable = min(sizes)
         if cell(columns.share):
             part = number_of(cell(columns.share), f"{where}: {columns.share}", comma)
-            usable = _part_of(usable, part) / (100 if in_percent else 1)
+            usable = _part_of(usable, part, of=100 if in_percent else 1)
         elif columns.free is None:
             usable = _part_of(usable, share)
         if usable == 0 < max(sizes):
@@ -204,9 +204,9 @@ def written(kinds: Sequence[CardKind]) -> str:
     return "\n".join(lines)
 
 
-def _part_of(gib: float, part: float) -> float:
-    """Their product as people multiply decimals: 0.8 of 24 GiB is 19.2, where floats have 19.200000000000003."""
-    return float(Decimal(repr(float(gib))) * Decimal(repr(float(part))))
+def _part_of(gib: float, part: float, of: int = 1) -> float:
+    """``part / of`` of it as people multiply decimals: 0.8 of 24 GiB is 19.2, where floats have 19.200000000000003."""
+    return float(Decimal(repr(float(gib))) * Decimal(repr(float(part))) / of)
 
 
 def _plain(value: float) -> str:
