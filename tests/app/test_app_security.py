@@ -225,6 +225,15 @@ def test_a_link_alone_asks_no_hub(app, monkeypatch):
     assert "The hub did not give it" in app.warning[0].value
 
 
+def spied(look, place, looked_up):
+    def looks(path=".", *arguments, **options):
+        if place in str(path):
+            looked_up.append(str(path))
+        return look(path, *arguments, **options)
+
+    return looks
+
+
 @pytest.mark.parametrize(
     ("page", "address", "key"),
     [
@@ -237,17 +246,8 @@ def test_a_link_alone_asks_no_hub(app, monkeypatch):
 )
 def test_a_place_that_a_link_names_is_looked_up_when_the_reader_says_so(app, tmp_path, monkeypatch, page, address, key):
     place, looked_up = str(tmp_path / "named-by-a-link"), []
-
-    def spied(look):
-        def looks(path=".", *arguments, **options):
-            if place in str(path):
-                looked_up.append(str(path))
-            return look(path, *arguments, **options)
-
-        return looks
-
     for module, name in ((os, "stat"), (os, "lstat"), (os, "scandir"), (os, "listdir"), (glob, "glob")):
-        monkeypatch.setattr(module, name, spied(getattr(module, name)))
+        monkeypatch.setattr(module, name, spied(getattr(module, name), place, looked_up))
     app.query_params.update(clients="8", **{name: value.format(place=place) for name, value in address.items()})
     app.switch_page(f"screens/{page}/{page}.py").run()
     assert not app.exception
@@ -257,6 +257,24 @@ def test_a_place_that_a_link_names_is_looked_up_when_the_reader_says_so(app, tmp
     assert not app.exception
     assert looked_up != []
     assert f"agree_{key}" not in [button.key for button in app.button]
+
+
+@pytest.mark.parametrize("button", ["agree_my_folder", "start_ask_hub"])
+def test_a_hub_id_that_a_link_names_is_looked_up_below_no_folder_before_the_reader_says_so(app, monkeypatch, button):
+    """Below the folder that the dashboard was started in may lie one of that name."""
+    place, looked_up = f"named-by-a-link/{button}", []  # what is agreed to stays so while the dashboard runs
+    monkeypatch.setattr(model, "_asked_of_hub", Mock(return_value="the hub did not give it"))
+    for name in ("stat", "lstat", "scandir", "listdir"):
+        monkeypatch.setattr(os, name, spied(getattr(os, name), place, looked_up))
+    app.query_params.update(my_model="other", my_folder=place)
+    app.switch_page("screens/start/start.py").run()
+    assert not app.exception
+    assert app.text_input(key="my_folder").value == place
+    assert looked_up == []
+    app.button(key=button).click().run()
+    assert not app.exception
+    assert looked_up != []
+    assert "agree_my_folder" not in [button.key for button in app.button]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost", "LOCALHOST:1", "[::1]:8501", "10.0.0.7:80"])

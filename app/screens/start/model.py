@@ -12,7 +12,7 @@ import streamlit as st
 
 from app.shared import components
 from app.shared.links import linked, linked_number, linked_text
-from app.shared.outside_paths import agreed
+from app.shared.outside_paths import agree, agreed
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.models import PRESETS, ModelSpec, model_spec, spec_from_config
@@ -103,9 +103,8 @@ def _other() -> ChosenModel | None:
         file = st.file_uploader("config.json of the model", type=["json"], key="start_config_file")
     if file is not None:
         st.session_state[_CONFIG] = (file.name[:60], file.getvalue())
-    # A hub id can at most name something in the folder that the dashboard was started in.
-    if text and not _HUB_ID.fullmatch(text) and not agreed(text, key="my_folder", action="Open this folder"):
-        return None
+    if text and not agreed(text, key="my_folder", action="Open this folder"):
+        return _of_hub(text) if _HUB_ID.fullmatch(text) else None
     if text:
         path = Path(os.path.expanduser(text))
         if path.exists():
@@ -113,7 +112,7 @@ def _other() -> ChosenModel | None:
                 raise InvalidInputError(f"{text} has no config.json; give a folder that save_pretrained wrote")
             return ChosenModel(text, model_spec(path), model_shape(path))
         if _HUB_ID.fullmatch(text):
-            return _of_hub(text)
+            return _of_hub(text, "No folder of this machine has this name. ")
         raise InvalidInputError(f"{text!r} is no folder on this machine and no hub id such as owner/name")
     if _CONFIG in st.session_state:
         return _of_config(*st.session_state[_CONFIG])
@@ -134,18 +133,24 @@ def _of_config(name: str, content: bytes) -> ChosenModel:
     return ChosenModel(title, spec_from_config(config, title), shape_from_config(config, title))
 
 
-def _of_hub(name: str) -> ChosenModel | None:
-    """Asked only on a click: a link alone makes nothing leave this machine."""
+def _of_hub(name: str, known: str = "") -> ChosenModel | None:
+    """Asked only on a click: a link alone makes nothing leave this machine. ``known``: a sentence to say before."""
     clicked = st.session_state.setdefault(_CLICKED, set())
     if name not in clicked:
-        st.caption("No folder of this machine has this name. The hub may: asking sends it the name.")
-        st.button("Ask the hub", key="start_ask_hub", on_click=clicked.add, args=(name,), icon=":material/download:")
+        st.caption(f"{known}The hub may have a model of this name: asking sends it the name.")
+        st.button("Ask the hub", key="start_ask_hub", on_click=_click, args=(name,), icon=":material/download:")
         return None
     answered = _asked_of_hub(name)
     if isinstance(answered, str):
         st.button("Ask the hub again", on_click=_asked_of_hub.clear, icon=":material/refresh:")
         raise MissingDataError(answered)
     return answered
+
+
+def _click(name: str) -> None:
+    """The name may go to the hub, and be looked up here: a folder of that name comes first, as in every command."""
+    st.session_state[_CLICKED].add(name)
+    agree(name)
 
 
 @st.cache_resource(max_entries=8, ttl=_HUB_SECONDS, show_spinner="Asking the hub for the model's config")
