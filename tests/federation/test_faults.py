@@ -16,7 +16,7 @@ from zorba_core.federation.client import Client
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.membership import Incoming
-from zorba_core.federation.messages import TRAIN
+from zorba_core.federation.messages import TRAIN, Hello, Registration, decode, encode
 from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY, read_run
@@ -130,6 +130,23 @@ def test_a_damaged_folder_is_not_trusted(config, settings, make_clients, tmp_pat
     run = serve(first, settings, Scripted(again), runs_folder=tmp_path / "runs", force=True)
     assert all_equal(run)
     assert run.summary["replicas"][1]["round"] == 2
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-1]), Path.unlink])
+def test_rows_that_were_damaged_are_replaced_when_the_client_starts_again(
+    config, settings, make_clients, tmp_path, damage
+):
+    clients = make_clients(stores=tmp_path / "stores")
+    with pytest.raises(RunError, match="lost power"):
+        serve(config, settings, Scripted(clients, {4: die}), runs_folder=tmp_path / "runs", force=True)
+    place = tmp_path / "stores" / "seat-1"
+    whole = tree(place)
+    damage(place / "rows.safetensors")
+    again = make_clients(stores=tmp_path / "stores")[101]
+    hello = Hello(clients[101]._run, clients[101]._config.to_json())
+    assert decode(again.answer(encode(hello)), Registration).round == 2  # its weights are kept
+    assert tree(place) == whole
+    assert ReplicaStore(place).rows(hello.run, 1) is not None
 
 
 @pytest.mark.parametrize("name", ["rows.safetensors", "state.json"])

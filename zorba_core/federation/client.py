@@ -113,7 +113,7 @@ class Client:
             agreed = self._replica.agreed
             agreed.max_step, agreed.most_blocks = own.max_step, own.blocks or agreed.most_blocks
             restored = store is None or store.restore(self._replica, run, own.seat)
-        if not restored:
+        if not restored or kept_rows is None:
             self._keep()
 
     def _keep(self) -> None:

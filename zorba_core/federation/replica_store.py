@@ -46,6 +46,7 @@ class ReplicaStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder, self._is_clean = Path(folder), False
+        self._has_rows = False  # the file has been read whole, or written, by this process
 
     def _clean(self) -> None:
         """Remove what a process before this one was killed over writing: it may be as large as the model."""
@@ -61,10 +62,10 @@ class ReplicaStore:
         self.folder.chmod(0o700)  # also one that was there: a client's rows are in it
         self._clean()
         state = self.state()
-        if state.get("run") != run or state.get("seat") != seat or "rows_sha256" not in state:
+        if not self._has_rows or (state.get("run"), state.get("seat")) != (run, seat) or "rows_sha256" not in state:
             with atomic_path(self.folder / _ROWS) as temporary:
                 save_file(to_tensors(replica.rows), temporary)
-            state = {"rows_sha256": sha256_of(self.folder / _ROWS)}
+            state["rows_sha256"], self._has_rows = sha256_of(self.folder / _ROWS), True
         name = f"weights-{replica.round}.safetensors"
         if isinstance(replica.network, StreamedNetwork):
             kept = self._save_averages(replica, state, run, seat)
@@ -126,7 +127,9 @@ class ReplicaStore:
         if state.get("run") != run or state.get("seat") != seat:
             return None
         tensors = _load(self.folder / _ROWS, state.get("rows_sha256"))
-        return None if tensors is None else from_tensors(tensors)
+        rows = None if tensors is None else from_tensors(tensors)
+        self._has_rows = rows is not None
+        return rows
 
     @torch.no_grad()
     def restore(self, replica: Replica, run: str, seat: int) -> bool:
