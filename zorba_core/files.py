@@ -34,6 +34,7 @@ WRONG_PATH = (
     errno.ELOOP,
     errno.EINVAL,
 )
+_AWAY = "move it away, or give the name of a file"
 _LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
 
 
@@ -45,11 +46,9 @@ def check_target(target: str | os.PathLike[str]) -> None:
             written.
     """
     if os.path.isdir(target):
-        raise InvalidInputError(f"cannot write {os.fspath(target)!r}: it is a folder; give the name of a file")
+        raise InvalidInputError(f"cannot write {os.fspath(target)!r}: it is a folder; {_AWAY}")
     if os.path.exists(target) and not os.path.isfile(target):  # renaming over a device would end it for every program
-        raise InvalidInputError(
-            f"cannot write {os.fspath(target)!r}: it is a device or a pipe; give the name of a file"
-        )
+        raise InvalidInputError(f"cannot write {os.fspath(target)!r}: it is a device or a pipe; {_AWAY}")
     check_folder(os.path.dirname(os.path.abspath(target)), os.fspath(target))
 
 

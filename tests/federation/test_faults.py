@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,25 @@ def test_a_pipe_in_a_replicas_folder_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     assert store.rows("r", 0) is None
     assert store.state() == ({} if name == "state.json" else state)
+
+
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(path))  # a socket's name may have 107 bytes
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, bind])
+def test_what_stands_in_place_of_a_replicas_state_is_named_with_what_to_do(
+    config, settings, make_clients, tmp_path, monkeypatch, make
+):
+    clients = make_clients(stores=tmp_path / "stores")
+    path = tmp_path / "stores" / "seat-1" / "state.json"
+    path.parent.mkdir(parents=True)
+    monkeypatch.chdir(path.parent)
+    make(path)
+    with pytest.raises(RunError, match=r"turned away: seat 1: .*seat-1/state\.json': .*; move it away") as raised:
+        serve(config, settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settings, make_clients, tmp_path):

@@ -21,16 +21,18 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from zorba_core.checksums import parse_json
 from zorba_core.data.characters import check_characters
 from zorba_core.data.unpacked_size import check_batches, check_parquet
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
-from zorba_core.files import as_named
+from zorba_core.files import as_named, read_regular
 
 MAX_TEXT_BYTES = 2**30  # a text file takes about four times its size while it is read
 MAX_TABLE_BYTES = 2 * 2**30  # Parquet, Arrow
 MAX_ROWS = 10_000_000
 MAX_CELL = 2**24  # characters
 MAX_COLUMNS = 4096
+_MOST_JSON_BYTES = 8_000_000  # of what is said beside the rows
 LINE_KINDS = (".jsonl", ".ndjson")
 TEXT_KINDS = (".csv", ".tsv", ".txt", *LINE_KINDS, ".json")
 KINDS = (*TEXT_KINDS, ".parquet")
@@ -319,9 +321,9 @@ def _class_names(described: bytes | str) -> dict[str, list[str]]:
 def splits_of(folder: Path) -> list[str]:
     """The splits of a folder that ``DatasetDict.save_to_disk`` wrote; none where it holds one table."""
     try:
-        splits = json.loads((folder / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
+        splits = parse_json(read_regular(folder / "dataset_dict.json", _MOST_JSON_BYTES))["splits"]
         return [split for split in splits if isinstance(split, str) and "/" not in split and split not in ("", "..")]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, InvalidInputError):
         return []
 
 
@@ -330,13 +332,13 @@ def _read_arrow_folder(folder: Path) -> pd.DataFrame:
     if splits:
         return _read_arrow_folder(folder / ("train" if "train" in splits else splits[0]))
     state = folder / "state.json"
-    if not state.is_file():
+    if not state.exists():
         raise InvalidInputError(
             f"{folder}: a folder without state.json, so none that datasets' save_to_disk wrote; give a file "
             f"({_KNOWN}), or a pattern such as clients/*.csv for one file a client"
         )
     try:
-        names = [entry["filename"] for entry in json.loads(state.read_text(encoding="utf-8"))["_data_files"]]
+        names = [entry["filename"] for entry in parse_json(read_regular(state, _MOST_JSON_BYTES))["_data_files"]]
         files = [folder / Path(name).name for name in names]
         for file in files:
             check_size(file, MAX_TABLE_BYTES)
