@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import zorba_core as zorba
+from tests.damage import tree
 from tests.runs.test_own_data import reviews
 from zorba_core.allocation import AllocationProblem, solve
+from zorba_core.checksums import read_sealed, write_sealed
+from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import messages
 from zorba_core.federation.client import Client
@@ -174,6 +178,48 @@ def test_a_federated_run_on_own_files_resumes(task, federate, tmp_path, clients_
     (done.path / "summary.json").unlink()
     again = resume(done.path, InProcess(own))
     assert again.summary["weights_sha256"] == done.summary["weights_sha256"]
+
+
+@pytest.fixture
+def resumed(task, federate, tmp_path, clients_folder, test_file, monkeypatch):
+    """``zorba federation up --resume`` of a run on clients' own files, up to the start of its processes: the nodes."""
+    pytest.importorskip("flwr")
+    from zorba_core.federation.flower import loopback
+
+    files = share_out(task, tmp_path / "place", 3, division=None, alpha=1.0, seed=0)
+    done = federate(task, files.rows, files.evaluate_on)[0]()
+    nodes = [{"blocks": 1, "model": done.config["model"], "rows": rows} for rows in files.rows]
+    write_sealed(tmp_path / "place" / "nodes.json", {"nodes": nodes})
+    started = []
+    monkeypatch.setattr(loopback, "federate_on_loopback", lambda *args, **options: started.extend(args[2]) or done)
+
+    def up(*options):
+        words = ["federation", "up", "--resume", str(done.path), *options]
+        CliRunner().invoke(build_app(), words, catch_exceptions=False)
+        return started
+
+    return up, nodes
+
+
+def test_clients_that_are_resumed_with_other_capacities_read_their_own_files(resumed, tmp_path):
+    up, nodes = resumed
+    assert up("--folder", str(tmp_path / "place"), "--blocks", "3,2,2") == [
+        {**node, "blocks": blocks} for node, blocks in zip(nodes, BLOCKS, strict=True)
+    ]
+    assert read_sealed(tmp_path / "place" / "nodes.json")["nodes"][1] == {**nodes[1], "blocks": 2}
+
+
+@pytest.mark.parametrize("place", [None, "another", "lost"])
+@pytest.mark.parametrize("others", [(), ("--blocks", "3,2,2"), ("--vram-gib", "1,1,1")])
+def test_clients_whose_own_files_nothing_names_are_not_resumed(resumed, tmp_path, place, others):
+    up, nodes = resumed
+    (tmp_path / "lost").mkdir()
+    write_sealed(tmp_path / "lost" / "nodes.json", {"nodes": [{"blocks": 1}, *nodes[1:]]})
+    before = tree(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"rows of their own, and .*nodes\.json, with --folder$") as raised:
+        up(*([] if place is None else ["--folder", str(tmp_path / place)]), *others)
+    assert "\n" not in str(raised.value)
+    assert tree(tmp_path) == before
 
 
 def test_the_server_needs_rows_of_its_own_to_evaluate_on(task, federate):

@@ -145,14 +145,18 @@ def up(
         path = write_app(write_request(folder, request_config(config, server), resume=resume, **output))
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
-    goes_on = folder is not None and resume is not None and not (blocks or vram_gib)
-    nodes = _nodes_before(folder, config.num_clients, own_rows=bool(config.task)) if goes_on else None
-    if nodes is None:
+    own_rows, others = resume is not None and bool(config.task), bool(blocks or vram_gib)
+    goes_on = folder is not None and resume is not None and (own_rows or not others)
+    nodes = _nodes_before(folder, config.num_clients, own_rows=own_rows) if goes_on else None
+    if own_rows:
+        _check_rows(nodes, resume, folder)
+    if nodes is None or others:
         from zorba_core.runs.session import read_spec
 
         needed = None if method_facts(config.settings.method).allocates else read_spec(config.model).num_blocks
         capacities = _nodes(config.num_clients, blocks, vram_gib, needed)
-        nodes = [{**node, "model": config.model} for node in capacities]
+        kept = [{"rows": node["rows"]} for node in nodes] if nodes else [{}] * config.num_clients
+        nodes = [{**node, "model": config.model, **rows} for node, rows in zip(capacities, kept, strict=True)]
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
     if own is not None:
         division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
@@ -322,6 +326,17 @@ def _nodes_before(place: Path, clients: int, *, own_rows: bool = False) -> list[
     if len(nodes) != clients:
         raise InvalidInputError(f"{path}: it describes {len(nodes)} clients, and the run has {clients}; {anew}")
     return nodes
+
+
+def _check_rows(nodes: list[dict[str, Any]] | None, run: Path, folder: Path | None) -> None:
+    """Refuse to resume a run on rows of its clients' own where nothing says in which files they are."""
+    if nodes is not None and all("rows" in node for node in nodes):
+        return
+    missing = f"{folder / _NODES} does not name" if folder else "only the folder that it was started in names"
+    raise InvalidInputError(
+        f"{run}: its clients read rows of their own, and {missing} their files; give that folder, with its {_NODES}, "
+        "with --folder"
+    )
 
 
 def _is_node(node: Any) -> bool:
