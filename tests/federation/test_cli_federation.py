@@ -8,6 +8,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -103,6 +104,24 @@ def test_a_server_that_fails_names_the_reason_and_the_place_of_its_logs_once(tmp
     assert str(result.exception) == f"the server failed: too few came; logs and replicas are in {tmp_path}"
     assert "joined: seat 0" in result.output
     assert "too few came" not in result.output  # the error says it
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "[" * 5_000, "{}", '{"run": "r"}', '{"state": "done"}', '{"state": "done", "run": 3}', None,
+     '{"state": "failed"}', '{"state": ["failed"], "error": "x"}', '{"state": "other", "run": "r", "error": "x"}'],
+)  # fmt: skip
+def test_a_servers_result_that_was_damaged_is_named_and_not_waited_for(tmp_path, content):
+    from zorba_core.federation.flower import loopback
+
+    path = tmp_path / "result.json"
+    if content is None:
+        os.mkfifo(path)
+    else:
+        path.write_text(content)
+    deployment = Mock(running=Mock(side_effect=[True, RunError("it is waited for")]))
+    with pytest.raises(RunError, match=r"result\.json: .* damaged; see .*server\.log$"):
+        loopback.finished(loopback.await_result(deployment, tmp_path))
 
 
 def test_clients_of_a_method_that_activates_every_block_hold_every_block():

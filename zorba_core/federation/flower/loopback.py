@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,10 +75,10 @@ def await_result(
     """Wait until the server, which lives as long as ``process`` does, has written its result.
 
     Raises:
-        RunError: the process ended without a result.
+        RunError: the process ended without a result, or with one that was damaged.
     """
     dead_since = None
-    while (result := read_json(folder / "result.json")) is None:
+    while (result := read_result(folder / "result.json")) is None:
         each_look()
         watch(deployment)
         if deployment.running(process):
@@ -87,6 +88,23 @@ def await_result(
         elif time.monotonic() - dead_since > _GRACE:
             raise RunError(f"the {process} process ended; see {folder / process / 'log.txt'}")
         time.sleep(_LOOK)
+    return result
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """How a server says that it ended; None while it has not.
+
+    Raises:
+        RunError: the file was damaged: servers write it whole or not at all.
+    """
+    if not os.path.lexists(path):
+        return None
+    result = read_json(path) or {}
+    says = (("done", "run"), ("failed", "error"))
+    if not any(result.get("state") == state and isinstance(result.get(what), str) for state, what in says):
+        raise RunError(
+            f"{path}: not how a server says that it ended, the file is damaged; see {path.with_name('server.log')}"
+        )
     return result
 
 
