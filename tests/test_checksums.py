@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,12 +22,22 @@ import pytest
 from app.shared.engine_costs import stored_calibration
 from tests.damage import call, damage_bytes
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
-from zorba_core.checksums import ChecksumError, check_sums, read_sealed, sha256_of, write_sealed, write_sums
+from zorba_core.checksums import (
+    ChecksumError,
+    check_sums,
+    parse_json,
+    read_sealed,
+    sealed,
+    sha256_of,
+    unsealed,
+    write_sealed,
+    write_sums,
+)
 from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import fingerprint, write_json, write_text
+from zorba_core.files import fingerprint, to_json, write_json, write_text
 from zorba_core.planning.models import model_spec
 from zorba_core.runs import list_runs, read_run
 from zorba_core.runs.model_source import load_model, load_tokenizer, open_model_files
@@ -119,7 +130,7 @@ def test_a_sealed_file_that_became_larger_than_any_is_not_read(tmp_path):
     path = tmp_path / "state.json"
     write_sealed(path, {"rounds": 12})
     os.truncate(path, 6 * 2**30)  # sparse: zeros that no disk holds
-    with pytest.raises(InvalidInputError, match=r"state\.json: it has more than 268435456 bytes"):
+    with pytest.raises(InvalidInputError, match=r"state\.json: it has more than 67108864 bytes"):
         read_sealed(path)
     write_sealed(path, {"rounds": 12})
     with pytest.raises(InvalidInputError, match="more than 20 bytes"):
@@ -394,6 +405,17 @@ def test_a_list_of_checksums_without_end_is_not_read_to_it(tmp_path):
     os.truncate(tmp_path / "SHA256SUMS", 9 * 2**30)
     with pytest.raises(ChecksumError, match="a line is damaged"):
         check_sums(tmp_path)
+
+
+def test_a_checksum_is_compared_without_a_copy_of_what_it_is_of():
+    """A list of empty lists takes 14 times its text; a file just below its limit is to be read within 4 GiB."""
+    text = to_json(sealed({"lists": [[]] * 200_000}))
+    content = parse_json(text)
+    tracemalloc.start()
+    unsealed(content, text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * len(text)
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe"])

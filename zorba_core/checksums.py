@@ -14,11 +14,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ _TAIL = 120  # characters: the checksum is the last field
 _DOES_NOT_FIT = "its checksum does not fit what it holds: it was damaged or changed; restore it from a copy, or"
 _TOO_DEEP = "nested too deeply"
 _MOST_SUMS = 2**20  # bytes of SHA256SUMS; what is cut off there is a damaged line
-_MOST_SEALED = 2**28  # bytes; our largest files, of what a federated run sent, have a quarter of that
+_MOST_SEALED = 2**26  # bytes; our largest files, of the clients of a federation, have half of that
 
 
 class ChecksumError(InvalidInputError):
@@ -51,16 +51,13 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    layer = [value]
-    for _ in range(_DEEPEST):
-        layer = [item for holder in layer for item in _items(holder) if isinstance(item, dict | list)]
+    layer = [[value]]
+    for _ in range(_DEEPEST + 1):
+        items = (holder.values() if type(holder) is dict else holder for holder in layer)
+        layer = [item for item in itertools.chain.from_iterable(items) if type(item) in (dict, list)]
         if not layer:
             return value
     raise ValueError(_TOO_DEEP)
-
-
-def _items(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,21 +79,20 @@ def unsealed(content: Any, text: str) -> Any:
     says = _SEALED in fields or _SAYS in text[:_TAIL].lower() or _PREFIX in text[-_TAIL:].lower()
     if stated is None and not says:
         return content
-    # No file of ours has a number that is not finite; the checksum takes one for a null.
-    if stated != _PREFIX + fingerprint(content) or not _is_finite(content):
+    if stated != _PREFIX + _fingerprint_of_read(content):
         raise ChecksumError(f"{_DOES_NOT_FIT} remove its fields {_SEALED} and {_CHECKSUM} if you changed it on purpose")
     fields.pop(_SEALED, None)
     return content
 
 
-def _is_finite(content: Any) -> bool:
-    layer = [content]
-    while layer:
-        items = [item for holder in layer for item in _items(holder)]
-        if any(isinstance(item, float) and not math.isfinite(item) for item in items):
-            return False
-        layer = [item for item in items if isinstance(item, dict | list)]
-    return True
+def _fingerprint_of_read(content: Any) -> str:
+    """:func:`zorba_core.files.fingerprint` of what came from JSON and needs no copy; of none with a number that is not
+    finite: no file of ours has one, and written as a null it would have the null's."""
+    try:
+        text = json.dumps(content, allow_nan=False, ensure_ascii=False)
+    except ValueError:
+        return ""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def write_sealed(target: str | os.PathLike[str], content: Mapping[str, Any]) -> None:

@@ -62,3 +62,11 @@ def test_a_wire_that_is_no_file_is_refused_by_name(finished, make):
     make(path)
     with pytest.raises(InvalidInputError, match=r"wire\.json: it is a (folder|device or a pipe)"):
         wire_report(finished)
+
+
+def test_a_wire_larger_than_any_runs_is_refused_before_it_is_read(finished):
+    path = finished.path / "wire.json"
+    path.touch()
+    os.truncate(path, 32_000_001)
+    with pytest.raises(InvalidInputError, match=r"wire\.json: it has more than 32000000 bytes"):
+        wire_report(finished)

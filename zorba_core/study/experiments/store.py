@@ -25,7 +25,7 @@ from zorba_core.study.experiments.specs import Experiment, RunSpec
 
 DEFAULT_ROOT = Path("artifacts/experiments")
 WORK = "work"
-_MAX_BYTES, _MAX_ROWS = 64_000_000, 10_000_000
+_MAX_BYTES, _MAX_ROWS = 16_000_000, 1_000_000  # the largest table here has 0.2 MB, and 6,000 rows
 _AGAIN = "restore it from a copy, or remove it and run the experiment again"
 
 RUN_COLUMNS: Mapping[str, pa.DataType] = {
