@@ -67,6 +67,6 @@ def test_a_wire_that_is_no_file_is_refused_by_name(finished, make):
 def test_a_wire_larger_than_any_runs_is_refused_before_it_is_read(finished):
     path = finished.path / "wire.json"
     path.touch()
-    os.truncate(path, 32_000_001)
-    with pytest.raises(InvalidInputError, match=r"wire\.json: it has more than 32000000 bytes"):
+    os.truncate(path, 64_000_001)
+    with pytest.raises(InvalidInputError, match=r"wire\.json: it has more than 64000000 bytes"):
         wire_report(finished)

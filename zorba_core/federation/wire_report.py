@@ -16,7 +16,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run
 
 WIRE = "wire.json"
-_MAX_BYTES = 32_000_000  # of 50 clients' answers in 1,000 rounds 13 MB; what is read takes up to 50 times as much
+_MAX_BYTES = 64_000_000  # of 50 clients' answers in 5,000 rounds; what is read takes up to 50 times as much
 _MOST = 2**53  # of bytes and seconds; NaN is not below it
 # Our messages, and the kinds in the plain count that each stands for. The averages of a round travel with the next
 # round's task, or with the catch-up after the last.
