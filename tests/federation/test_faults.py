@@ -180,6 +180,16 @@ def test_what_stands_in_place_of_a_replicas_state_is_named_with_what_to_do(
     assert "\n" not in str(raised.value)
 
 
+def test_a_folder_that_is_named_like_a_replicas_older_weights_is_left_alone(config, settings, make_clients, tmp_path):
+    folder = tmp_path / "stores" / "seat-1" / "weights-999.safetensors"
+    folder.mkdir(parents=True)
+    run = serve(
+        config, settings, Scripted(make_clients(stores=tmp_path / "stores")), runs_folder=tmp_path / "runs", force=True
+    )
+    assert all_equal(run)
+    assert folder.is_dir()
+
+
 def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settings, make_clients, tmp_path):
     whole = serve(config, settings, Scripted(make_clients()), runs_folder=tmp_path / "whole", force=True)
     clients = make_clients()

@@ -77,7 +77,7 @@ class ReplicaStore:
         whose = {"run": run, "config": config, "seat": seat, "base_sha256": replica.base_sha256}
         write_sealed(self.folder / _STATE, {**whose, **kept, "rows_sha256": state["rows_sha256"]})
         for old in self.folder.glob("weights-*.safetensors"):
-            if "weights_sha256" not in kept or old.name != name:
+            if ("weights_sha256" not in kept or old.name != name) and not old.is_dir():
                 old.unlink(missing_ok=True)
 
     def _save_averages(self, replica: Replica, earlier: dict[str, Any], run: str, seat: int) -> dict[str, Any]:
