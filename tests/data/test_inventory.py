@@ -255,6 +255,16 @@ def fleet_from_csv_of(kinds):
     return read_fleet_csv(fleet_of_cards(kinds).to_frame().to_csv(index=False).encode())
 
 
+@pytest.mark.parametrize("cell", ["1 TB", "1TB", "1TiB", "1 To", "1To", "1073741824 KB", "1073741824KB", "1048576mb"])
+def test_a_unit_counts_alike_with_and_without_a_space_before_it(cell):
+    assert cards(f"machine,GPU memory\na,{cell}\nb,24GB\n") == [("1.02e+03 GiB card", 1, 1024), ("24 GiB card", 1, 24)]
+
+
+@pytest.mark.parametrize("header", ["memory (TB)", "memory_tb", "memory [TiB]"])
+def test_a_header_may_say_that_sizes_are_in_terabytes(header):
+    assert cards(f"machine,{header}\na,1\nb,0.5\n") == [("1.02e+03 GiB card", 1, 1024), ("512 GiB card", 1, 512)]
+
+
 def test_a_number_with_an_exponent_is_that_number():
     assert cards("gpu,memory bytes\nA,2.5769803776e10\n") == [("A", 1, 24.0)]
 

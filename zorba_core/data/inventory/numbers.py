@@ -9,9 +9,17 @@ from collections.abc import Iterable
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import GIB
 
-UNITS = {"GiB": GIB, "GB (10^9 bytes)": 10**9, "MiB": 2**20, "MB (10^6 bytes)": 10**6, "KiB": 1024, "bytes": 1}
+UNITS = {
+    "GiB": GIB,
+    "GB (10^9 bytes)": 10**9,
+    "MiB": 2**20,
+    "MB (10^6 bytes)": 10**6,
+    "TiB": 2**40,
+    "KiB": 1024,
+    "bytes": 1,
+}
 _NUMBER = re.compile(r"([-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+))((?<=[\d.])[eE][-+]?\d+)?")
-_WITH_UNIT = re.compile(r"(?i)\b(bytes|kib|mib|gib|tib|kb|mb|gb|tb|[gm]o|[gm])\b")
+_WITH_UNIT = re.compile(r"(?i)(?:\b|(?<=\d))(bytes|[kmgt]ib|[kmgt]b|[kmgt]o|[gm])\b")
 _DECIMAL_COMMA = re.compile(r"\d,(?:\d{1,2}|\d{4,}+)(?!\d)")
 
 
@@ -50,21 +58,14 @@ def whole(text: str, where: str, comma: bool) -> int:
 
 
 def gib_of(text: str, unit: str, where: str, comma: bool) -> float:
-    own = unit_in(text)
-    return (
-        number_of(text, where, comma) * (UNITS[own or unit] / GIB) * (1024 if re.search(r"(?i)\bti?b\b", text) else 1)
-    )
+    return number_of(text, where, comma) * (UNITS[unit_in(text) or unit] / GIB)
 
 
 def unit_in(text: str) -> str | None:
-    """The unit that a cell or a header names. ``GB`` of graphics memory are GiB."""
+    """The unit that a cell or a header names. ``GB`` of graphics memory are GiB, and ``TB`` are TiB."""
     match = _WITH_UNIT.search(text.replace("_", " ").replace("[", " ").replace("(", " ").replace("]", " "))
-    if match is None:
-        glued = re.search(r"(?i)\d(gib|gb|go|g|mib|mb|mo|m|kib|tb|tib)\b", text)
-        word = glued[1].lower() if glued else ""
-    else:
-        word = match[1].lower()
-    return {"g": "GiB", "m": "MiB", "b": "bytes", "k": "KiB", "t": "GiB", "": None}[word[:1]]
+    letter = match[1][0].lower() if match else ""
+    return {"g": "GiB", "m": "MiB", "b": "bytes", "k": "KiB", "t": "TiB", "": None}[letter]
 
 
 def is_percent(header: str, cells: Iterable[str]) -> bool:
