@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("flwr")
 
 from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.federation.client_settings import ClientSettings
+from zorba_core.federation.flower import resident
 from zorba_core.federation.flower.deployment import Deployment
 
 
@@ -43,3 +45,26 @@ def test_messages_and_rows_lie_where_other_users_do_not_read(tmp_path):
     with Deployment(tmp_path) as deployment:
         deployment.start("node-0", [sys.executable, "-c", ""])
         assert (tmp_path / "node-0").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
+def test_a_pipe_in_the_place_of_a_log_is_refused_and_not_waited_for(tmp_path):
+    (tmp_path / "node-0").mkdir()
+    os.mkfifo(tmp_path / "node-0" / "log.txt")
+    with (
+        Deployment(tmp_path) as deployment,
+        pytest.raises(InvalidInputError, match=r"log\.txt': it is a device or a pipe"),
+    ):
+        deployment.start("node-0", [sys.executable, "-c", ""])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
+@pytest.mark.parametrize("name", ["replica.lock", "replica.log"])
+def test_a_pipe_in_the_place_of_a_residents_file_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    called = {
+        "replica.lock": lambda: resident.main([str(tmp_path), str(os.getpid()), "{}"]),
+        "replica.log": lambda: resident._start(ClientSettings(0, blocks=1), tmp_path, os.getpid()),
+    }
+    with pytest.raises(InvalidInputError, match=f"{name}': it is a device or a pipe"):
+        called[name]()

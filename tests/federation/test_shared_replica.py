@@ -302,3 +302,14 @@ def test_a_request_that_cannot_be_read_is_named_in_the_servers_result(make_confi
     assert result["error"].startswith(f"{request}: ")
     assert "\n" not in result["error"]
     assert not (tmp_path / "server.log").exists()  # nothing began
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_stands_in_place_of_the_servers_log_is_named_in_its_result(make_config, server_settings, tmp_path, make):
+    """Else whoever started the server would wait for its result for ever."""
+    request = write_request(tmp_path, request_config(make_config(), server_settings), runs_folder=tmp_path / "runs")
+    make(tmp_path / "server.log")
+    serve_request(None, request)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["state"], result["exit_status"]) == ("failed", 2)
+    assert "server.log': it is a" in result["error"]

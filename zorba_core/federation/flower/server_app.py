@@ -21,7 +21,7 @@ from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
-from zorba_core.files import write_json
+from zorba_core.files import check_target, write_json
 from zorba_core.runs.folder import CONFIG
 from zorba_core.runs.run_task import task_of
 
@@ -52,6 +52,7 @@ def serve_request(grid: Grid, path: Path) -> None:
     folder = path.parent
     try:
         request = _read_request(path)
+        check_target(folder / "server.log")  # a pipe would be waited for
     except ZorbaError as error:
         write_json(folder / "result.json", _failed(error))
         return
