@@ -18,7 +18,10 @@ from zorba_core.checksums import write_sealed
 from zorba_core.cli import build_app
 from zorba_core.cli.federation import _how_to_resume, _nodes, _nodes_before
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.federation.flower.deployment import alone_in
+from zorba_core.federation.request import request_config
 from zorba_core.federation.session import serve
+from zorba_core.runs.folder import Request
 
 pytest.importorskip("flwr")
 
@@ -85,6 +88,40 @@ def test_a_model_that_is_not_there_is_named_before_anything_is_started():
 def test_a_run_that_is_not_there_cannot_be_gone_on_with(tmp_path):
     with pytest.raises((MissingDataError, InvalidInputError)):
         run("up", "--resume", str(tmp_path / "none"))
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch):
+    from zorba_core.federation.flower import loopback
+
+    monkeypatch.setattr(loopback, "federate_on_loopback", lambda *args, **options: pytest.fail("started"))
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_second_federation_in_one_folder_is_refused_and_the_first_goes_on(tmp_path):
+    """Its server's answer would end the first one's wait, and its SuperLink shares the first one's database."""
+    before = b'{"state": "done", "run": "r"}'
+    (tmp_path / "result.json").write_bytes(before)
+    with alone_in(tmp_path), pytest.raises(InvalidInputError, match="another process runs a federation there"):
+        run("up", "--dataset", "toy-reviews", "--clients", "2", "--folder", str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    assert (tmp_path / "result.json").read_bytes() == before
+    with alone_in(tmp_path / "new"):
+        assert (tmp_path / "new").is_dir()
+    assert not (tmp_path / "new").exists()  # nothing came of it
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_finished_federation_is_refused_before_anything_is_started(
+    make_config, server_settings, tmp_path, monkeypatch
+):
+    request = Request(tmp_path, request_config(make_config(), server_settings), {}, None)
+    monkeypatch.setattr("zorba_core.runs.read_request", lambda path: request)
+    monkeypatch.setattr("zorba_core.runs.folder.read_summary", lambda path: {"stopped_by": "rounds"})
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match="this run is finished; there is nothing to resume"):
+        run("up", "--resume", str(tmp_path), "--folder", str(tmp_path / "folder"))
+    assert not (tmp_path / "folder").exists()
 
 
 def test_a_server_that_fails_names_the_reason_and_the_place_of_its_logs_once(tmp_path, monkeypatch):

@@ -116,12 +116,14 @@ def up(
     write the app with --app-only and follow zorba_core/federation/README.md.
     """
     from zorba_core.federation.flower.app_folder import write_app, write_request
+    from zorba_core.federation.flower.deployment import alone_in
     from zorba_core.federation.flower.loopback import federate_on_loopback
     from zorba_core.federation.flower.simulation import simulate
     from zorba_core.federation.local_files import share_out
     from zorba_core.federation.request import check_config, configs_of, request_config
     from zorba_core.runs import read_request
     from zorba_core.runs.folder import check_name
+    from zorba_core.runs.resume import check_unfinished
 
     for written in (output["runs_folder"], *([] if folder is None else [folder])):
         check_folder(written)
@@ -157,33 +159,36 @@ def up(
         capacities = _nodes(config.num_clients, blocks, vram_gib, needed)
         kept = [{"rows": node["rows"]} for node in nodes] if nodes else [{}] * config.num_clients
         nodes = [{**node, "model": config.model, **rows} for node, rows in zip(capacities, kept, strict=True)]
+    if resume is not None:
+        check_unfinished(request)
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
-    if own is not None:
-        division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
+    with alone_in(place):
+        if own is not None:
+            division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
+            try:
+                files = share_out(own, place, config.num_clients, **division)
+            except ZorbaError:
+                if folder is None:
+                    shutil.rmtree(place, ignore_errors=True)
+                raise
+            server = replace(server, evaluate_on=files.evaluate_on)
+            check_config(config, server)
+            nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
+        write_sealed(place / _NODES, {"nodes": nodes})
+        start = partial(simulate, workers=workers) if simulated else federate_on_loopback
         try:
-            files = share_out(own, place, config.num_clients, **division)
-        except ZorbaError:
-            if folder is None:
-                shutil.rmtree(place, ignore_errors=True)
-            raise
-        server = replace(server, evaluate_on=files.evaluate_on)
-        check_config(config, server)
-        nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
-    write_sealed(place / _NODES, {"nodes": nodes})
-    start = partial(simulate, workers=workers) if simulated else federate_on_loopback
-    try:
-        run = start(
-            place.resolve(),
-            request_config(config, server),
-            nodes,
-            resume=resume,
-            tell=lambda line: typer.echo(line, err=True),
-            **output,
-        )
-    except KeyboardInterrupt:
-        raise RunError(f"stopped; {_how_to_resume(place)}") from None
-    except ZorbaError as error:
-        raise type(error)(f"{error}; {_how_to_resume(place)}") from None
+            run = start(
+                place.resolve(),
+                request_config(config, server),
+                nodes,
+                resume=resume,
+                tell=lambda line: typer.echo(line, err=True),
+                **output,
+            )
+        except KeyboardInterrupt:
+            raise RunError(f"stopped; {_how_to_resume(place)}") from None
+        except ZorbaError as error:
+            raise type(error)(f"{error}; {_how_to_resume(place)}") from None
     if folder is None:
         shutil.rmtree(place, ignore_errors=True)
     emit({"run": str(run.path), **run.summary}, as_json, _lines(run))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -218,6 +219,31 @@ class Deployment:
                     return
             time.sleep(0.1)
         raise RunError(f"{name} does not listen on port {port}; see {self.folder / name / 'log.txt'}")
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Within the context the folder is this process's: what another wrote there would end the federation at hand.
+
+    Raises:
+        InvalidInputError: another process has it.
+    """
+    was_there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInputError(
+                f"{folder}: another process runs a federation there; wait for it to end, or stop it first"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+        if not was_there:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # where nothing came of it
 
 
 @contextlib.contextmanager
