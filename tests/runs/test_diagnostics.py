@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tests.damage import call, check_refused
 from tests.engine.test_cohort import batches, random_allocation
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, copy_of
 from tests.test_checksums import noticed_or_unchanged
@@ -216,6 +217,18 @@ def test_a_run_that_is_resumed_without_its_measurements_says_which_are_lost(meas
         line for line in lines_said if f"{DIAGNOSTICS} lacks what was measured after rounds 0, 2; that is lost" in line
     ]
     assert [row.round for row in resumed.diagnostics] == [4]
+
+
+def test_a_resume_that_is_refused_does_not_say_before_what_it_would_compute_again(measured_run, tmp_path):
+    run = shutil.copytree(measured_run.path, tmp_path / "run")
+    (run / "summary.json").unlink()
+    lines = (run / "trajectory.log").read_bytes().splitlines(keepends=True)
+    (run / "trajectory.log").write_bytes(b"".join(lines[:2]))
+    (run / DIAGNOSTICS).write_bytes((run / DIAGNOSTICS).read_bytes()[:-9])
+    check_refused(call("resume", str(run)))
+    (run / DIAGNOSTICS).unlink()
+    left = call("resume", str(run))
+    assert (left.status, "it ends at round 0 and the metrics have round 4; that is computed" in left.err) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,6 @@ def resume(
         trajectory = ranks.from_first(trajectory)
         check_log(request, trajectory)
         lacks = lacking(trajectory, runs.read_summary(request.path), recorded)
-        if lacks:
-            notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
             division = request.config.get("division", DIRICHLET)
@@ -128,6 +126,8 @@ def resume(
             measures = measuring(
                 request.path, rounds, rows, request.config, ranks, evaluated=bool(trajectory.evaluations)
             )
+            if lacks:  # said now that nothing refuses it any more
+                notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
             for lost in (measure.lost for measure in measures if measure.lost):
                 after = ", ".join(map(str, lost[:5])) + (" and more" if len(lost) > 5 else "")
                 notice(f"{request.path / DIAGNOSTICS} lacks what was measured after rounds {after}; that is lost")
