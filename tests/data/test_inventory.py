@@ -265,6 +265,27 @@ def test_a_header_may_say_that_sizes_are_in_terabytes(header):
     assert cards(f"machine,{header}\na,1\nb,0.5\n") == [("1.02e+03 GiB card", 1, 1024), ("512 GiB card", 1, 512)]
 
 
+def test_what_begins_with_zero_and_a_comma_is_a_decimal():
+    """Read as thousands, 0,333 is 333: above 1, so every share of the list would be in percent."""
+    assert cards("card;memory;share\nA;40GB;0,333\nB;80GB;0,07\n") == [("A", 1, 13.32), ("B", 1, 5.6)]
+    assert cards("card;memory;share\nA;1GB;0,333\n") == [("A", 1, 0.333)]
+    assert cards("card;memory\nA;0,125 GB\nB;1,024 GB\n") == [("B", 1, 1.024), ("A", 1, 0.125)]
+    assert cards('card,memory\nA,"81,920 MiB"\nB,"10,240 MiB"\n') == [("A", 1, 80), ("B", 1, 10)]
+
+
+def test_more_than_all_of_a_card_is_refused():
+    inventory = read_inventory("card,memory,share\nA,40GB,120 %\n")
+    with pytest.raises(InvalidInputError, match="row 1: share is 120 %; a card has at most 100 %"):
+        cards_of(inventory, inventory.columns)
+
+
+@pytest.mark.parametrize("separator", ["\t", ";", "|"])
+@pytest.mark.parametrize("title", ["", "Inventory 2026\n"])
+def test_thousands_do_not_separate_columns(separator, title):
+    rows = [("card", "count", "memory (bytes)"), ("A", "35", "13,019,119,616"), ("B", "44", "1,073,741,824")]
+    assert cards(title + "\n".join(map(separator.join, rows))) == [("A", 35, 12.125), ("B", 44, 1)]
+
+
 def test_a_number_with_an_exponent_is_that_number():
     assert cards("gpu,memory bytes\nA,2.5769803776e10\n") == [("A", 1, 24.0)]
 

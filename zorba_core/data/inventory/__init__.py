@@ -112,7 +112,7 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
     total = busy = 0
     comma = _decimal_comma(inventory, columns)
     in_percent = columns.share is not None and is_percent(
-        columns.share, [r[place[columns.share]] for r in inventory.rows]
+        columns.share, [r[place[columns.share]] for r in inventory.rows], comma
     )
     for number, cells in enumerate(inventory.rows, start=1):
 
@@ -138,6 +138,10 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         usable = min(sizes)
         if cell(columns.share):
             part = number_of(cell(columns.share), f"{where}: {columns.share}", comma)
+            if part > 100:
+                raise InvalidInputError(
+                    f"{where}: {columns.share} is {part:g} %; a card has at most 100 % of its memory"
+                )
             usable = _part_of(usable, part, of=100 if in_percent else 1)
         elif columns.free is None:
             usable = _part_of(usable, share)

@@ -8,6 +8,7 @@ import csv
 import io
 import re
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 from xml.parsers.expat import ExpatError, ParserCreate
 
@@ -115,6 +116,18 @@ def _cell(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
+def _separator(lines: Sequence[str]) -> str:
+    """What stands in most lines, outside quotes, and equally often in most; else a number with commas would count."""
+    bare = [re.sub(r'"[^"]*+"', "", line) for line in lines]
+
+    def fits(separator: str) -> tuple[int, int, float]:
+        counts = [line.count(separator) for line in bare]
+        usual = float(np.median(counts))
+        return sum(map(bool, counts)), counts.count(usual), usual
+
+    return max("\t;|,", key=fits)
+
+
 def separated_cells(text: str) -> list[list[str]]:
     """Cells of text that is separated by tabs, semicolons, bars or commas."""
     lines = [line for line in text.splitlines() if not re.fullmatch(r"[\s|+=:-]*+", line)]
@@ -124,7 +137,7 @@ def separated_cells(text: str) -> list[list[str]]:
         raise InvalidInputError(NO_CARD)
     if all(line.strip().startswith("|") for line in lines):  # a table as Markdown has it
         lines = [line.strip().strip("|") for line in lines]
-    separator = max("\t;|,", key=lambda one: float(np.median([line.count(one) for line in lines[:50]])))
+    separator = _separator(lines[:50])
     if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
         return [re.split(r"\s{2,}+", line.strip())[:MAX_COLUMNS] for line in lines]
     try:

@@ -20,7 +20,7 @@ UNITS = {
 }
 _NUMBER = re.compile(r"([-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+))((?<=[\d.])[eE][-+]?\d+)?")
 _WITH_UNIT = re.compile(r"(?i)(?:\b|(?<=\d))(bytes|[kmgt]ib|[kmgt]b|[kmgt]o|[gm])\b")
-_DECIMAL_COMMA = re.compile(r"\d,(?:\d{1,2}|\d{4,}+)(?!\d)")
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,'])0,\d|\d,(?:\d{1,2}|\d{4,}+)(?!\d)")
 
 
 def number_of(text: str, where: str, comma: bool = False) -> float:
@@ -37,7 +37,7 @@ def number_of(text: str, where: str, comma: bool = False) -> float:
     if points and commas:  # the last of the two is the decimal one
         decimal = max(digits.rfind("."), digits.rfind(","))
         digits = re.sub(r"[.,]", "", digits[:decimal]) + "." + digits[decimal + 1 :]
-    elif commas == 1 and (comma or len(digits) - digits.find(",") != 4):
+    elif commas == 1 and (comma or has_decimal_comma([digits])):
         digits = digits.replace(",", ".")
     elif commas or points > 1:
         digits = re.sub(r"[.,]", "", digits)
@@ -68,13 +68,13 @@ def unit_in(text: str) -> str | None:
     return {"g": "GiB", "m": "MiB", "b": "bytes", "k": "KiB", "t": "TiB", "": None}[letter]
 
 
-def is_percent(header: str, cells: Iterable[str]) -> bool:
+def is_percent(header: str, cells: Iterable[str], comma: bool) -> bool:
     """Whether a column of shares is in percent: by its header or its cells, or because one is above 1."""
     filled = [cell for cell in cells if has_number(cell)]
     return (
         re.search(r"(?i)%|percent|prozent|pourcent", header) is not None
         or any("%" in cell for cell in filled)
-        or any(number_of(cell, header) > 1 for cell in filled)
+        or any(number_of(cell, header, comma) > 1 for cell in filled)
     )
 
 
