@@ -144,6 +144,9 @@ def test_a_log_cannot_point_the_page_to_a_folder_elsewhere(tmp_path):
     job = write_job(runs)
     (runs / JOBS / job.id / LOG).write_text(f"run {elsewhere}\n")
     assert state_of(runs, job).run is None
+    (tmp_path / "config.json").write_text("{}")
+    (runs / JOBS / job.id / LOG).write_text(f"run {runs}/..\n")
+    assert state_of(runs, job).run is None
 
 
 def with_config(folder):
@@ -152,7 +155,9 @@ def with_config(folder):
     return folder
 
 
-@pytest.mark.parametrize("named", ["{tmp}/elsewhere/run", "/", "..", "{tmp}/runs/../elsewhere", "{tmp}/runs", "~/run"])
+@pytest.mark.parametrize(
+    "named", ["{tmp}/elsewhere/run", "/", "..", "{tmp}/runs/../elsewhere", "{tmp}/runs", "~/run", "/x/" + "y" * 90_000]
+)
 def test_a_resumed_job_whose_run_lies_elsewhere_is_named_and_hides_no_other(tmp_path, named):
     with_config(tmp_path / "elsewhere" / "run")
     runs = tmp_path / "runs"
@@ -162,6 +167,7 @@ def test_a_resumed_job_whose_run_lies_elsewhere_is_named_and_hides_no_other(tmp_
     assert [job.id for job in jobs] == [good.id]
     assert len(problems) == 1
     assert problems[0].endswith(f"it must be a folder in {runs}); the folder can be removed")
+    assert len(problems[0]) < 1000
     assert titles_of_runs(runs) == {"a-1": "Good"}
 
 

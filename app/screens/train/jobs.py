@@ -197,7 +197,9 @@ def named_run(runs_folder: Path, job: Job) -> Path | None:
         with log.open("rb") as file:
             lines = file.read(16_000).decode("utf-8", "replace").splitlines()
         named = next((Path(line.removeprefix("run ")) for line in lines if line.startswith("run ")), None)
-        if named is None or named.parent.resolve() != runs_folder.resolve() or not (named / CONFIG).is_file():
+        if named is None or named.name == ".." or named.parent.resolve() != runs_folder.resolve():
+            return None
+        if not (named / CONFIG).is_file():
             return None
     except (OSError, ValueError, RuntimeError):  # no path: too long, with a zero byte, or a link to itself
         return None
@@ -217,7 +219,8 @@ def _in_runs_folder(runs_folder: Path, run: str) -> Path:
     """
     parent, name = os.path.split(os.path.abspath(run))
     inside = runs_folder / name
-    if "\0" in run or not (os.path.realpath(parent) == os.path.realpath(runs_folder) or (inside / CONFIG).is_file()):
+    in_place = os.path.realpath(parent) == os.path.realpath(runs_folder)
+    if "\0" in run or not (in_place or os.path.isfile(inside / CONFIG)):
         raise ValueError(f"run is {in_short(run)}; it must be a folder in {runs_folder}")
     return inside
 
