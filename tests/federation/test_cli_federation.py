@@ -18,7 +18,7 @@ from zorba_core.checksums import write_sealed
 from zorba_core.cli import build_app
 from zorba_core.cli.federation import _how_to_resume, _nodes, _nodes_before
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.federation.flower.deployment import alone_in
+from zorba_core.federation.flower.locks import alone_in
 from zorba_core.federation.request import request_config
 from zorba_core.federation.session import serve
 from zorba_core.runs.folder import Request

@@ -66,6 +66,7 @@ _TRAINED_WITH = (
 )
 _NODES = "nodes.json"
 _MOST_NODES_BYTES = 2**26  # a hundred thousand seats with long paths have half of that
+_LEAST_FREE = 2**20  # bytes; below that nothing more is written
 DEFAULT_SEATS = 4
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first, where the method lets each activate some
 
@@ -116,7 +117,7 @@ def up(
     write the app with --app-only and follow zorba_core/federation/README.md.
     """
     from zorba_core.federation.flower.app_folder import write_app, write_request
-    from zorba_core.federation.flower.deployment import alone_in
+    from zorba_core.federation.flower.locks import alone_in
     from zorba_core.federation.flower.loopback import federate_on_loopback
     from zorba_core.federation.flower.simulation import simulate
     from zorba_core.federation.local_files import share_out
@@ -358,6 +359,8 @@ def _how_to_resume(place: Path) -> str:
 
     named = read_json(place / "run.json")
     sentence = f"logs and replicas are in {place}"
+    if shutil.disk_usage(place).free < _LEAST_FREE:
+        sentence += ", whose disk is full: make room there first"
     if named is None or not isinstance(named.get("run"), str):
         return sentence
     return f"{sentence}; resume with: zorba federation up --resume {named['run']} --folder {place}"

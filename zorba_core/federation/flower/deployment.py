@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import signal
@@ -26,7 +25,7 @@ from typing import Any
 import psutil
 
 from zorba_core.checksums import parse_json
-from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError, printable
 from zorba_core.federation.flower import reaper
 from zorba_core.federation.flower.commands import NO_FLOWER, settings
 from zorba_core.federation.flower.superlink import ANYBODY, check_reach
@@ -35,6 +34,7 @@ from zorba_core.files import check_target, read_regular, write_text
 _HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 _MOST_BYTES = 2**28  # of a result, which holds all that was metered
+_MOST_SAID = 300  # characters
 _SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
 
 
@@ -153,17 +153,20 @@ class Deployment:
         Raises:
             RunError: it was refused.
         """
-        done = subprocess.run(
-            [_command("flwr"), "run", str(app), "loop"],
-            env=environment(self._home),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS_TO_START,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [_command("flwr"), "run", str(app), "loop"],
+                env=environment(self._home),
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS_TO_START,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RunError(f"flwr run did not end within {_SECONDS_TO_START:g} seconds") from None
         if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise RunError(f"flwr run failed: {said[-1].strip() if said else f'exit status {done.returncode}'}")
+            said = _in_a_line(done.stderr or done.stdout) or f"exit status {done.returncode}"
+            raise RunError(f"flwr run failed: {said}; see {self.folder / 'superlink' / 'log.txt'}")
 
     def running(self, name: str) -> bool:
         return name in self._processes and self._processes[name].poll() is None
@@ -222,31 +225,6 @@ class Deployment:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Within the context the folder is this process's: what another wrote there would end the federation at hand.
-
-    Raises:
-        InvalidInputError: another process has it.
-    """
-    was_there = folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidInputError(
-                f"{folder}: another process runs a federation there; wait for it to end, or stop it first"
-            ) from None
-        yield
-    finally:
-        os.close(handle)
-        if not was_there:
-            with contextlib.suppress(OSError):
-                folder.rmdir()  # where nothing came of it
-
-
-@contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Within the context SIGTERM and SIGHUP end this process as Ctrl-C does: through every ``finally``."""
 
@@ -288,6 +266,13 @@ def _descendants(pid: int) -> set[psutil.Process]:
 
 def _command(name: str) -> Path:
     return Path(sys.executable).parent / name
+
+
+def _in_a_line(said: str) -> str:
+    """What a command of Flower's said last: the words in its box, where it drew one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    boxed = [line.strip("│ ") for line in lines if line.startswith("│")]
+    return printable(" ".join(boxed) if boxed else "".join(lines[-1:]))[:_MOST_SAID]
 
 
 def _module(name: str) -> list[str]:

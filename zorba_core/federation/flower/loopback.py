@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from zorba_core.errors import RunError
 from zorba_core.federation.flower.app_folder import write_app, write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
+from zorba_core.federation.flower.locks import is_held
 from zorba_core.runs import Run, read_run
 
 Notice = Callable[[str], None]
 FAILED = "failed: "  # how the server's last line begins where it failed
 _LOOK = 0.3  # seconds
-_GRACE = 20.0  # for the ServerApp to write its result after the SuperLink ended
+_GRACE = 20.0  # for a ServerApp to write its result after the SuperLink ended
+_SECONDS_TO_BEGIN = 180.0  # for a ServerApp that was submitted: Flower starts it, and it imports
 
 
 def federate_on_loopback(
@@ -72,23 +75,46 @@ def await_result(
     watch: Callable[[Deployment], None] = lambda deployment: None,
     process: str = "superlink",
 ) -> dict[str, Any]:
-    """Wait until the server, which lives as long as ``process`` does, has written its result.
+    """Wait until the server, which lives no longer than ``process``, has written its result.
 
     Raises:
-        RunError: the process ended without a result, or with one that was damaged.
+        RunError: it ended without a result, as where its disk is full or the system killed it, or never began; or the
+            result was damaged.
     """
-    dead_since = None
+    server, gone_since = _Server(folder / "request.json"), None
     while (result := read_result(folder / "result.json")) is None:
         each_look()
         watch(deployment)
-        if deployment.running(process):
-            dead_since = None
-        elif dead_since is None:
-            dead_since = time.monotonic()
-        elif time.monotonic() - dead_since > _GRACE:
-            raise RunError(f"the {process} process ended; see {folder / process / 'log.txt'}")
+        running, there = deployment.running(process), server.there()
+        if running and there:
+            gone_since = None
+        elif gone_since is None:
+            gone_since = time.monotonic()
+        elif time.monotonic() - gone_since > (_LOOK if running else _GRACE):
+            who = "the server" if running else f"the {process} process"
+            raise RunError(f"{who} ended without a word of how; see {folder / process / 'log.txt'}")
         time.sleep(_LOOK)
     return result
+
+
+@dataclass
+class _Server:
+    """What is seen from outside of the server that a request is for: it holds the request's file while it lives."""
+
+    request: Path
+    _file: tuple[int, int] | None = None  # a request that is written anew is another server's
+    _came: bool = False
+    _since: float = field(default_factory=time.monotonic)
+
+    def there(self) -> bool:
+        """Whether it lives, or may yet begin."""
+        status = self.request.stat() if self.request.exists() else None
+        file = status and (status.st_ino, status.st_mtime_ns)
+        if file != self._file:
+            self._file, self._came, self._since = file, False, time.monotonic()
+        held = is_held(self.request)
+        self._came |= held
+        return held or not (self._came or time.monotonic() - self._since > _SECONDS_TO_BEGIN)
 
 
 def read_result(path: Path) -> dict[str, Any] | None:

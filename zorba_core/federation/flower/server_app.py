@@ -18,6 +18,7 @@ from zorba_core.engine.callbacks import Callback, Progress
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, ZorbaError, name_some
 from zorba_core.federation.config import RunConfig, ServerSettings
+from zorba_core.federation.flower.locks import held
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
@@ -48,7 +49,12 @@ def main(grid: Grid, context: Context) -> None:
 
 def serve_request(grid: Grid, path: Path) -> None:
     """The run that a request asks for, with the clients of a grid. Whoever started the server waits for ``result.json``
-    beside it, so that is written however this ends."""
+    beside it, so that is written however this ends; where it cannot be, the request is held no longer."""
+    with held(path):
+        _serve(grid, path)
+
+
+def _serve(grid: Grid, path: Path) -> None:
     folder = path.parent
     try:
         request = _read_request(path)
