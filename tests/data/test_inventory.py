@@ -308,3 +308,26 @@ def test_a_workbook_of_more_rows_than_are_read_is_refused_before_it_is_read(monk
 def test_an_exponent_stands_right_behind_its_number(cell, value):
     """Otherwise it is a name: a processor's, behind how many there are."""
     assert number_of(cell, "row 1: cards") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "doubted"),
+    [
+        ("card;memory (GiB)\nA;24\nB;8,125\nC;16\n", True),
+        ("card;memory (GiB)\nA;24,5\nB;8,125\nC;16\n", False),  # another can only be a decimal comma
+        ("card;memory (MiB)\nA;24,576\nB;8,125\nC;16384\n", False),
+        ("card;memory\nA;24,576\nB;8,125\n", False),  # by their size these are MiB
+        ("card;memory (GiB)\nA;24.5\nB;8.125\n", False),
+    ],
+)
+def test_a_comma_that_may_be_of_thousands_is_pointed_out(text, doubted):
+    assert any("'8,125' is read as 8125; write a point" in doubt for doubt in read_inventory(text).doubts) == doubted
+
+
+@pytest.mark.parametrize("other", ["0.5", "1", "0,5", ".5"])
+def test_a_fraction_beside_percents_is_not_taken_for_half_a_percent(other):
+    inventory = read_inventory(f"card;memory;share\nA;40GB;50%\nB;80GB;{other}\n")
+    with pytest.raises(InvalidInputError, match=f"share is '{other}' beside others in %; write all of them alike"):
+        cards_of(inventory, inventory.columns)
+    for clear in ("50", "50 %", "0", ""):
+        assert cards(f"card;memory;share\nA;40GB;50%\nB;80GB;{clear}\n")[-1][0] == "A"

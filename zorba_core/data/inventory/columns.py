@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zorba_core.data.inventory.cells import MAX_CELL, MAX_ROWS, NO_CARD
-from zorba_core.data.inventory.numbers import has_decimal_comma, has_number, number_of, unit_in
+from zorba_core.data.inventory.numbers import has_decimal_comma, has_number, may_be_thousands_or_not, number_of, unit_in
 from zorba_core.errors import InvalidInputError, in_short
 
 _GRAPHICS = (  # the memory of a card, before any other memory
@@ -173,11 +173,17 @@ def _unit_of(memory: str, cells: Sequence[str]) -> tuple[str, list[str]]:
     sizes = [number_of(cell, memory, comma) for cell in cells if has_number(cell)]
     typical = float(np.median(sizes)) if sizes else 0.0
     unit = named or ("bytes" if typical > 1e8 else "MiB" if typical >= 500 else "GiB")
+    doubts = []
     if named is None:
-        return unit, [f"{memory!r} names no unit; its size suggests {unit}"]
-    if re.search(r"(?i)\bgb\b", f"{memory} {' '.join(cells[:3])}"):
-        return unit, ["GB is read as GiB, as vendors mean it for graphics memory"]
-    return unit, []
+        doubts.append(f"{memory!r} names no unit; its size suggests {unit}")
+    elif re.search(r"(?i)\bgb\b", f"{memory} {' '.join(cells[:3])}"):
+        doubts.append("GB is read as GiB, as vendors mean it for graphics memory")
+    either = None if comma else may_be_thousands_or_not(cells)
+    if either is not None and unit in ("GiB", "TiB"):
+        doubts.append(
+            f"{either.strip()!r} is read as {number_of(either, memory):g}; write a point where it is no thousand"
+        )
+    return unit, doubts
 
 
 @dataclass(frozen=True)

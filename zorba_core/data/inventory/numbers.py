@@ -20,6 +20,7 @@ UNITS = {
 }
 _NUMBER = re.compile(r"([-+]?(?:\d[\d.,'\u00a0\u202f ]*|[.,]\d+))((?<=[\d.])[eE][-+]?\d+)?")
 _WITH_UNIT = re.compile(r"(?i)(?:\b|(?<=\d))(bytes|[kmgt]ib|[kmgt]b|[kmgt]o|[gm])\b")
+_EITHER_COMMA = re.compile(r"(?<![\d.,'])[1-9]\d{0,2},\d{3}(?![\d.,])")  # of thousands, or a decimal one
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,'])0,\d|\d,(?:\d{1,2}|\d{4,}+)(?!\d)")
 
 
@@ -69,17 +70,29 @@ def unit_in(text: str) -> str | None:
 
 
 def is_percent(header: str, cells: Iterable[str], comma: bool) -> bool:
-    """Whether a column of shares is in percent: by its header or its cells, or because one is above 1."""
+    """Whether a column of shares is in percent: by its header or its cells, or because one is above 1.
+
+    Raises:
+        InvalidInputError: a cell may be a fraction beside others that have a %.
+    """
+    if re.search(r"(?i)%|percent|prozent|pourcent", header) is not None:
+        return True
     filled = [cell for cell in cells if has_number(cell)]
-    return (
-        re.search(r"(?i)%|percent|prozent|pourcent", header) is not None
-        or any("%" in cell for cell in filled)
-        or any(number_of(cell, header, comma) > 1 for cell in filled)
-    )
+    bare = [cell for cell in filled if "%" not in cell]
+    if fraction := next(
+        (cell for cell in bare if len(bare) < len(filled) and 0 < number_of(cell, header, comma) <= 1), ""
+    ):
+        raise InvalidInputError(f"{header} is {in_short(fraction)} beside others in %; write all of them alike")
+    return len(bare) < len(filled) or any(number_of(cell, header, comma) > 1 for cell in bare)
 
 
 def has_number(text: str) -> bool:
     return _NUMBER.search(text) is not None
+
+
+def may_be_thousands_or_not(cells: Iterable[str]) -> str | None:
+    """The first of the numbers whose comma may be either: ``8,125``."""
+    return next((cell for cell in cells if _EITHER_COMMA.search(cell)), None)
 
 
 def has_decimal_comma(cells: Iterable[str]) -> bool:
