@@ -116,6 +116,16 @@ def test_a_server_holds_its_request_until_it_has_said_how_it_ended(make_config, 
     assert not is_held(request)
 
 
+def test_a_server_that_is_ended_from_outside_says_so(make_config, server_settings, superlink, tmp_path, monkeypatch):
+    """Flower's handler of signals raises SystemExit."""
+    request = write_request(tmp_path, request_config(make_config(), server_settings), runs_folder=tmp_path / "runs")
+    monkeypatch.setattr(server_app, "serve", lambda *arguments, **options: sys.exit(0))
+    with pytest.raises(SystemExit):
+        server_app.serve_request(None, request)
+    with pytest.raises(RunError, match="the server failed: it was ended from outside"):
+        loopback.finished(loopback.await_result(superlink, tmp_path, within(10.0)))
+
+
 def test_one_holds_a_file_and_nobody_waits_for_it(tmp_path):
     missing, pipe = tmp_path / "none", tmp_path / "pipe"
     os.mkfifo(pipe)

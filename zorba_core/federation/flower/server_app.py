@@ -70,6 +70,7 @@ def _serve(grid: Grid, path: Path) -> None:
 
         progress = Progress(request.config.settings.rounds, log, request.counted)
         callbacks = [_NameFolder(folder / "run.json"), progress]
+        result: dict[str, Any] = {"state": "failed", "error": "it was ended from outside", "exit_status": 1}
         try:
             if request.resume:
                 run = resume(request.resume, transport, model=request.model, callbacks=callbacks, tell=tell)
