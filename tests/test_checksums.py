@@ -7,8 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,27 +18,23 @@ import pyarrow as pa
 import pytest
 
 from app.shared.engine_costs import stored_calibration
-from tests.damage import call, damage_bytes
+from tests.damage import call
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
 from zorba_core.checksums import (
     ChecksumError,
-    check_sums,
     parse_json,
     read_sealed,
     sealed,
     sha256_of,
     unsealed,
     write_sealed,
-    write_sums,
 )
 from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import fingerprint, to_json, write_json, write_text
-from zorba_core.planning.models import model_spec
 from zorba_core.runs import list_runs, read_run
-from zorba_core.runs.model_source import load_model, load_tokenizer, open_model_files
 from zorba_core.runs.writer import RunWriter
 from zorba_core.study.experiments.design import stored_design
 from zorba_core.study.experiments.energies import stored_facts
@@ -245,24 +239,6 @@ def test_a_flipped_bit_of_the_config_of_a_run_without_its_log_gives_no_other_con
     assert noticed_or_unchanged(path, lambda: repr(read_run(run).config), random.Random(4), 200, bits=1) > 150
 
 
-def test_a_saved_model_with_a_flipped_bit_is_not_loaded(tiny_opt_folder, tmp_path):
-    folder = shutil.copytree(tiny_opt_folder, tmp_path / "model")
-    write_sums(folder)
-    assert check_sums(folder)
-    load_tokenizer(folder)
-    generator = random.Random(0)
-    for name in ("tokenizer.json", "config.json", "SHA256SUMS"):
-        whole = (folder / name).read_bytes()
-        changed = whole
-        while changed == whole:
-            changed = damage_bytes(generator, whole)
-        (folder / name).write_bytes(changed)
-        with pytest.raises(InvalidInputError, match=r"SHA256SUMS|cannot be loaded"):
-            load_tokenizer(folder)
-        (folder / name).write_bytes(whole)
-    load_tokenizer(folder)
-
-
 def test_doctor_names_what_is_damaged_and_how_to_make_it_again(run, tmp_path):
     write_ledger(LEDGER, tmp_path / "ledger.json")
     left = call("doctor", "--verify", "--artifacts", str(tmp_path), "--json")
@@ -378,35 +354,6 @@ def test_an_archive_behind_another_is_not_read(tmp_path):
         allocation_from_file(tmp_path / "c.npz")
 
 
-def test_a_streamed_model_with_a_flipped_bit_is_not_opened(tiny_opt_folder, tmp_path):
-    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
-    write_sums(model)
-    open_model_files(model)
-    weights = bytearray((model / "model.safetensors").read_bytes())
-    weights[-5] ^= 0x40
-    (model / "model.safetensors").write_bytes(weights)
-    with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
-        open_model_files(model)
-
-
-def test_a_changed_config_is_noticed_before_anything_is_counted_or_allocated(tiny_opt_folder, tmp_path):
-    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
-    write_sums(model)
-    config = json.loads((model / "config.json").read_text())
-    write_json(model / "config.json", config | {"ffn_dim": 768_768_000})
-    for read in (model_spec, load_model, open_model_files):
-        with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
-            read(model)
-
-
-def test_a_list_of_checksums_without_end_is_not_read_to_it(tmp_path):
-    (tmp_path / "a.txt").write_text("a")
-    write_sums(tmp_path)
-    os.truncate(tmp_path / "SHA256SUMS", 9 * 2**30)
-    with pytest.raises(ChecksumError, match="a line is damaged"):
-        check_sums(tmp_path)
-
-
 def test_a_checksum_is_compared_without_a_copy_of_what_it_is_of():
     """A list of empty lists takes 14 times its text; a file just below its limit is to be read within 4 GiB."""
     text = to_json(sealed({"lists": [[]] * 200_000}))
@@ -428,51 +375,3 @@ def test_nothing_is_renamed_over_a_device_or_a_pipe(tmp_path, kind):
     with pytest.raises(InvalidInputError, match="it is a device or a pipe"):
         write_text(target, "text")
     assert not target.is_file()
-
-
-@pytest.mark.parametrize("target", ["user@host.4711:1700000000", ".#config.json"])
-def test_an_editors_lock_beside_a_model_does_not_switch_its_checksums_off(tiny_opt_folder, tmp_path, target):
-    folder = Path(shutil.copytree(tiny_opt_folder, tmp_path / "model"))
-    write_sums(folder)
-    (folder / ".#config.json").symlink_to(target)  # to nothing, and to itself
-    assert check_sums(folder)
-    text = (folder / "config.json").read_text(encoding="utf-8")
-    (folder / "config.json").write_text(text.replace('"relu"', '"gelu"'), encoding="utf-8")
-    with pytest.raises(ChecksumError, match=r"config\.json is not the file"):
-        load_model(folder)
-
-
-def test_a_list_of_checksums_that_lost_lines_is_refused(tiny_opt_folder, tmp_path):
-    folder = Path(shutil.copytree(tiny_opt_folder, tmp_path / "model"))
-    write_sums(folder)
-    sums = (folder / "SHA256SUMS").read_text(encoding="utf-8")
-    lines = sums.splitlines(keepends=True)
-    without = ["".join(line for line in lines if name not in line) for name in ("config.json\n", "model.safetensors\n")]
-    assert all(len(text) < len(sums) for text in without)
-    for text in ("", sums[:-1], *without):
-        (folder / "SHA256SUMS").write_text(text, encoding="utf-8")
-        with pytest.raises(ChecksumError, match="SHA256SUMS: lines are missing"):
-            check_sums(folder)
-
-
-_MODEL_ON_A_FULL_DISK = """
-import resource, signal, sys
-import numpy as np
-from pathlib import Path
-from safetensors.numpy import save_file
-from zorba_core.files import atomic_folder
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-try:
-    with atomic_folder(sys.argv[1]) as folder:
-        save_file({"weights": np.ones(100_000)}, folder / "model.safetensors")
-except OSError as error:
-    sys.exit(0 if error.filename == sys.argv[1] and error.errno else 3)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="limits of files are POSIX's")
-def test_a_disk_without_room_for_a_model_is_an_error_that_names_it(tmp_path):
-    code = subprocess.run([sys.executable, "-c", _MODEL_ON_A_FULL_DISK, str(tmp_path / "model")], check=False)
-    assert code.returncode == 0
-    assert not any(tmp_path.iterdir())
