@@ -77,11 +77,10 @@ def agreement() -> dict[str, Any]:
     forward mode in float64."""
     found = {}
     for name, smooth in (("as it is", False), ("GELU for ReLU", True)):
-        rho = {
-            (of, str(dtype).removeprefix("torch.")): estimators(dtype, smooth=smooth)[of](COMPARED).rho_NQ
-            for of in ("exact", "jvp")
-            for dtype in (torch.float32, torch.float64)
-        }
+        rho = {}
+        for bits, dtype in (("float32", torch.float32), ("float64", torch.float64)):
+            run = estimators(dtype, smooth=smooth)
+            rho |= {(of, bits): run[of](COMPARED).rho_NQ for of in ("exact", "jvp")}
         true_NQ = rho["jvp", "float64"]
 
         def off_N(of_NQ: np.ndarray, from_NQ: np.ndarray, true_NQ: np.ndarray = true_NQ) -> np.ndarray:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -15,7 +18,7 @@ pytest.importorskip("flwr")
 from zorba_core.cli import federation as command
 from zorba_core.errors import RunError
 from zorba_core.federation.flower import deployment as deployments
-from zorba_core.federation.flower import loopback, server_app
+from zorba_core.federation.flower import locks, loopback, server_app
 from zorba_core.federation.flower.app_folder import write_request
 from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.locks import held, is_held
@@ -132,15 +135,41 @@ def test_one_holds_a_file_and_nobody_waits_for_it(tmp_path):
     assert not is_held(missing)
     assert not is_held(pipe)
     with held(pipe) as first, held(pipe) as second, held(missing) as third:
-        assert (first, second, third) == (True, False, False)
+        assert (first, second, third) == (True, False, None)
         assert is_held(pipe)
     assert not is_held(pipe)
+
+
+def test_a_server_that_begins_while_somebody_looks_holds_its_request_all_the_same(tmp_path):
+    """A look has the lock for a moment; a server without it would be given up while it lives."""
+    path = tmp_path / "request.json"
+    path.write_text("{}")
+    looking = os.open(path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    look_ends = threading.Timer(0.2, os.close, [looking])
+    look_ends.start()
+    with held(path) as alone:
+        assert alone
+        assert is_held(path)
+    look_ends.join()
+
+
+def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch):
+    def none(handle, operation) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", none)
+    with locks.alone_in(tmp_path / "folder"):
+        assert is_held(tmp_path / "folder")  # nobody can tell, so it is waited for as long as the SuperLink lives
 
 
 def test_a_full_disk_is_named_with_the_place_of_the_logs(tmp_path, monkeypatch):
     assert command._how_to_resume(tmp_path) == f"logs and replicas are in {tmp_path}"
     monkeypatch.setattr(command.shutil, "disk_usage", lambda path: SimpleNamespace(free=4096))
     assert command._how_to_resume(tmp_path).endswith(", whose disk is full: make room there first")
+    monkeypatch.undo()
+    gone = tmp_path / "gone"
+    assert command._how_to_resume(gone) == f"logs and replicas are in {gone}"
 
 
 BOX = "notice\n╭─ Error ────────╮\n│ no room is left │\n│ on the disk     │\n╰─────────────────╯\n"

@@ -359,7 +359,7 @@ def _how_to_resume(place: Path) -> str:
 
     named = read_json(place / "run.json")
     sentence = f"logs and replicas are in {place}"
-    if shutil.disk_usage(place).free < _LEAST_FREE:
+    if place.is_dir() and shutil.disk_usage(place).free < _LEAST_FREE:
         sentence += ", whose disk is full: make room there first"
     if named is None or not isinstance(named.get("run"), str):
         return sentence

@@ -79,11 +79,11 @@ def is_percent(header: str, cells: Iterable[str], comma: bool) -> bool:
         return True
     filled = [cell for cell in cells if has_number(cell)]
     bare = [cell for cell in filled if "%" not in cell]
-    if fraction := next(
-        (cell for cell in bare if len(bare) < len(filled) and 0 < number_of(cell, header, comma) <= 1), ""
-    ):
-        raise InvalidInputError(f"{header} is {in_short(fraction)} beside others in %; write all of them alike")
-    return len(bare) < len(filled) or any(number_of(cell, header, comma) > 1 for cell in bare)
+    some = len(bare) < len(filled)
+    for cell in bare if some else ():
+        if 0 < number_of(cell, header, comma) <= 1:
+            raise InvalidInputError(f"{header} is {in_short(cell)} beside others in %; write all of them alike")
+    return some or any(number_of(cell, header, comma) > 1 for cell in bare)
 
 
 def has_number(text: str) -> bool:
