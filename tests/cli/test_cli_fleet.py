@@ -72,7 +72,7 @@ def test_a_wrong_guess_is_corrected_by_options(tmp_path):
         (["--column", "memory=nothing"], "the list has no such column; it has Standort"),
         (["--unit", "pounds"], "--unit is 'pounds'; it must be one of GiB"),
         (["--share", "0"], "above 0 and at most 1"),
-        (["--column", "memory=Standort"], "row 1: Standort is 'Köln'; it must be a number"),
+        (["--column", "memory=Standort"], "row 1: Standort is 'Köln'; it must be a size"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line_and_nothing_is_written(cards, tmp_path, options, says):

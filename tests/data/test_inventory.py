@@ -9,7 +9,6 @@ import pytest
 
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.data.inventory import Columns, cards_of, fleet_of_cards, read_cards, read_inventory, written
-from zorba_core.data.inventory.numbers import number_of
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import GIB
 
@@ -300,34 +299,3 @@ def test_a_workbook_of_more_rows_than_are_read_is_refused_before_it_is_read(monk
     monkeypatch.setattr(openpyxl, "load_workbook", lambda *_, **__: pytest.fail("read"))
     with pytest.raises(InvalidInputError, match="larger than 20,000 rows of 60 columns, the most that is read"):
         read_inventory(content.getvalue(), "fleet.xlsx")
-
-
-@pytest.mark.parametrize(
-    ("cell", "value"), [("2 E5-2680", 2), ("3 E7", 3), ("2.5e1", 25), ("1.e2", 100), ("4E1 GB", 40)]
-)
-def test_an_exponent_stands_right_behind_its_number(cell, value):
-    """Otherwise it is a name: a processor's, behind how many there are."""
-    assert number_of(cell, "row 1: cards") == value
-
-
-@pytest.mark.parametrize(
-    ("text", "doubted"),
-    [
-        ("card;memory (GiB)\nA;24\nB;8,125\nC;16\n", True),
-        ("card;memory (GiB)\nA;24,5\nB;8,125\nC;16\n", False),  # another can only be a decimal comma
-        ("card;memory (MiB)\nA;24,576\nB;8,125\nC;16384\n", False),
-        ("card;memory\nA;24,576\nB;8,125\n", False),  # by their size these are MiB
-        ("card;memory (GiB)\nA;24.5\nB;8.125\n", False),
-    ],
-)
-def test_a_comma_that_may_be_of_thousands_is_pointed_out(text, doubted):
-    assert any("'8,125' is read as 8125; write a point" in doubt for doubt in read_inventory(text).doubts) == doubted
-
-
-@pytest.mark.parametrize("other", ["0.5", "1", "0,5", ".5"])
-def test_a_fraction_beside_percents_is_not_taken_for_half_a_percent(other):
-    inventory = read_inventory(f"card;memory;share\nA;40GB;50%\nB;80GB;{other}\n")
-    with pytest.raises(InvalidInputError, match=f"share is '{other}' beside others in %; write all of them alike"):
-        cards_of(inventory, inventory.columns)
-    for clear in ("50", "50 %", "0", ""):
-        assert cards(f"card;memory;share\nA;40GB;50%\nB;80GB;{clear}\n")[-1][0] == "A"

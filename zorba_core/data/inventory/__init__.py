@@ -17,11 +17,12 @@ from decimal import Decimal
 import numpy as np
 
 from zorba_core.data.inventory.cells import MAX_ROWS, check_lines, decoded, excel_cells, separated_cells
-from zorba_core.data.inventory.columns import Columns, Inventory, guessed
-from zorba_core.data.inventory.numbers import UNITS, gib_of, has_decimal_comma, is_percent, number_of, whole
+from zorba_core.data.inventory.columns import WORKBOOK, Columns, Inventory, guessed
+from zorba_core.data.inventory.numbers import UNITS
+from zorba_core.data.inventory.reading import Reading
 from zorba_core.data.inventory.recognised import nvidia_smi, written_list
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.fleets import MAX_SPEED, Fleet
+from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB
 
 __all__ = [
@@ -61,7 +62,7 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
         raise InvalidInputError(f"the list has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
     if isinstance(content, bytes):
         if content.startswith(b"PK"):
-            return guessed(excel_cells(content), "Excel workbook")
+            return guessed(excel_cells(content), WORKBOOK)
         if content.startswith(b"\xd0\xcf\x11\xe0"):
             raise InvalidInputError("the file is of an old Excel (.xls); save it as .xlsx or CSV")
         content = decoded(content)
@@ -103,70 +104,43 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
         raise InvalidInputError("no column of memory is chosen; choose the one that says how much each card has")
     if not 0 < share <= 1:
         raise InvalidInputError(f"the share of each card is {share:g}; it must be above 0 and at most 1")
-    place = {name: index for index, name in enumerate(inventory.header)}
-    if missing := [
-        name for name in vars(columns).values() if name is not None and name not in place and name != columns.unit
-    ]:
-        raise InvalidInputError(f"the table has no column {in_short(missing[0])}")
+    reading = Reading.of(inventory, columns)
     groups: dict[tuple[str, str, float], tuple[float, int, list[str]]] = {}
     total = busy = 0
-    comma = _decimal_comma(inventory, columns)
-    in_percent = columns.share is not None and is_percent(
-        columns.share, [r[place[columns.share]] for r in inventory.rows], comma
-    )
     for number, cells in enumerate(inventory.rows, start=1):
-
-        def cell(column: str | None, cells: Sequence[str] = cells) -> str:
-            return "" if column is None else cells[place[column]].strip()
-
-        if not any(value.strip() for value in cells):
+        if _sums(cells) or not any(value.strip() for value in cells):
             continue
         where = f"row {number}"
-        sizes = [
-            gib_of(cell(column), columns.unit, f"{where}: {column}", comma)
-            for column in (columns.memory, columns.free)
-            if cell(column)
-        ]
+        sizes = reading.sizes(cells, where)
         if not sizes:
-            if _total_row(cells):
+            if sum(map(bool, map(str.strip, cells))) <= 1:  # a remark below the table
                 continue
             raise InvalidInputError(f"{where}: {columns.memory or columns.free} is empty; give the card's memory")
-        count = whole(cell(columns.count) or "1", f"{where}: {columns.count}", comma)
-        count *= whole(cell(columns.each) or "1", f"{where}: {columns.each}", comma)
+        count = reading.count(cells, where)
         if count == 0:
             continue
-        usable = min(sizes)
-        if cell(columns.share):
-            part = number_of(cell(columns.share), f"{where}: {columns.share}", comma)
-            if part > 100:
-                raise InvalidInputError(
-                    f"{where}: {columns.share} is {part:g} %; a card has at most 100 % of its memory"
-                )
-            usable = _part_of(usable, part, of=100 if in_percent else 1)
-        elif columns.free is None:
-            usable = _part_of(usable, share)
+        part = reading.share(cells, where)
+        if part is None:
+            part = (share, 1) if columns.free is None else (1, 1)
+        usable = _part_of(min(sizes), *part)
         if usable == 0 < max(sizes):
             busy += count
             continue
         if not 0 < usable <= MAX_VRAM_GIB:
-            name = cell(columns.name) or cell(columns.kind)
+            name = reading.cell(cells, columns.name) or reading.cell(cells, columns.kind)
             raise InvalidInputError(
                 f"{where}{f' ({in_short(name)})' if name else ''}: the card has {usable:g} GiB to use; that must be "
                 f"above 0 and at most {MAX_VRAM_GIB:g}"
             )
-        speed = number_of(cell(columns.speed), f"{where}: {columns.speed}", comma) if cell(columns.speed) else 1.0
-        if not 0 < speed <= MAX_SPEED:
-            raise InvalidInputError(
-                f"{where}: {columns.speed} is {speed:g}; it must be above 0 and at most {MAX_SPEED:g}"
-            )
+        speed = reading.speed(cells, where)
         total += count
         if total > MAX_CLIENTS:
             raise InvalidInputError(f"more than {MAX_CLIENTS:,} cards; check the column {columns.count}")
-        kind = cell(columns.kind) or f"{usable:.3g} GiB card"
+        kind = reading.cell(cells, columns.kind) or f"{usable:.3g} GiB card"
         key = (kind[:60], f"{usable:.12g}", speed)  # equal but for the last bits of a product
         gib, counted, names = groups.setdefault(key, (usable, 0, []))
-        if cell(columns.name) and count == 1:
-            names.append(cell(columns.name)[:60])
+        if (name := reading.cell(cells, columns.name)) and count == 1:
+            names.append(name[:60])
         groups[key] = (gib, counted + count, names)
     if not groups:
         raise InvalidInputError(
@@ -208,7 +182,7 @@ def written(kinds: Sequence[CardKind]) -> str:
     return "\n".join(lines)
 
 
-def _part_of(gib: float, part: float, of: int = 1) -> float:
+def _part_of(gib: float, part: float, of: int) -> float:
     """``part / of`` of it as people multiply decimals: 0.8 of 24 GiB is 19.2, where floats have 19.200000000000003."""
     return float(Decimal(repr(float(gib))) * Decimal(repr(float(part))) / of)
 
@@ -218,13 +192,6 @@ def _plain(value: float) -> str:
     return np.format_float_positional(value, precision=15, fractional=False, trim="-")
 
 
-def _decimal_comma(inventory: Inventory, columns: Columns) -> bool:
-    """Whether some number of the table can only be one with a decimal comma."""
-    place = {name: index for index, name in enumerate(inventory.header)}
-    numeric = [place[name] for name in (columns.memory, columns.free, columns.share, columns.speed) if name in place]
-    return has_decimal_comma(row[index] for row in inventory.rows for index in numeric)
-
-
 def _told_apart(kinds: list[CardKind]) -> list[CardKind]:
     """Cards of one name with different memory get the memory into their name."""
     times = Counter(card.kind for card in kinds)
@@ -232,7 +199,7 @@ def _told_apart(kinds: list[CardKind]) -> list[CardKind]:
     return [replace(card, kind=f"{card.kind} ({card.gib:.4g} GiB)") if card.kind in twice else card for card in kinds]
 
 
-def _total_row(cells: Sequence[str]) -> bool:
-    """A last line with sums, or a remark below the table."""
-    filled = [cell for cell in cells if cell.strip()]
-    return len(filled) <= 1 or any(re.match(r"(?i)(total|sum|summe|gesamt|somme)\b", cell.strip()) for cell in filled)
+def _sums(cells: Sequence[str]) -> bool:
+    """Whether a row is one of sums: it says so, and nothing else, in the first cell that has something."""
+    first = next((cell.strip() for cell in cells if cell.strip()), "")
+    return re.fullmatch(r"(?i)(grand |sub-?)?(total|sum|summe|gesamt|somme)s?:?", first) is not None

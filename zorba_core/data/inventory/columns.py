@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zorba_core.data.inventory.cells import MAX_CELL, MAX_ROWS, NO_CARD
-from zorba_core.data.inventory.numbers import has_decimal_comma, has_number, may_be_thousands_or_not, number_of, unit_in
+from zorba_core.data.inventory.numbers import about, is_written_number, unit_behind, unit_in
 from zorba_core.errors import InvalidInputError, in_short
 
 _GRAPHICS = (  # the memory of a card, before any other memory
@@ -40,7 +40,7 @@ _EACH = re.compile(r"(?i)(per|/|je|pro|par|por)\s*(node|machine|host|server|box|
 _OTHER = re.compile(  # numbers of a card or of its machine that are none of these
     r"(?i)used|usage|util|belegt|genutzt|auslastung|utilis|temp|power|leistung|watt|clock|takt|[mg]hz|tflop|price|preis"
     r"|prix|cost|kosten|year|jahr|serial|slot|index|driver|bandwidth|/s\b|bps\b|disk|storage|ssd|hdd|festplatte"
-    r"|system|host.?(ram|mem)|cpu|core|arbeitsspeicher|uuid|pci|bus"
+    r"|system|host.?(ram|mem)|cpu|core|arbeitsspeicher|uuid|pci|bus|\b[kmgt]i?bits?\b"
 )
 _IDENTITY = re.compile(r"(?i)asset|serial|s/n|inventory|inventar|order|ticket|room|rack|raum|\bid\b|_id\b")
 _MACHINES = re.compile(r"(?i)\b(nodes|machines|servers|hosts|instances|rechner|knoten)\b")
@@ -49,6 +49,7 @@ _CARDS = re.compile(  # names of cards, to know their column by
     r"|^[abhlpvt]\d{1,3}0?\b"
 )
 _PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
+WORKBOOK = "Excel workbook"  # where a remark may stand beside the table
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ def guessed(cells: list[list[str]], source: str) -> Inventory:
     first = cells[start]
     headed = not any(re.fullmatch(r"[-+]?[\d.,]++\s*+(?:[KMGT]?i?B)?", cell.strip()) for cell in first if cell.strip())
     body = cells[start + 1 :] if headed else cells[start:]
+    if wider := None if source == WORKBOOK else next((row for row in body if any(row[len(first) :])), None):
+        raise InvalidInputError(
+            f"the row {in_short(', '.join(wider))} has {len(wider)} cells and the first has {len(first)}; write a "
+            "number without commas, or in quotes"
+        )
     header = [cell.strip() or f"column {i + 1}" for i, cell in enumerate(first)] if headed else []
     header += [f"column {i + 1}" for i in range(len(header), width)]
     for i, name in enumerate(header):
@@ -132,7 +138,7 @@ def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns
     if chosen["memory"] is None and chosen["free"] is not None:
         chosen["memory"], chosen["free"] = chosen["free"], None
     if chosen["memory"] is None:
-        with_unit = [name for name in left("memory") if unit_in(name) or any(map(unit_in, cells[name]))]
+        with_unit = [name for name in left("memory") if unit_in(name) or any(map(unit_behind, cells[name]))]
         chosen["memory"] = next(iter(with_unit or left("memory")), None)
         taken = f"; {chosen['memory']!r} is taken" if chosen["memory"] else ": choose the one that says it"
         doubts.append("no column is called memory" + taken)
@@ -146,13 +152,26 @@ def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns
             chosen["count"] = machines[0]
             doubts.append(f"{chosen['each']!r} is read as the cards in each of {chosen['count']!r}")
     unit = "GiB"
-    memory = chosen["memory"]
+    memory, free = chosen["memory"], chosen["free"]
     if memory is not None:
         unit, said = _unit_of(memory, cells[memory])
         doubts += said
         if re.search(r"(?i)\btotal|gesamt|totale", memory) and "memory.total" not in memory and chosen["count"]:
             doubts.append(f"{memory!r} is read as the memory of one card; if it is of all of them, divide it")
+    if free is not None and unit_in(free) is None and not all(map(unit_behind, filter(str.strip, cells[free]))):
+        doubts.append(f"{free!r} names no unit; it is read in {unit}")
+    for name in header:
+        if name not in chosen.values() and (said := _not_read(name, cells[name], traits[name])):
+            doubts.append(said)
     return Columns(unit=unit, **chosen), doubts
+
+
+def _not_read(name: str, cells: Sequence[str], traits: _Traits) -> str | None:
+    """What to say of a column whose header asks to be read, as of numbers, and whose cells are none."""
+    if traits.other or traits.identity or not any(_score(role, name) for role in _NUMBERS):
+        return None
+    odd = next((cell for cell in cells if cell.strip() and (traits.percent or not is_written_number(cell))), None)
+    return None if odd is None else f"{name!r} is not read: {in_short(odd)} is not understood"
 
 
 def _look_for_kind(chosen: dict[str, str | None], words: Sequence[str], cells: dict[str, list[str]]) -> None:
@@ -168,29 +187,22 @@ def _look_for_kind(chosen: dict[str, str | None], words: Sequence[str], cells: d
 
 def _unit_of(memory: str, cells: Sequence[str]) -> tuple[str, list[str]]:
     """The unit of the column of memory, and what is to be said of it."""
-    named = unit_in(memory) or next((unit for cell in cells if (unit := unit_in(cell))), None)
-    comma = has_decimal_comma(cells)
-    sizes = [number_of(cell, memory, comma) for cell in cells if has_number(cell)]
+    named = unit_in(memory) or next((unit for cell in cells if (unit := unit_behind(cell))), None)
+    sizes = [size for cell in cells if (size := about(cell)) is not None]
     typical = float(np.median(sizes)) if sizes else 0.0
     unit = named or ("bytes" if typical > 1e8 else "MiB" if typical >= 500 else "GiB")
-    doubts = []
     if named is None:
-        doubts.append(f"{memory!r} names no unit; its size suggests {unit}")
-    elif re.search(r"(?i)\bgb\b", f"{memory} {' '.join(cells[:3])}"):
-        doubts.append("GB is read as GiB, as vendors mean it for graphics memory")
-    either = None if comma else may_be_thousands_or_not(cells)
-    if either is not None and unit in ("GiB", "TiB"):
-        doubts.append(
-            f"{either.strip()!r} is read as {number_of(either, memory):g}; write a point where it is no thousand"
-        )
-    return unit, doubts
+        return unit, [f"{memory!r} names no unit; its size suggests {unit}"]
+    if re.search(r"(?i)\bgb\b", f"{memory} {' '.join(cells[:3])}"):
+        return unit, ["GB is read as GiB, as vendors mean it for graphics memory"]
+    return unit, []
 
 
 @dataclass(frozen=True)
 class _Traits:
     """What a column's header and cells say of it, before the meaning of its words."""
 
-    numeric: bool  # most filled cells begin with a number, or are one with a unit
+    numeric: bool  # most filled cells are a number, by itself or with a unit
     index: bool  # they are small whole numbers, as of the cards in a machine
     percent: bool
     each: bool
@@ -203,23 +215,24 @@ class _Traits:
     def of(cls, name: str, cells: Sequence[str]) -> _Traits:
         filled = [cell.strip() for cell in cells[:200] if cell.strip()]
 
-        def most(pattern: str) -> bool:
-            return bool(filled) and sum(bool(re.match(pattern, cell)) for cell in filled) > 0.6 * len(filled)
+        def most(has: Callable[[str], object]) -> bool:
+            return bool(filled) and sum(bool(has(cell)) for cell in filled) > 0.6 * len(filled)
 
         return cls(
-            numeric=most(r"(?i)[-+]?[\d.,][\d.,' ]*+(?:e[-+]?\d++)?\s*+(?:%|[kmgt]?i?b(?:ytes)?|[gmkt]o|[gm])?\s*+$"),
-            index=most(r"\d{1,2}$"),
-            percent=bool(_PERCENT.search(name)) or most(r".*\d\s*+%\s*+$"),
+            numeric=most(is_written_number),
+            index=most(re.compile(r"\d{1,2}").fullmatch),
+            percent=bool(_PERCENT.search(name)) or most(re.compile(r".*\d\s*+%").fullmatch),
             each=bool(_EACH.search(name)),
             other=bool(_OTHER.search(name)),
             unit=unit_in(name) is not None,
-            cards=bool(filled) and sum(bool(_CARDS.search(cell)) for cell in filled) > 0.6 * len(filled),
+            cards=most(_CARDS.search),
             identity=bool(_IDENTITY.search(name)),
         )
 
     def may_be(self, role: str) -> bool:
         if role not in _NUMBERS:
-            return role == "name" or not (self.numeric and (self.index or self.percent or self.other))
+            number = self.numeric and (self.index or self.percent or self.other)
+            return not self.each and (role == "name" or not number)
         if not self.numeric or self.other:
             return False
         if role == "share":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from zorba_core.data.inventory.cells import MAX_CELL
 from zorba_core.data.inventory.columns import Columns, Inventory
@@ -16,19 +17,22 @@ _SMI_LIST = re.compile(r"GPU\s++\d++:")
 _MIG = re.compile(r"MIG\s++(\S++)\s++Device")
 _MIB = re.compile(r"\d++\s*+MiB")
 _LAST_MIB = re.compile(r",\s*+\d++\s*+MiB")
+_ONE_OR_TWO = re.compile(r"(?<![\w.])\d{1,3},\d{3}\s*+MiB|^\s*+\d{1,6}\s*+[x×*]\s")  # 81,920 MiB, or as people write
 _MOST_DIGITS = 15  # of a card's MiB
-_WRITTEN = re.compile(
-    r"""(?ix)^\s*+
-    (?: (?P<count>\d{1,6})\s*+[x×*]\s*+ | (?P<bare>\d{1,3})\s++(?=[a-z]) )?
-    (?: (?P<kind>. (?: .*? (?<![\s,;:@]) )?? ) [\s,;:@]++
-      | (?(count) (?= \d++(?:[.,]\d++)?+ \s*+ [gm]) | (?!) )  # 4 x 24 GB
-    )
-    (?P<size>\d++(?:[.,]\d++)?+)\s*+(?P<unit>gib|gb|g|mib|mb)?\s*+
-    (?: [x×*]\s*+(?P<after>\d{1,6})\s*+ )?
-    (?: ~\s*+(?P<speed>\d++(?:[.,]\d++)?+|[.,]\d++) )?\s*+$"""
-)
 _SIZE_ALONE = re.compile(r"(?i)^\d++(?:[.,]\d++)?+\s*+(gib|gb|g|mib|mb)$")
-_NO_COUNT = re.compile(r"^(?!\d{1,6}\s*+[x×*])[-+]?[\d.,]++(?:e[-+]?\d++)?\s*+[x×*]\s")
+_OF_NUMBERS = "0123456789.,'\u2019\u00a0\u202f "
+_COUNT = re.compile(r"(\d{1,6})\s*+[x×*]\s*+")
+_NO_COUNT = re.compile(rf"^(?!\d{{1,6}}\s*+[x×*])[-+]?\d[{_OF_NUMBERS}]*+(?:e[-+]?\d++)?\s*+[x×*]\s")
+_BARE_COUNT = re.compile(r"(\d{1,3})\s++(?=[a-zA-Z])")
+_NEXT_CARD = re.compile(r"[\n;]|(?:(?<!\d),|,(?=\s))(?=\s*+\d{1,6}\s*+[x×*]\s)")  # several may stand in a line
+_UNIT_AT_END = re.compile(r"(?i)(?<![a-z])(?:[gmt]i?b|[gm])$")
+_SPEED = re.compile(r"\d++(?:[.,]\d++)?+|[.,]\d++")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})++")
+_THOUSANDS_FIRST = re.compile(r"\d{1,3}(?:\s\d{3})++\s")
+_SPACED_SIZE = re.compile(r"(?<![\w.,])\d{1,3}\s\d{3}(?:[.,]\d++)?\s*+(?:[gmt]i?b|[gm])?$", re.IGNORECASE)
+_NUMBER_BETWEEN = re.compile(r",\s*+\d++\s*+,?$")  # A100, 4, 80 GB
+_MOST_MIB = 2**19  # of a card, where it may as well be another number
+_EXPLICIT, _SEPARATORS = ",;:@(", " ,;:@-–—("
 _HOW = "write such lines as `4 x RTX 3090, 24 GB`, with `~ 0.5` at the end for a card's relative speed"
 
 
@@ -58,7 +62,7 @@ def nvidia_smi(text: str) -> Inventory | None:
             )
         columns = Columns(memory="memory", kind="GPU")
         return Inventory(("GPU", "memory"), rows, columns, "nvidia-smi -L", ("sizes are from the cards' names",))
-    if lines and all(_LAST_MIB.search(line) for line in lines):  # --format=csv,noheader
+    if lines and all(_LAST_MIB.search(line) and not _ONE_OR_TWO.search(line) for line in lines):  # csv,noheader
         cells = [[cell.strip() for cell in line.split(",")] for line in lines]
         sizes = [i for i, cell in enumerate(cells[0]) if _MIB.fullmatch(cell)]
         if sizes and len({len(row) for row in cells}) == 1:
@@ -104,28 +108,105 @@ def written_list(text: str) -> Inventory | None:
     """Lines as people write them: ``4 x RTX 3090, 24 GB``, ``2× Jetson Orin Nano 8 GB ~ 0.5`` (its relative speed).
 
     Raises:
-        InvalidInputError: a line begins like one of these and goes on otherwise.
+        InvalidInputError: a line begins like one of these and goes on otherwise, or may be read as two.
     """
-    lines = [line.strip() for line in re.split(r"[\n;]", text) if line.strip()]
+    lines = [line.strip() for line in _NEXT_CARD.split(text) if line.strip()]
     if any(len(line) > MAX_CELL for line in lines):
         return None
     alone = lines[0] if len(lines) == 1 and _SIZE_ALONE.match(lines[0]) else None
     if refused := next((line for line in lines if _NO_COUNT.match(line)), alone):
         raise InvalidInputError(f"{in_short(refused)} is not understood; {_HOW}")
-    matches = [_WRITTEN.match(line) for line in lines]
-    if not all(matches):
-        if len(lines) == 1 and (re.match(r"\d{1,6}\s*+[x×*]\s", lines[0]) or not re.search(r"[,\t|]", lines[0])):
-            raise InvalidInputError(f"{in_short(lines[0])} is not understood; {_HOW}")
+    cards = [_Written.of(line) for line in lines]
+    unknown = [line for line, card in zip(lines, cards, strict=True) if card is None]
+    if unknown:
+        if all(_COUNT.match(line) for line in unknown) or (len(lines) == 1 and not re.search(r"[,\t|]", lines[0])):
+            raise InvalidInputError(f"{in_short(unknown[0])} is not understood; {_HOW}")
         return None
-    if not any(match["count"] or match["unit"] for match in matches):
+    written = [card for card in cards if card is not None]
+    if not any(card.count or card.unit for card in written):
         return None
-    rows, doubts = [], []
-    for line, match in zip(lines, matches, strict=True):
-        unit = {"m": "MiB"}.get((match["unit"] or "g")[0].lower(), "GiB")
-        if match["bare"] and not (match["count"] or match["after"]):
-            doubts.append(f"{match['bare']} in {line[:40]!r} is taken as the number of cards")
-        count = match["count"] or match["after"] or match["bare"] or "1"
-        kind = f"{match['bare']} {match['kind']}" if match["bare"] and match["after"] else match["kind"] or ""
-        rows.append((count, kind.strip(" ,"), f"{match['size'].replace(',', '.')} {unit}", match["speed"] or "1"))
+    either = [line for line, card in zip(lines, written, strict=True) if card.either]
+    if either:
+        raise InvalidInputError(f"{in_short(either[0])} may be read in two ways; {_HOW}")
+    rows = tuple((card.count or "1", card.kind, f"{card.size} {card.unit or 'GiB'}", card.speed) for card in written)
+    doubts = [card.doubt for card in written if card.doubt]
+    if bare := [card.size for card in written if not card.unit]:
+        doubts.append(f"{bare[0]!r} names no unit; it is read in GiB")
     columns = Columns(memory="memory", count="count", kind="card", speed="speed")
-    return Inventory(("count", "card", "memory", "speed"), tuple(rows), columns, "a written list", tuple(doubts))
+    return Inventory(("count", "card", "memory", "speed"), rows, columns, "a written list", tuple(doubts))
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A line of a list that somebody has written, in words that are not understood yet."""
+
+    kind: str
+    size: str
+    unit: str  # empty: none
+    count: str  # empty: the line does not say how many
+    speed: str
+    doubt: str  # what a person should look at
+    either: bool  # the line may as well say another number of cards or another size
+
+    @classmethod
+    def of(cls, line: str) -> _Written | None:
+        before_speed, tilde, speed = line.rpartition("~")
+        if tilde and not _SPEED.fullmatch(speed.strip()):
+            return None
+        body = before_speed if tilde else line
+        counts = []
+        if first := _COUNT.match(body):
+            counts, body = [first[1]], body[first.end() :]
+        behind, body = _count_behind(body)
+        body = body.removesuffix(")").rstrip()
+        unit = _UNIT_AT_END.search(body)
+        name, size = _name_and_size(body[: unit.start()] if unit else body)
+        if not any(map(str.isdigit, size)) or (not unit and len(size) > 3):  # 4 x RTX 3090
+            return None
+        either = (_SPACED_SIZE.search(body) or _NUMBER_BETWEEN.search(name)) is not None
+        said = ""
+        tight = name.endswith(",") and not body[len(name) :][:1].isspace()  # T4,16,5 GB
+        if "," in size and name and (tight or (name[-1] not in _EXPLICIT and not any(map(str.isdigit, name)))):
+            model, _, rest = size.partition(",")
+            if unit and unit[0][0] in "mM" and _THOUSANDS.fullmatch(size):
+                either = either or int(size.replace(",", "")) > _MOST_MIB  # RTX 980,512 MiB
+            else:  # no card has 3090,24 GB
+                either = either or tight or "," in rest or not (model.isdigit() and int(model) >= 100)
+                name, size = f"{name} {model}", rest
+            said = f"; {line[:40]!r} is read as {size} {unit[0] if unit else ''} of a {name.strip(_SEPARATORS)}"
+        name = name.strip(_SEPARATORS)
+        named, name = _count_behind(name)  # T4 x 4, 16 GB
+        counts += [count for count in (behind, named) if count]
+        if not counts and (bare := _BARE_COUNT.match(name)):
+            counts, name = [bare[1]], name[bare.end() :]
+            said += f"; {bare[1]} in {line[:40]!r} is taken as the number of cards"
+        if not name and not (counts and unit):  # 4 x 24 GB
+            return None
+        either = either or len(counts) > 1 or _THOUSANDS_FIRST.match(name) is not None
+        named_unit = {"m": "MiB", "t": "TiB", "": ""}.get((unit[0][0] if unit else "").lower(), "GiB")
+        return cls(name, size, named_unit, "".join(counts[:1]), speed.strip() if tilde else "1", said[2:], either)
+
+
+def _count_behind(text: str) -> tuple[str, str]:
+    """The 4 of ``T4 x 4`` or ``16GBx4``, and what stands before it; the x of ``GTX 1080`` is none."""
+    text = text.rstrip(" ,")
+    before = text.rstrip("0123456789")
+    count, before = text[len(before) :], before.rstrip()
+    if not 1 <= len(count) <= 6 or before[-1:] not in ("x", "X", "×", "*"):
+        return "", text
+    card = before[:-1]
+    return (count, card.rstrip()) if card[-1:].isspace() or _UNIT_AT_END.search(card) else ("", text)
+
+
+def _name_and_size(text: str) -> tuple[str, str]:
+    """``RTX 3090,`` and ``24``; digits right behind a letter are of the name."""
+    head = text.rstrip(_OF_NUMBERS)
+    run = text[len(head) :]
+    if head and head[-1] not in _EXPLICIT and run[:1].isdigit():
+        rest = run.lstrip("0123456789")
+        head, run = text[: len(text) - len(rest)], rest
+    words = run.split()
+    if not words:
+        return text, ""
+    name, size = head + run[: run.rindex(words[-1])], words[-1]
+    return (f"{name},", size[1:]) if size.startswith(",") else (name.rstrip(), size)
