@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.model_source import load_model, load_tokenizer, models_folder, open_model_files, resolve_model
 from zorba_core.study.base_model.model import build_model
 from zorba_core.study.base_model.recipe import TINY
@@ -142,6 +143,23 @@ def test_tensors_that_are_no_parameters_are_left_out_and_said(saved, caplog):
     assert all(torch.equal(whole[name], loaded[name]) for name in whole)
     assert "1 tensors that are none of its parameters, the first 'model.decoder.layers.9.fc1.bias'" in caplog.text
     assert "LOAD REPORT" not in caplog.text
+
+
+def test_a_model_that_is_refused_after_all_gets_one_line_alone(saved, caplog):
+    changed_weights(saved, lambda tensors: tensors.update({"model.decoder.layers.9.fc1.bias": torch.zeros(3)}))
+
+    @warned_when_accepted()
+    def loaded_and_refused():
+        load_model(saved)
+        raise InvalidInputError("another base")
+
+    with pytest.raises(InvalidInputError, match="another base"):
+        loaded_and_refused()
+    assert caplog.text == ""
+    with warned_when_accepted():
+        load_model(saved)
+        assert caplog.text == ""
+    assert caplog.text.count("tensors that are none of its parameters") == 1
 
 
 def test_adapters_among_a_models_files_are_refused(saved):

@@ -6,9 +6,11 @@ logs go to stderr. Exit status: 0 done, 1 the run failed, 2 the request is wrong
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import io
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -105,7 +107,7 @@ def main() -> None:
         _leave(one_line(error), error.exit_status)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zorba"
         said = one_line(error.format_message()).removesuffix(".")  # names the option, which str() does not
@@ -116,7 +118,7 @@ def main() -> None:
         _leave("stopped", 1)
     except BrokenPipeError:  # the reader of our output (head, less) left: not an error of ours
         sys.stderr.close()
-        sys.exit(0)
+        _exit(0)
     except MemoryError:
         _leave("there is not enough memory for this request; ask for less", 1)
     except OSError as error:
@@ -128,9 +130,16 @@ def main() -> None:
         _leave(one_line(failure), 2 if error.errno in WRONG_PATH else 1)
     if status == _INTERRUPTED:  # Ctrl-C before the command listened to it
         _leave("stopped", 1)
-    sys.exit(status or 0)
+    _exit(status or 0)
 
 
 def _leave(message: str, status: int) -> NoReturn:
     typer.echo(f"zorba: {message}", err=True)
+    _exit(status)
+
+
+def _exit(status: int) -> NoReturn:
+    """End with this status. Everything is done and reported, so Ctrl-C while the interpreter cleans up changes nothing:
+    it would end the process by the signal, without a word."""
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)

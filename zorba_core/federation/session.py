@@ -34,6 +34,7 @@ from zorba_core.federation.server import Server
 from zorba_core.runs import Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.complete import Earlier, complete_run
+from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.environment import describe
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.replaying import replay_rounds
@@ -147,9 +148,10 @@ def resume(
     log = open_log(request)
     try:
         trajectory = log.trajectory
-        parts = open_server(config, force=True, evaluate_on=settings.evaluate_on)
-        check_log(request, trajectory)
-        check_base(request, parts.network, config.model)
+        with warned_when_accepted():
+            parts = open_server(config, force=True, evaluate_on=settings.evaluate_on)
+            check_log(request, trajectory)
+            check_base(request, parts.network, config.model)
         check_rows(request, parts.environment["data"], "evaluation")
         if any(entry.rho_bar_MQ is None for entry in trajectory.rounds):
             raise InvalidInputError(f"{request.path}: its log has rounds without their averages")

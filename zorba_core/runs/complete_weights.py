@@ -91,6 +91,26 @@ def _check_size(paths: Iterable[Path], config: PretrainedConfig) -> None:
 
 
 @contextlib.contextmanager
+def warned_when_accepted() -> Iterator[None]:
+    """What is to be looked at in a model that is loaded here is said once the checks within the context have passed: a
+    model that is refused gets its one line alone."""
+    later: list[logging.LogRecord] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        later.append(record)
+        return False
+
+    logger = logging.getLogger("zorba")
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+    for record in later:
+        logger.handle(record)
+
+
+@contextlib.contextmanager
 def _without_report() -> Iterator[None]:
     """Without the table of ``transformers``: what matters of it is said in one line."""
 

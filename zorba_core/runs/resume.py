@@ -36,6 +36,7 @@ from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
+from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.diagnostics import DIAGNOSTICS
 from zorba_core.runs.diagnostics.callback import check_diagnostics
 from zorba_core.runs.environment import describe
@@ -301,8 +302,9 @@ def _open_base(
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
     config = request.config
     source = config["model"] if model is None else model
-    network, tokenizer = open_network(task_of(config), source, config["label_words"], settings)
-    check_base(request, network, source)
+    with warned_when_accepted():
+        network, tokenizer = open_network(task_of(config), source, config["label_words"], settings)
+        check_base(request, network, source)
     return network, tokenizer
 
 

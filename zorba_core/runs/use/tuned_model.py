@@ -28,6 +28,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_path
 from zorba_core.planning.methods import method_facts
+from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, read_request, read_run
 from zorba_core.runs.resume import replay, settings_of
 from zorba_core.runs.run_task import task_of
@@ -127,16 +128,16 @@ def _opened(
     if saved.is_dir() and not adapters:
         settings = _settings_here(request)
         try:
-            with use_threads(settings.threads):
+            with warned_when_accepted(), use_threads(settings.threads):
                 network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
+                if settings.lora is not None:  # merged when they were saved
+                    sha256 = run.summary.get("saved_weights_sha256")
+                if sha256 not in (None, network.weights_sha256()):
+                    raise _another_model(saved)
         except ChecksumError as error:
             raise InvalidInputError(
                 f"{error}; or remove {saved}: the model is then rebuilt from the run's log"
             ) from None
-        if settings.lora is not None:  # merged when they were saved
-            sha256 = run.summary.get("saved_weights_sha256")
-        if sha256 not in (None, network.weights_sha256()):
-            raise _another_model(saved)
         return TunedModel(run, task, settings, tokenizer, network, "saved model", base_source)
     settings = _settings_for_replay(request)
     first_order = method_facts(settings.method).first_order
