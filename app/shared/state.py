@@ -33,6 +33,7 @@ __all__ = [
     "apply",
     "apply_remedy",
     "begin",
+    "change_next",
     "current",
     "kind_controls",
     "sidebar",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 _SCENARIO, _IGNORED, _LONG_TABLE = "scenario", "ignored_parameters", "table_too_long_for_a_link"
+_CHANGE = "change_before_the_page"
 _HELP = {name: field.full_help() or None for name, field in declared(Scenario).items()}
 
 
@@ -63,6 +65,12 @@ def apply(scenario: Scenario) -> None:
     st.session_state[_SCENARIO] = scenario
 
 
+def change_next(change: Callable[[], None]) -> None:
+    """Call ``change`` before the page is drawn. For callbacks that go by the scenario: a field that was left by the same
+    press may be reported after the button, and its callback run after the button's."""
+    st.session_state[_CHANGE] = change
+
+
 def apply_remedy(remedy: Remedy) -> None:
     """Switch to the remedy's scenario (a button's callback)."""
     apply(remedy.scenario)
@@ -72,6 +80,8 @@ def begin() -> bool:
     """Read the scenario from the address. False where the session has one already, unless the reader goes back to an
     address of before. Call before anything is drawn: from then on a run may be interrupted."""
     first = _SCENARIO not in st.session_state
+    if change := st.session_state.pop(_CHANGE, None):
+        change()
     if not first and not went_back():
         return False
     if "y" in st.query_params:  # older links name a measure otherwise
