@@ -66,8 +66,8 @@ def apply(scenario: Scenario) -> None:
 
 
 def change_next(change: Callable[[], None]) -> None:
-    """Call ``change`` before the page is drawn. For callbacks that go by the scenario: a field that was left by the same
-    press may be reported after the button, and its callback run after the button's."""
+    """Call ``change`` before the page is drawn. For callbacks that go by the scenario: a field that was left by the
+    same press may be reported after the button, and its callback run after the button's."""
     st.session_state[_CHANGE] = change
 
 
