@@ -157,9 +157,10 @@ def _value(text: str, where: str, marks: Marks, behind: re.Pattern[str], what: s
         raise InvalidInputError(f"{where} is {in_short(text)}; it must be {what}")
     value = number.value(marks, large)
     if value is None:
+        places = 0 if number.decimal == int(number.decimal) else 4  # never three
         raise InvalidInputError(
             f"{where} is {in_short(text)}, which may be of thousands or a decimal; write {number.thousands:.15g} or "
-            f"{number.decimal:.4f}"
+            f"{number.decimal:.{places}f}"
         )
     if not math.isfinite(value):
         raise InvalidInputError(f"{where} is {in_short(text)}; it must be a finite number, such as 24 or 8.5")

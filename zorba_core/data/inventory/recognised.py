@@ -173,7 +173,7 @@ class _Written:
             else:  # no card has 3090,24 GB
                 either = either or tight or "," in rest or not (model.isdigit() and int(model) >= 100)
                 name, size = f"{name} {model}", rest
-            said = f"; {line[:40]!r} is read as {size} {unit[0] if unit else ''} of a {name.strip(_SEPARATORS)}"
+            said = f"; {line[:40]!r} is read as {name.strip(_SEPARATORS)} with {size} {unit[0] if unit else 'GiB'}"
         name = name.strip(_SEPARATORS)
         named, name = _count_behind(name)  # T4 x 4, 16 GB
         counts += [count for count in (behind, named) if count]
