@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 import os
 import subprocess
@@ -192,17 +193,41 @@ def test_a_runs_folder_that_cannot_be_written_is_said_before_anything_is_started
         start(tmp_path / "runs", rounds=2)
 
 
-def test_lines_that_are_torn_or_not_ours_do_not_stop_the_live_curve(tmp_path):
-    log = tmp_path / TRAJECTORY
-    first = '00000000 {"kind":"evaluation","round":0,"loss":0.7,"accuracy":0.5}\n'
-    log.write_text(first + "rubbish\n\xff\n" + '00000000 {"kind":"round"}\n' + '00000000 {"kind":"evaluation","rou')
+def lines_of_a_log(*accuracies):
+    """A log of evaluations alone, as ``zorba train`` writes it."""
+    lines, checksum = [], 0
+    for number, accuracy in enumerate(accuracies):
+        content = f'{{"kind":"evaluation","round":{5 * number},"loss":0.7,"accuracy":{accuracy}}}'.encode()
+        checksum = binascii.crc32(content, checksum)
+        lines.append(b"%08x %b\n" % (checksum, content))
+    return lines
+
+
+def accuracies(live):
+    return [judged.accuracy for judged in live.evaluations]
+
+
+def test_the_live_curve_ends_before_a_damaged_line_and_says_where(tmp_path):
+    log, lines = tmp_path / TRAJECTORY, lines_of_a_log(0.5, 0.75, 0.625)
+    for damaged in (lines[1].replace(b"0.75", b"0.95"), b"rubbish\n\xff\n", b"", b'00000000 {"round":1e999}\n'):
+        log.write_bytes(lines[0] + damaged + lines[2])
+        live = LiveLog(log).update()
+        assert (accuracies(live), live.damaged_at) == ([0.5], len(lines[0]))
+    log.write_bytes(b"".join(lines))  # restored
+    assert (accuracies(live.update()), live.damaged_at) == ([0.5, 0.75, 0.625], None)
+
+
+def test_the_live_curve_reads_on_where_a_log_grows_and_anew_where_it_is_another(tmp_path):
+    log, lines = tmp_path / TRAJECTORY, lines_of_a_log(0.5, 0.75, 0.625)
+    log.write_bytes(lines[0] + lines[1][:20])
     live = LiveLog(log).update()
-    assert [judged.accuracy for judged in live.evaluations] == [0.5]
-    with log.open("a") as file:
-        file.write('nd":5,"loss":0.6,"accuracy":0.75}\n')
-    assert [judged.round for judged in live.update().evaluations] == [0, 5]
-    log.write_text(first)  # began again
-    assert [judged.round for judged in live.update().evaluations] == [0]
+    assert (accuracies(live), live.damaged_at) == ([0.5], None)  # the line that is being written comes later
+    log.write_bytes(lines[0] + lines[1])
+    assert accuracies(live.update()) == [0.5, 0.75]
+    log.write_bytes(b"".join(lines_of_a_log(0.5, 0.25, 0.125)))  # cut back and written again between two looks
+    assert accuracies(live.update()) == [0.5, 0.25, 0.125]
+    log.write_bytes(lines[0])
+    assert accuracies(live.update()) == [0.5]
 
 
 @pytest.mark.parametrize("spoiled", ["zeros", "long name", "loop", "pipe"])

@@ -107,6 +107,26 @@ def test_start_hands_the_chosen_allocation_to_a_process_of_its_own(app, runs, mo
     assert app.query_params["job"] == "20260101-000000-abcdef"
 
 
+def test_a_damaged_log_is_said_beside_the_numbers_before_the_damage(app, runs):
+    run = write_run(runs)
+    log = run / "trajectory.log"
+    whole = log.read_bytes()
+    write_job(runs, run=run, **alive())
+    log.write_bytes(whole.replace(b'"accuracy":0.5', b'"accuracy":0.9'))
+    app.query_params["job"] = "20260101-000000-abcdef"
+    train(app)
+    assert "The run's log is damaged" in texts(app)
+    assert "90.0%" not in [metric.value for metric in app.metric]
+
+
+def test_a_finished_run_whose_log_lost_its_rounds_says_so(app, runs):
+    run = write_run(runs, summary={"rounds_done": 40, "stopped_by": "rounds"})
+    write_job(runs, run=run)
+    app.query_params["job"] = "20260101-000000-abcdef"
+    train(app)
+    assert "trajectory.log has 0 rounds, and the run ended after 40" in texts(app)
+
+
 def test_a_baseline_method_takes_all_blocks_and_only_the_number_of_clients(app, runs, monkeypatch):
     started = []
     monkeypatch.setattr(

@@ -176,6 +176,12 @@ def test_a_resumed_runs_clients_hold_what_they_held_before(tmp_path):
     assert _nodes_before(tmp_path, 2) == NODES
 
 
+def test_a_resumed_runs_clients_are_not_given_other_blocks_because_their_file_is_gone(tmp_path):
+    (tmp_path / "node-0").mkdir()
+    with pytest.raises(InvalidInputError, match=r"nodes\.json: the clients of this folder are not in it; restore it"):
+        _nodes_before(tmp_path, 2)
+
+
 def test_a_resumed_runs_clients_never_hold_other_blocks_because_a_bit_flipped(tmp_path):
     path = tmp_path / "nodes.json"
     write_sealed(path, {"nodes": NODES})

@@ -6,10 +6,12 @@ import dataclasses
 import os
 import re
 import signal
+import zlib
 
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS, assert_ends_alike
+from zorba_core.engine.callbacks import Callback
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.byte_sizes import bytes_of
 from zorba_core.runs import TRAJECTORY, read_run
@@ -149,3 +151,52 @@ def test_a_damaged_block_is_rebuilt(whole, tiny_opt_folder, tmp_path, harm):
             content[10] ^= 1
         path.write_bytes(content[: len(content) // 2] if harm == "torn" else content)
     assert resume(folder).summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+class ChangeABlock(Callback):
+    """Flips a bit of a block's file after a round, as a bad disk or another program does."""
+
+    def __init__(self, round_index: int) -> None:
+        self.round_index, self.folder = round_index, None
+
+    def on_start(self, folder):
+        self.folder = folder
+
+    def on_step(self, entry):
+        if entry.round == self.round_index:
+            path = sorted((self.folder / BLOCKS).glob("block-?"))[1]
+            content = bytearray(path.read_bytes())
+            content[-5] ^= 1
+            path.write_bytes(content)
+
+
+def test_a_block_that_changes_under_a_run_ends_it_and_is_rebuilt(whole, tiny_opt_folder, tmp_path):
+    with pytest.raises(RunError, match=r"block-1 has changed under the run; resume it"):
+        fine_tune(
+            ALLOCATION, model=tiny_opt_folder, settings=LIMITED, runs_folder=tmp_path, callbacks=[ChangeABlock(3)]
+        )
+    (folder,) = tmp_path.iterdir()
+    assert resume(folder).summary["weights_sha256"] == whole.summary["weights_sha256"]
+    assert_ends_alike(read_run(folder), whole)
+
+
+def test_other_numbers_in_a_block_do_not_pass_for_the_rounds_that_were_evaluated(tiny_opt_folder, tmp_path):
+    """A file whose checksum and fingerprint are right for other numbers: what was evaluated last shows them."""
+
+    class StopAt(Callback):
+        rounds = 0
+
+        def on_step(self, entry):
+            self.rounds = entry.round
+
+        def wants_stop(self):
+            return self.rounds == 3
+
+    run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=LIMITED, runs_folder=tmp_path, callbacks=[StopAt()])
+    path = sorted((run.path / BLOCKS).glob("block-?"))[1]
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    content[40:44] = zlib.crc32(content[64:]).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="the log's round 3 replays to other weights"):
+        resume(run.path)

@@ -322,6 +322,8 @@ def _nodes_before(place: Path, clients: int, *, own_rows: bool = False) -> list[
     except FileNotFoundError:
         if path.is_symlink():
             raise InvalidInputError(f"{path}: a link to nothing; {anew}") from None
+        if next(place.glob("node-*"), None) is not None:
+            raise InvalidInputError(f"{path}: the clients of this folder are not in it; {anew}") from None
         return None
     except OSError as error:
         raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None

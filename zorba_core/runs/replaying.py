@@ -39,8 +39,9 @@ def replay_rounds(
         InvalidInputError: the weights come out differently here.
     """
     proof = evaluations[-1] if evaluations else None
-    if isinstance(network, StreamedNetwork) and network.store.has_scratch:
-        proof = None  # files left by the run say themselves which updates they had, those after the proof among them
+    left = isinstance(network, StreamedNetwork) and network.store.has_scratch
+    if left and proof is not None and proof.round < len(rounds):
+        proof = None  # files left by the run have had updates after the proof; which ones, they say themselves
     state = init(network, settings)
     if start:
         state = replace(state, rounds_done=start, method_state=rounds[start - 1].method_state)

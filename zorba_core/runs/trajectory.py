@@ -117,7 +117,7 @@ def header_of_rounds(path: str | os.PathLike[str]) -> Header | None:
         if not os.path.isfile(path):  # a pipe would be waited for
             return None
         with open(path, "rb") as file:
-            record = _checked(file.readline(_MAX_HEADER_BYTES), 0)
+            record = checked_record(file.readline(_MAX_HEADER_BYTES), 0)
             if record is None or record.pop("kind", "") != "header" or not file.read(1):
                 return None
         return header_from_record(record)
@@ -135,7 +135,7 @@ def _read(path: Path, size: int) -> Trajectory:
     evaluation_ends: list[tuple[int, int]] = []
     end = checksum = 0
     for number, (start, line) in enumerate(_lines(path, size), start=1):
-        record = _checked(line, checksum)
+        record = checked_record(line, checksum)
         if record is None:
             if start + len(line) >= size:
                 break  # the last one: torn
@@ -265,8 +265,9 @@ def _lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
             start += len(line)
 
 
-def _checked(line: bytes, before: int) -> dict[str, Any] | None:
-    """The record of a whole line; None where its form or checksum is wrong."""
+def checked_record(line: bytes, before: int) -> dict[str, Any] | None:
+    """The record of a whole line, where ``before`` is the checksum of the line before it (0: there is none); None where
+    its form or checksum is wrong."""
     if len(line) < 12 or line[8:9] != b" " or not line.endswith(b"\n"):
         return None
     content = line[9:-1]

@@ -135,10 +135,29 @@ def _running(job: Job, state: State, request: Request) -> None:
     elif state.name == "running" and not done:
         words += " · evaluating the model before fine-tuning"
     st.progress(done / rounds if rounds else 0.0, words)
+    _say_damage(log, state)
     components.numbers(numbers(job, state, request, log))
     _curves(log, config, rounds, components.capitalised(metric_of(request)))
     if state.run is not None:
         worth.draw(state.run, str(config.get("method", "zorba")), log.rounds_done, "live_importance")
+
+
+def _say_damage(log: LiveLog, state: State) -> None:
+    """Why there is less to see than the run has done."""
+    summary = None if state.alive else jobs.summary_of(state.run)
+    finished = summary.get("rounds_done") if isinstance(summary, dict) else None
+    if log.damaged_at is not None:
+        components.problem(
+            "The run's log is damaged",
+            f"{log.path.name} at byte {log.damaged_at}: a checksum does not fit. What is shown here ends before it. "
+            "Restore the file from a copy.",
+        )
+    elif isinstance(finished, int) and log.rounds_done < finished:
+        components.problem(
+            "The run's log has lost rounds",
+            f"{log.path.name} has {log.rounds_done} rounds, and the run ended after {finished}. Restore the file from "
+            "a copy.",
+        )
 
 
 def _curves(log: LiveLog, config: dict[str, Any], rounds: int, metric: str) -> None:

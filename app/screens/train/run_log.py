@@ -1,7 +1,7 @@
 """The rounds of a run in progress, from its trajectory log: each read starts where the last one ended.
 
-For pictures only. Resuming and replaying read the log with its checksums (``zorba_core.runs.trajectory``); a line
-that cannot be read here is passed over.
+Each line is compared with its checksum, as by whoever resumes or replays the log (``zorba_core.runs.trajectory``); what
+follows a damaged one is not shown.
 
 Shapes: N clients.
 """
@@ -9,13 +9,14 @@ Shapes: N clients.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from zorba_core.runs.trajectory import checked_record
 
 _MOST_AT_ONCE = 64_000_000  # bytes read in one look
 _REPORTED = 0  # a client's status in the log: its scalars were taken
@@ -42,31 +43,47 @@ class Evaluated(NamedTuple):
 
 @dataclass
 class LiveLog:
-    """A log that grows. ``update`` reads what is new; a file that became shorter is read anew."""
+    """A log that grows. ``update`` reads what is new; a file that became shorter or another one is read anew."""
 
     path: Path
     rounds: list[Round] = field(default_factory=list)
     evaluations: list[Evaluated] = field(default_factory=list)
     resumed_after: int = 0  # rounds done when the run was last resumed
+    damaged_at: int | None = None  # byte of a line whose checksum or content is wrong; nothing is read from there on
     _offset: int = 0
+    _checksum: int = 0  # of the last line that was read
 
     def update(self) -> LiveLog:
         try:
             if not self.path.is_file():  # opening a pipe would wait for its writer
                 return self
-            size = self.path.stat().st_size
-            if size < self._offset:
-                self.rounds, self.evaluations, self._offset, self.resumed_after = [], [], 0, 0
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                new = file.read(_MOST_AT_ONCE)
+            began = self._offset
+            if self.path.stat().st_size < began or self.damaged_at is not None:
+                began = 0
+                self._forget()
+            self._read_on()
+            if self.damaged_at is not None and began:  # cut back and written again since the last look, perhaps
+                self._forget()
+                self._read_on()
         except OSError:
             return self
-        whole = new.rfind(b"\n") + 1  # the line that is being written comes with the next look
-        self._offset += whole
-        for line in new[:whole].splitlines():
-            self._take(line)
         return self
+
+    def _forget(self) -> None:
+        self.rounds, self.evaluations, self.resumed_after, self.damaged_at = [], [], 0, None
+        self._offset = self._checksum = 0
+
+    def _read_on(self) -> None:
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            new = file.read(_MOST_AT_ONCE)
+        whole = new.rfind(b"\n") + 1  # the line that is being written comes with the next look
+        for line in new[:whole].splitlines(keepends=True):
+            record = checked_record(line, self._checksum)
+            if record is None or not self._take(record):
+                self.damaged_at = self._offset
+                return
+            self._offset, self._checksum = self._offset + len(line), int(line[:8], 16)
 
     @property
     def rounds_done(self) -> int:
@@ -82,9 +99,9 @@ class LiveLog:
         left = max(0, rounds_asked - self.rounds_done)
         return left * pace + left / eval_every * evaluation_seconds
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, record: dict[str, Any]) -> bool:
+        """Whether the record is one of a log."""
         try:
-            record = json.loads(line[9:])
             kind = record.get("kind")
             if kind == "round":
                 _put(self.rounds, _round(record))
@@ -93,8 +110,9 @@ class LiveLog:
                 _put(self.evaluations, judged)
             elif kind == "resumed":
                 self.resumed_after = int(record["round"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, IndexError):
+            return False
+        return True
 
 
 def _put(entries: list, entry: Round | Evaluated) -> None:

@@ -9,7 +9,8 @@ identity (directions, coefficients, rate), and the fingerprints form a chain. So
 without touching a weight, and applies to each block what its file lacks. A file is written under another name and
 renamed: a process killed while it writes leaves the version before. A file that is torn after all (a machine that lost
 its power) has the wrong checksum; the block is then rebuilt from the base and all updates, as is one whose fingerprint
-is not of this chain.
+is not of this chain. Numbers that are read again are compared with what was read or written before, since nothing else
+would notice that a file has changed under a run.
 
 Shapes: M blocks, D_m parameters of block m.
 """
@@ -53,6 +54,7 @@ class _StoredBlock:
     waiting: list[tuple[Change, bytes]] = field(default_factory=list)  # each with the fingerprint after it
     scratch: bool = False  # are the stored numbers those of the scratch file, which this process knows to be whole?
     unknown: bool = False  # is there a scratch file that no version of this block was compared with yet?
+    checksum: int | None = None  # of the stored numbers; None: they have not been read yet
 
     @property
     def size(self) -> int:
@@ -195,11 +197,16 @@ class BlockStore:
             with open(self._path(block), "rb") as file:
                 file.seek(_HEADER)
                 _fill(file, weights, self._path(block))
-            return weights
-        start = 0
-        for name, size in zip(this.names, this.sizes, strict=True):
-            self._files.read_into(name, weights[start : start + size])
-            start += size
+        else:
+            start = 0
+            for name, size in zip(this.names, this.sizes, strict=True):
+                self._files.read_into(name, weights[start : start + size])
+                start += size
+        checksum = _checksum(weights)
+        if this.checksum not in (None, checksum):
+            what = f"{self._path(block)} has" if this.scratch else "the model's files have"
+            raise RunError(f"{what} changed under the run; resume it when nothing else writes there")
+        this.checksum = checksum
         return weights
 
     def _recognise(self, block: int, weights: Tensor) -> None:
@@ -217,8 +224,10 @@ class BlockStore:
                 _fill(file, weights, self._path(block))
             except RunError:
                 return
-        if _checksum(weights) != int.from_bytes(header[40:44], "little"):
+        checksum = _checksum(weights)
+        if checksum != int.from_bytes(header[40:44], "little"):
             return
+        this.checksum = checksum
         del this.waiting[: versions.index(fingerprint) + 1]
         this.scratch = True
 
@@ -227,7 +236,8 @@ class BlockStore:
             self._own_folder = tempfile.TemporaryDirectory(prefix="zorba-blocks-")
             self.folder = Path(self._own_folder.name)
         this, path = self._blocks[block], self._path(block)
-        header = _MAGIC + this.latest + _checksum(weights).to_bytes(4, "little") + this.size.to_bytes(8, "little")
+        checksum = _checksum(weights)
+        header = _MAGIC + this.latest + checksum.to_bytes(4, "little") + this.size.to_bytes(8, "little")
         writing = path.with_suffix(".writing")
         try:
             with open(writing, "wb") as file:
@@ -236,7 +246,7 @@ class BlockStore:
             os.replace(writing, path)
         except OSError as error:
             raise RunError(f"{path} cannot be written ({error.strerror}); make room and resume the run") from None
-        this.scratch, this.unknown = True, False
+        this.scratch, this.unknown, this.checksum = True, False, checksum
 
     def _path(self, block: int) -> Path:
         return self.folder / f"block-{block}"
