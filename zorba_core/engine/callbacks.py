@@ -154,8 +154,8 @@ class Interrupt(Callback):
             signal.signal(signal.SIGINT, before)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self._asked or self.folder is None:
+        asked, self._asked = self._asked, True  # also where the exception is lost, in a weak reference's callback
+        if asked or self.folder is None:
             raise KeyboardInterrupt
-        self._asked = True
         with suppress(RuntimeError):  # the signal came while the stream was being written to
             print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)

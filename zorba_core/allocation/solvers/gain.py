@@ -46,7 +46,7 @@ def solve_gain(problem: AllocationProblem, options: SolverOptions) -> Answer:
 
 def _count(problem: AllocationProblem) -> float:
     """Matrices up to exchanges of equal clients, before totals and popularities are asked for."""
-    count = 1.0
+    count: float = 1  # an int until it is infinite: floats end at 1e308
     for budget, clients in zip(*np.unique(problem.usable_N, return_counts=True), strict=True):
         columns = sum(math.comb(problem.num_blocks, k) for k in range(1, int(budget) + 1))
         count *= math.comb(columns + int(clients) - 1, int(clients)) if columns < 10**6 else math.inf
