@@ -146,6 +146,7 @@ def test_an_archive_that_unpacks_to_more_than_anybody_holds_is_not_unpacked(tmp_
         (b"sep=;\r\nclient;vram_gib\r\na;8\r\n", "its first line is 'sep=;', which is Excel's"),
         (b"client,vram_gib\na,8,5\n", "row 1 has 3 cells and the header 2: 'a,8,5'; write numbers with a decimal point"),
         (b'client,vram_gib\na,"8,5"\n', "vram_gib is '8,5'; it must be a number of GiB, with a decimal point, 8.5"),
+        (b"client,vram_gib\na,1_6\n", "vram_gib is '1_6'; it must be a number of GiB, such as 24"),
         (b"gpu,count,vram_gib\na,2,8\n", "columns are gpu, count, vram_gib; want client,vram_gib (client may be left "
          "out); a row is one client: repeat it instead of a count"),
         (b"client,vram_gib\na,8\nb,9\na,10\n", "row 3: column client is 'a', as in row 1; give each client its own name"),

@@ -153,6 +153,8 @@ def clients_of(
 
 def _number(label: str, column: str, cell: object, kind: str, such: str, most: float) -> float:
     try:
+        if isinstance(cell, str) and "_" in cell:  # Python's 1_6 is 16; a person's is a slip
+            raise ValueError
         value = float(cell)  # type: ignore[arg-type]
     except OverflowError:  # a whole number of hundreds of digits
         value = math.inf
