@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +32,10 @@ import torch
 from torch import Tensor
 
 from zorba_core.errors import RunError
+from zorba_core.files import check_own_folder, create_new
 from zorba_core.runs.streaming.tensor_files import TensorFiles
 
+_OWN = re.compile(r"block-[0-9]+(\.writing)?")
 _MAGIC = b"ZORBABLK"
 _HEADER = 64  # bytes: magic, fingerprint (32), checksum (4), numbers (8), and room
 
@@ -94,8 +97,13 @@ class BlockStore:
         return tuple(block.size for block in self._blocks)
 
     def use_scratch(self, folder: Path) -> None:
-        """Keep changed blocks in this folder, and take from it what an earlier process left there."""
+        """Keep changed blocks in this folder, and take from it what an earlier process left there.
+
+        Raises:
+            InvalidInputError: it is a link, which may lead to files of others, or no folder.
+        """
         self.drop_read_ahead()
+        check_own_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         for m, block in enumerate(self._blocks):
@@ -158,8 +166,8 @@ class BlockStore:
 
     def remove_scratch(self) -> None:
         """Remove the scratch files; the weights are those of the base again, and nothing is to be read from now on."""
-        if self.folder is not None:
-            for path in [*self.folder.glob("block-*")]:
+        if self.folder is not None and not self.folder.is_symlink():
+            for path in _own_files(self.folder):
                 path.unlink(missing_ok=True)
             try:
                 self.folder.rmdir()
@@ -230,7 +238,7 @@ class BlockStore:
         header = _MAGIC + this.latest + _checksum(weights).to_bytes(4, "little") + this.size.to_bytes(8, "little")
         writing = path.with_suffix(".writing")
         try:
-            with open(writing, "wb") as file:
+            with open(writing, "wb", opener=create_new) as file:
                 file.write(header.ljust(_HEADER, b"\0"))
                 file.write(_bytes_of(weights))
             os.replace(writing, path)
@@ -240,6 +248,18 @@ class BlockStore:
 
     def _path(self, block: int) -> Path:
         return self.folder / f"block-{block}"
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a process was killed over writing: it may be as large as a block."""
+    if not folder.is_symlink():
+        for path in _own_files(folder):
+            if path.suffix:
+                path.unlink(missing_ok=True)
+
+
+def _own_files(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("block-*") if _OWN.fullmatch(path.name) and not path.is_dir()]
 
 
 def _fill(file, weights: Tensor, path: Path) -> None:
