@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 import torch
 
 from app.screens.train import processes
 from app.screens.train.jobs import JOBS
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.files import create_new, open_own
+from zorba_core.files import atomic_folder, create_new, open_own
 from zorba_core.runs import TRAJECTORY, index
 from zorba_core.runs.streaming.store import BlockStore
 from zorba_core.runs.trajectory import TrajectoryLog
@@ -70,6 +71,33 @@ def test_a_block_is_written_beside_what_lies_in_its_place(tmp_path, outside, mak
     assert [path.name for path in (tmp_path / "blocks").iterdir()] == ["block-0"]
     store.remove_scratch()
     assert not (tmp_path / "blocks").exists()
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the folder", "a block"])
+def test_a_run_whose_blocks_vanish_ends_with_what_to_do(tmp_path, whole):
+    store = blocks()
+    store.use_scratch(tmp_path / "blocks")
+    store.change(0, Add())
+    store.take(0)
+    shutil.rmtree(tmp_path / "blocks") if whole else (tmp_path / "blocks" / "block-0").unlink()
+    with pytest.raises(RunError, match=r"block-0 cannot be read \(No such file .*; resume the run, which .* same bits"):
+        store.take(0)
+    if whole:
+        store.change(1, Add())
+        with pytest.raises(RunError, match=r"block-1 cannot be written .*; resume the run, which .* same bits"):
+            store.take(1)
+
+
+def test_a_folder_whose_name_was_taken_meanwhile_is_named(tmp_path):
+    def write_meanwhile():
+        with atomic_folder(tmp_path / "model") as folder:
+            (folder / "mine").touch()
+            (tmp_path / "model").mkdir()
+            (tmp_path / "model" / "theirs").touch()
+
+    with pytest.raises(InvalidInputError, match=r"model exists now; give a folder that does not$"):
+        write_meanwhile()
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "theirs"]
 
 
 def test_only_blocks_are_removed_with_the_blocks(tmp_path):

@@ -253,7 +253,11 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """As :func:`atomic_path`, for a model's folder that does not exist yet."""
+    """As :func:`atomic_path`, for a model's folder that does not exist yet.
+
+    Raises:
+        InvalidInputError: as :func:`check_model_folder`, or it exists when it is to get its name.
+    """
     target = Path(os.path.abspath(target))
     check_model_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -262,9 +266,23 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
         with named_in_errors(target):
             yield temporary
             readable_as_usual(temporary)
-            temporary.rename(target)
+            place_folder(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def place_folder(made: Path, target: Path, otherwise: str = "give a folder that does not") -> None:
+    """Give a folder its name, unless another process took it meanwhile. One that is empty gives way.
+
+    Raises:
+        InvalidInputError: something is there.
+    """
+    try:
+        made.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) or not os.path.lexists(target):
+            raise
+        raise InvalidInputError(f"{target} exists now; {otherwise}") from None
 
 
 def readable_as_usual(folder: Path) -> None:

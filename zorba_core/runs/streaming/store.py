@@ -32,10 +32,11 @@ import torch
 from torch import Tensor
 
 from zorba_core.errors import RunError
-from zorba_core.files import check_own_folder, create_new
+from zorba_core.files import WRONG_PATH, check_own_folder, create_new
 from zorba_core.runs.streaming.tensor_files import TensorFiles
 
 _OWN = re.compile(r"block-[0-9]+(\.writing)?")
+_REBUILT = "resume the run, which computes lost blocks again and ends with the same bits"
 _MAGIC = b"ZORBABLK"
 _HEADER = 64  # bytes: magic, fingerprint (32), checksum (4), numbers (8), and room
 
@@ -132,9 +133,7 @@ class BlockStore:
     def take(self, block: int) -> Tensor:
         """The block's numbers, up to date, (D_m,): the caller's until it gives them back."""
         self.watch()
-        weights = self._read_ahead(block)
-        if weights is None:
-            weights = self._read(block)
+        weights = self._stored(block)
         this = self._blocks[block]
         if this.waiting:
             for change, _ in this.waiting:
@@ -173,6 +172,16 @@ class BlockStore:
                 self.folder.rmdir()
             except OSError:  # something that is not ours lies in it
                 return
+
+    def _stored(self, block: int) -> Tensor:
+        try:
+            weights = self._read_ahead(block)
+            return self._read(block) if weights is None else weights
+        except OSError as error:
+            path = Path(error.filename or "")
+            if self.folder is None or path.parent != self.folder:
+                raise
+            raise RunError(f"{path} cannot be read ({error.strerror}); {_REBUILT}") from None
 
     def _read_ahead(self, block: int) -> Tensor | None:
         if self._ahead is None:
@@ -243,7 +252,8 @@ class BlockStore:
                 file.write(_bytes_of(weights))
             os.replace(writing, path)
         except OSError as error:
-            raise RunError(f"{path} cannot be written ({error.strerror}); make room and resume the run") from None
+            cure = _REBUILT if error.errno in WRONG_PATH else "make room and resume the run"
+            raise RunError(f"{path} cannot be written ({error.strerror}); {cure}") from None
         this.scratch, this.unknown = True, False
 
     def _path(self, block: int) -> Path:
