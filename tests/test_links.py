@@ -88,6 +88,16 @@ def test_a_run_whose_blocks_vanish_ends_with_what_to_do(tmp_path, whole):
             store.take(1)
 
 
+@pytest.mark.parametrize("name", ["block-0", "block-0.writing"])
+def test_a_folder_in_the_place_of_a_block_is_named(tmp_path, name):
+    store = blocks()
+    store.use_scratch(tmp_path / "blocks")
+    (tmp_path / "blocks" / name).mkdir()
+    store.change(0, Add())
+    with pytest.raises(RunError, match=f"{name} cannot be written .*; move it away and resume the run"):
+        store.take(0)
+
+
 def test_a_folder_whose_name_was_taken_meanwhile_is_named(tmp_path):
     def write_meanwhile():
         with atomic_folder(tmp_path / "model") as folder:

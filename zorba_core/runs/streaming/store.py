@@ -16,6 +16,7 @@ Shapes: M blocks, D_m parameters of block m.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -32,11 +33,12 @@ import torch
 from torch import Tensor
 
 from zorba_core.errors import RunError
-from zorba_core.files import WRONG_PATH, check_own_folder, create_new
+from zorba_core.files import check_own_folder, create_new
 from zorba_core.runs.streaming.tensor_files import TensorFiles
 
 _OWN = re.compile(r"block-[0-9]+(\.writing)?")
 _REBUILT = "resume the run, which computes lost blocks again and ends with the same bits"
+_CURES = {errno.ENOENT: _REBUILT, errno.ENOTDIR: _REBUILT, errno.EISDIR: "move it away and resume the run"}
 _MAGIC = b"ZORBABLK"
 _HEADER = 64  # bytes: magic, fingerprint (32), checksum (4), numbers (8), and room
 
@@ -252,8 +254,9 @@ class BlockStore:
                 file.write(_bytes_of(weights))
             os.replace(writing, path)
         except OSError as error:
-            cure = _REBUILT if error.errno in WRONG_PATH else "make room and resume the run"
-            raise RunError(f"{path} cannot be written ({error.strerror}); {cure}") from None
+            place = writing if writing.is_dir() else path
+            cure = _CURES.get(error.errno, "make room and resume the run")
+            raise RunError(f"{place} cannot be written ({error.strerror}); {cure}") from None
         this.scratch, this.unknown = True, False
 
     def _path(self, block: int) -> Path:
