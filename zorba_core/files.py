@@ -177,6 +177,56 @@ def check_regular(path: str | os.PathLike[str]) -> int:
     return status.st_size
 
 
+def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
+    """A descriptor of a lock or a log, which are written in place: an ``opener`` for :func:`open`. A link in its place
+    may lead to a file of another program, and a pipe would be waited for. Nothing is emptied before that is known.
+
+    Raises:
+        OSError: it cannot be opened.
+        InvalidInputError: it is a link, a folder, a device or a pipe.
+    """
+    try:
+        handle = os.open(path, (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+    except OSError:
+        _refuse_strange(path)
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        _refuse_strange(path)
+    os.set_blocking(handle, True)
+    if flags & os.O_TRUNC:
+        os.ftruncate(handle, 0)
+    return handle
+
+
+def create_new(path: str | os.PathLike[str], flags: int = os.O_WRONLY, mode: int = 0o666) -> int:
+    """A descriptor of a file that was not there: an ``opener`` for :func:`open`. What lies there is removed first; of a
+    link only the link."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+
+
+def check_own_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a link, or what is no folder, where a folder belongs whose files this program removes. It may be missing.
+
+    Raises:
+        InvalidInputError: it is one.
+    """
+    link = os.path.islink(folder)
+    if link or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        problem = f"it is {'a link' if link else 'no folder'}, and a folder belongs there; move it away"
+        raise InvalidInputError(f"cannot use {os.fspath(folder)!r}: {problem}")
+
+
+def _refuse_strange(path: str | os.PathLike[str]) -> None:
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder"}
+        kind = kinds.get(stat.S_IFMT(status.st_mode), "device or a pipe")
+        raise InvalidInputError(f"cannot write {os.fspath(path)!r}: it is a {kind}; move it away")
+
+
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     """What a file holds whose size nobody vouches for. No more than ``most_bytes`` are ever read.
 
@@ -203,7 +253,11 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """As :func:`atomic_path`, for a model's folder that does not exist yet."""
+    """As :func:`atomic_path`, for a model's folder that does not exist yet.
+
+    Raises:
+        InvalidInputError: as :func:`check_model_folder`, or it exists when it is to get its name.
+    """
     target = Path(os.path.abspath(target))
     check_model_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -212,9 +266,23 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
         with named_in_errors(target):
             yield temporary
             readable_as_usual(temporary)
-            temporary.rename(target)
+            place_folder(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def place_folder(made: Path, target: Path, otherwise: str = "give a folder that does not") -> None:
+    """Give a folder its name, unless another process took it meanwhile. One that is empty gives way.
+
+    Raises:
+        InvalidInputError: something is there.
+    """
+    try:
+        made.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) or not os.path.lexists(target):
+            raise
+        raise InvalidInputError(f"{target} exists now; {otherwise}") from None
 
 
 def readable_as_usual(folder: Path) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("flwr")
 
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.client_settings import ClientSettings
-from zorba_core.federation.flower import resident
+from zorba_core.federation.flower import resident, server_app
 from zorba_core.federation.flower.deployment import Deployment
 
 
@@ -68,3 +68,24 @@ def test_a_pipe_in_the_place_of_a_residents_file_is_refused_and_not_waited_for(t
     }
     with pytest.raises(InvalidInputError, match=f"{name}': it is a device or a pipe"):
         called[name]()
+
+
+@pytest.mark.parametrize("name", ["replica.lock", "replica.log", "node-0/log.txt", "server.log"])
+def test_a_link_in_the_place_of_a_log_or_a_lock_is_refused_and_what_it_leads_to_stays(tmp_path, name):
+    (tmp_path / "other").write_text("precious")
+    (tmp_path / "node-0").mkdir()
+    (tmp_path / name).symlink_to(tmp_path / "other")
+
+    def start():
+        with Deployment(tmp_path) as deployment:
+            deployment.start("node-0", [sys.executable, "-c", ""])
+
+    called = {
+        "replica.lock": lambda: resident.main([str(tmp_path), str(os.getpid()), "{}"]),
+        "replica.log": lambda: resident._start(ClientSettings(0, blocks=1), tmp_path, os.getpid()),
+        "node-0/log.txt": start,
+        "server.log": lambda: server_app._open_log(tmp_path),
+    }
+    with pytest.raises(InvalidInputError, match=f"{name}': it is a link"):
+        called[name]()
+    assert (tmp_path / "other").read_text() == "precious"

@@ -32,6 +32,28 @@ def recomputed(source, task_name, words):
     return accuracy(load_model(source), rows, label_token_ids(task, tokenizer, words))
 
 
+def test_a_model_that_another_process_made_meanwhile_is_kept(tmp_path, monkeypatch):
+    def made_twice(work, name, *_):
+        (work / "mine").touch()
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / "theirs").touch()
+        return {}
+
+    monkeypatch.setattr("zorba_core.study.base_model.build._make", made_twice)
+    with pytest.raises(InvalidInputError, match="new exists now; name another folder, or --force to replace it"):
+        make_base(tmp_path / "new", profile="tiny")
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "theirs"]
+
+
+def test_an_empty_folder_or_a_link_to_one_becomes_the_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("zorba_core.study.base_model.build._make", lambda work, *_: (work / "mine").touch() or {})
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    for name in ("link", "empty"):
+        make_base(tmp_path / name, profile="tiny")
+        assert (tmp_path / name / "mine").is_file()
+
+
 def test_the_folder_loads_with_transformers_alone(made):
     folder, facts = made
     model = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True)

@@ -50,6 +50,7 @@ def tune(
     from zorba_core.engine.loop import check_fit
     from zorba_core.runs.limits import check_limits
     from zorba_core.runs.session import divide_rows, division_of, open_network, read_spec, use_threads
+    from zorba_core.runs.token_range import check_tokens
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)
@@ -64,6 +65,7 @@ def tune(
         division = division_of(task, task_options.division)
         rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings, division)
         check_fit(network, chosen, rows, settings)
+        check_tokens(network, tokenizer, rows.train, rows.evaluation)
         check_limits(network, chosen, rows, settings, force=True)
         tuning = find_rate(
             network,

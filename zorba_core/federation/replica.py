@@ -35,6 +35,7 @@ from zorba_core.federation.local_files import local_rows
 from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
 from zorba_core.runs.session import open_network, use_threads
 from zorba_core.runs.streaming.network import StreamedNetwork
+from zorba_core.runs.token_range import check_tokens
 
 
 class Replica:
@@ -163,7 +164,9 @@ def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None)
     if not seat < config.num_clients:
         raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
     task = with_label_words(config.described_task(), config.label_words or None)
-    return encode(task, _own_rows(config, task, seat, rows), base.tokenizer, config.settings.seq_len)
+    encoded = encode(task, _own_rows(config, task, seat, rows), base.tokenizer, config.settings.seq_len)
+    check_tokens(base.network, base.tokenizer, encoded)
+    return encoded
 
 
 def _own_rows(config: RunConfig, task: Task, seat: int, rows: str | None) -> pd.DataFrame:

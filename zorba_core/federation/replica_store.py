@@ -35,6 +35,7 @@ from zorba_core.federation.messages import Aggregate, CatchUp, MessageError, Pay
 from zorba_core.federation.replica import Replica
 from zorba_core.files import atomic_path, read_regular, remove_leftovers, to_json
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
+from zorba_core.runs.streaming.store import remove_unfinished
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
 MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
@@ -52,8 +53,7 @@ class ReplicaStore:
         """Remove what a process before this one was killed over writing: it may be as large as the model."""
         if not self._is_clean:
             remove_leftovers(self.folder)
-            for left in (self.folder / BLOCKS).glob("*.writing"):
-                left.unlink(missing_ok=True)
+            remove_unfinished(self.folder / BLOCKS)
             self._is_clean = True
 
     def save(self, replica: Replica, run: str, seat: int, config: str) -> None:

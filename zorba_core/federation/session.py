@@ -41,6 +41,7 @@ from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfinished, open_log, reopen
 from zorba_core.runs.run_task import with_data
 from zorba_core.runs.session import evaluation_rows, open_network, use_threads
+from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.runs.writer import RunWriter, check_name
 
@@ -202,6 +203,7 @@ def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> Server
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, config.model, config.label_words, settings)
         evaluation, facts = evaluation_rows(task, tokenizer, settings)
+        check_tokens(network, tokenizer, evaluation)
         checks: dict[str, Any] = {}
         if not force:
             everything = Allocation([[True]] * network.num_blocks)

@@ -20,7 +20,7 @@ from typing import Any
 from zorba_core.checksums import with_sum_line, without_sum_line
 from zorba_core.data.cache import cache_folder, fingerprint
 from zorba_core.errors import InvalidInputError, ZorbaError, one_line
-from zorba_core.files import write_text
+from zorba_core.files import read_regular, write_text
 from zorba_core.runs.folder import ALLOCATION, CONFIG, ENVIRONMENT, METRICS, SUMMARY, TRAJECTORY, Run, read_run
 
 MANY = 200  # runs, from which on they are kept
@@ -125,8 +125,8 @@ def _place(folder: Path, kind: str) -> Path | None:
 
 def _read(place: Path | None) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, RecursionError, InvalidInputError):
-        if place is not None and place.stat().st_size <= _MOST_BYTES:
-            text = place.read_text(encoding="utf-8")
+        if place is not None:
+            text = read_regular(place, _MOST_BYTES).decode("utf-8")  # a pipe would be waited for
             with _no_collection():
                 content = json.loads(without_sum_line(text)) if text.startswith("#") else {}
             if content.get("version") == _VERSION:

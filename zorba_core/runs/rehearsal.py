@@ -73,7 +73,7 @@ def rehearsal_folder(num_blocks: int, base: Path) -> Path:
                 _write(num_blocks, base, temporary)
         except (KeyError, TypeError, ValueError, SafetensorError) as error:
             raise InvalidInputError(f"model folder {base} cannot be read: {one_line(error)}") from None
-        except OSError:
+        except (OSError, InvalidInputError):
             if not _is_whole(folder):  # another process was as quick
                 raise
     return folder

@@ -44,6 +44,7 @@ from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
 from zorba_core.runs.session import check_alone, divide_rows, finish_run, measuring, open_network, use_threads
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
+from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, lacking, read_trajectory
 from zorba_core.runs.writer import RunWriter
 
@@ -108,6 +109,7 @@ def resume(
             clients = request.allocation.num_clients
             rows, facts = divide_rows(task, tokenizer, clients, _alpha_of(request), settings, division)
             check_rows(request, facts, "train", "evaluation")
+            check_tokens(network, tokenizer, rows.train, rows.evaluation)
             if isinstance(network, StreamedNetwork):
                 network.limit.plan(network, settings, clients)
                 notice(network.limit.sentence())

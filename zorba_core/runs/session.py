@@ -56,6 +56,7 @@ from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
 from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.threads import check_threads
+from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.writer import RunWriter, check_name
 
 DEFAULT_DATASET = "toy-reviews"
@@ -146,6 +147,7 @@ def fine_tune(
         division = division_of(task, division)
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
+        check_tokens(network, tokenizer, rows.train, rows.evaluation)
         check_limits(network, allocation, rows, settings, force=force)
         if isinstance(network, StreamedNetwork):
             network.limit.plan(network, settings, allocation.num_clients)
@@ -312,6 +314,7 @@ def open_network(
     else:
         network = _streamed_network(model, label_ids_C, settings, limit)
     check_model(network, settings)
+    check_tokens(network, tokenizer, label_ids_C.tolist())
     return network, tokenizer
 
 

@@ -35,6 +35,7 @@ from typing import Any
 
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.files import open_own
 from zorba_core.runs.trajectory_records import (
     Header,
     Note,
@@ -193,7 +194,7 @@ class TrajectoryLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         path = self._path = Path(path)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._file = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

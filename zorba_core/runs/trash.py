@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.files import check_own_folder
 
 TRASH = ".trash"
 _COPY = "~"  # no run's name has it: the second deleted run of a name gets it, and a number
@@ -30,10 +31,10 @@ def discard(run: str | os.PathLike[str]) -> str:
     """Move a run folder to the trash beside it; its entry there.
 
     Raises:
-        InvalidInputError: the folder is gone, or cannot be moved.
+        InvalidInputError: the folder is gone, or cannot be moved; the trash is a link.
     """
     run = Path(run)
-    trash = run.parent / TRASH
+    trash = _trash(run.parent)
     try:
         trash.mkdir(exist_ok=True)
         entry = next(name for name in _names(run.name) if not os.path.lexists(trash / name))
@@ -65,12 +66,12 @@ def restore(folder: str | os.PathLike[str], entry: str) -> Path:
 def discarded(folder: str | os.PathLike[str]) -> list[Discarded]:
     """What is in the trash, last deleted first."""
     try:
-        entries = [item for item in os.scandir(Path(folder, TRASH)) if not item.name.startswith(".")]
+        entries = [item for item in os.scandir(_trash(folder)) if not item.name.startswith(".")]
         rows = [
             Discarded(item.name, item.name.partition(_COPY)[0], item.stat(follow_symlinks=False).st_mtime)
             for item in entries
         ]
-    except OSError:
+    except (OSError, InvalidInputError):
         return []
     return sorted(rows, key=lambda row: row.deleted, reverse=True)
 
@@ -79,8 +80,9 @@ def empty_trash(folder: str | os.PathLike[str]) -> int:
     """Remove what is in the trash for good; how many runs it was.
 
     Raises:
-        InvalidInputError: something cannot be removed.
+        InvalidInputError: something cannot be removed; the trash is a link.
     """
+    _trash(folder)
     rows = discarded(folder)
     for row in rows:
         path = _entry(folder, row.entry)
@@ -94,7 +96,14 @@ def empty_trash(folder: str | os.PathLike[str]) -> int:
 def _entry(folder: str | os.PathLike[str], entry: str) -> Path:
     if entry in ("", ".", "..") or os.path.basename(entry) != entry:
         raise InvalidInputError(f"{entry[:80]!r} is no entry of the trash")
-    return Path(folder, TRASH, entry)
+    return _trash(folder) / entry
+
+
+def _trash(folder: str | os.PathLike[str]) -> Path:
+    """The trash of a runs folder; never what a link leads to, since all that lies there is removed some day."""
+    trash = Path(folder, TRASH)
+    check_own_folder(trash)
+    return trash
 
 
 def _names(name: str):

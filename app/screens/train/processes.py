@@ -26,7 +26,7 @@ from zorba_core.allocation import AllocationMetrics, write_allocation
 from zorba_core.checksums import write_sealed
 from zorba_core.cli.options import option_words
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.files import write_text
+from zorba_core.files import open_own, write_text
 from zorba_core.runs.threads import usable_cores
 
 
@@ -120,10 +120,10 @@ def _starting(runs_folder: Path) -> Iterator[Path]:
         jobs.mkdir(parents=True, exist_ok=True)
         if not (jobs / ".gitignore").exists():
             write_text(jobs / ".gitignore", "*\n")
-        lock = (jobs / ".lock").open("w")
+        handle = open_own(jobs / ".lock", os.O_WRONLY | os.O_CREAT)
     except OSError as error:
         raise InvalidInputError(f"the runs folder {str(runs_folder)!r} cannot be written: {error.strerror}") from None
-    with lock:
+    with open(handle, "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         running, most = room_for_one_more(runs_folder)
         if running >= most:

@@ -50,6 +50,36 @@ def test_the_tables_alone_are_enough_to_skip(copy):
     assert run_experiments(["ablations"], "ci", root=copy, stream=io.StringIO()).ran == 0
 
 
+def test_a_run_without_its_curve_is_asked_for_again(copy):
+    results = read_results("ablations", "ci", copy)
+    lost = results.runs["sha256"].iloc[1]
+    store.write_tables(copy / "ablations" / "ci", results.runs, results.curves[results.curves["sha256"] != lost])
+    assert run_experiments(["ablations"], "ci", root=copy, stream=io.StringIO()).ran == 1
+    again = read_results("ablations", "ci", copy)
+    assert set(again.curves["sha256"]) == set(again.runs["sha256"]) == set(results.runs["sha256"])
+
+
+def test_two_processes_lose_no_row_and_no_curve_of_each_other(root, tmp_path):
+    results = read_results("ablations", "ci", root)
+    specs = {spec.sha256: spec for spec in EXPERIMENTS["ablations"].specs("ci", results.runs)}
+    curves = {sha: curve.to_dict("records") for sha, curve in results.curve_by_run.items()}
+    records = [(specs[row["sha256"]], (row, curves[row["sha256"]])) for row in results.runs.to_dict("records")]
+    children = []
+    for spec, record in records:
+        children.append(os.fork())
+        if children[-1] == 0:
+            status = 1
+            try:
+                for _ in range(10):
+                    runner._Table(EXPERIMENTS["ablations"], "ci", tmp_path).add(spec, record)
+                status = 0
+            finally:
+                os._exit(status)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(records)
+    runs, kept = store.read_tables(tmp_path / "ablations" / "ci")
+    assert set(runs["sha256"]) == set(kept["sha256"]) == set(specs)
+
+
 def test_a_run_made_again_from_its_stored_request_has_the_same_weights(root):
     checks = run_again("ablations", "ci", 1, root)
     assert [(check.matches, check.agrees) for check in checks] == [(True, True)]

@@ -29,7 +29,7 @@ from zorba_core.errors import InvalidInputError, MissingDataError, RunError, pri
 from zorba_core.federation.flower import reaper
 from zorba_core.federation.flower.commands import NO_FLOWER, settings
 from zorba_core.federation.flower.superlink import ANYBODY, check_reach
-from zorba_core.files import check_target, read_regular, write_text
+from zorba_core.files import open_own, read_regular, write_text
 
 _HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
@@ -135,8 +135,7 @@ class Deployment:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # messages with scalars, and clients' rows
-        check_target(folder / "log.txt")  # a pipe would be waited for
-        with (folder / "log.txt").open("ab") as log:
+        with open(folder / "log.txt", "ab", opener=open_own) as log:
             self._processes[name] = subprocess.Popen(
                 [os.fspath(part) for part in command],
                 env=environment(self._home),

@@ -26,9 +26,10 @@ from pathlib import Path
 
 import psutil
 
+from zorba_core.errors import ZorbaError, one_line
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.messages import Payload
-from zorba_core.files import check_target
+from zorba_core.files import open_own
 
 _SOCKET, _LOCK, _LOG = "replica.sock", "replica.lock", "replica.log"
 _IDLE_SECONDS, _START_SECONDS, _LOOK_SECONDS = 600.0, 600.0, 0.5
@@ -63,8 +64,7 @@ def main(arguments: list[str]) -> None:
     """``python -m zorba_core.federation.flower.resident FOLDER OWNER SETTINGS``: answer until the owner is gone."""
     folder, owner, settings = Path(arguments[0]), int(arguments[1]), json.loads(arguments[2])
     threading.Thread(target=_end_with, args=(owner,), daemon=True).start()
-    check_target(folder / _LOCK)  # a pipe would be waited for, as below
-    with (folder / _LOCK).open("w") as lock:
+    with open(folder / _LOCK, "ab", opener=open_own) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the one before may be on its way out
         from zorba_core.federation.client import Client
         from zorba_core.federation.replica_store import ReplicaStore
@@ -117,8 +117,7 @@ def _receive(connection: socket.socket) -> dict:
 
 
 def _start(settings: ClientSettings, folder: Path, owner: int) -> subprocess.Popen:
-    check_target(folder / _LOG)
-    with (folder / _LOG).open("ab") as log:
+    with open(folder / _LOG, "ab", opener=open_own) as log:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(folder), str(owner), json.dumps(asdict(settings))],
             stdin=subprocess.DEVNULL,
@@ -146,4 +145,7 @@ def _end_with(owner: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except ZorbaError as error:
+        sys.exit(f"zorba: {one_line(error)}")

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -22,7 +22,7 @@ from zorba_core.federation.flower.locks import held
 from zorba_core.federation.flower.transport import FlowerTransport
 from zorba_core.federation.request import configs_of
 from zorba_core.federation.session import resume, serve
-from zorba_core.files import check_target, write_json
+from zorba_core.files import open_own, write_json
 from zorba_core.runs.folder import CONFIG
 from zorba_core.runs.run_task import task_of
 
@@ -58,12 +58,12 @@ def _serve(grid: Grid, path: Path) -> None:
     folder = path.parent
     try:
         request = _read_request(path)
-        check_target(folder / "server.log")  # a pipe would be waited for
+        log = _open_log(folder)
     except ZorbaError as error:
         write_json(folder / "result.json", _failed(error))
         return
     transport = FlowerTransport(grid)
-    with (folder / "server.log").open("a", encoding="utf-8", buffering=1) as log:
+    with log:
 
         def tell(line: str) -> None:
             print(line, file=log)
@@ -95,6 +95,10 @@ def _serve(grid: Grid, path: Path) -> None:
             raise
         finally:
             write_json(folder / "result.json", {**result, "wire": transport.meter.describe()})
+
+
+def _open_log(folder: Path) -> TextIO:
+    return open(folder / "server.log", "a", encoding="utf-8", buffering=1, opener=open_own)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ Shapes: M blocks, D_m parameters of block m.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import re
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -32,8 +34,12 @@ import torch
 from torch import Tensor
 
 from zorba_core.errors import RunError
+from zorba_core.files import check_own_folder, create_new
 from zorba_core.runs.streaming.tensor_files import TensorFiles
 
+_OWN = re.compile(r"block-[0-9]+(\.writing)?")
+_REBUILT = "resume the run, which computes lost blocks again and ends with the same bits"
+_CURES = {errno.ENOENT: _REBUILT, errno.ENOTDIR: _REBUILT, errno.EISDIR: "move it away and resume the run"}
 _MAGIC = b"ZORBABLK"
 _HEADER = 64  # bytes: magic, fingerprint (32), checksum (4), numbers (8), and room
 
@@ -96,8 +102,13 @@ class BlockStore:
         return tuple(block.size for block in self._blocks)
 
     def use_scratch(self, folder: Path) -> None:
-        """Keep changed blocks in this folder, and take from it what an earlier process left there."""
+        """Keep changed blocks in this folder, and take from it what an earlier process left there.
+
+        Raises:
+            InvalidInputError: it is a link, which may lead to files of others, or no folder.
+        """
         self.drop_read_ahead()
+        check_own_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         for m, block in enumerate(self._blocks):
@@ -126,9 +137,7 @@ class BlockStore:
     def take(self, block: int) -> Tensor:
         """The block's numbers, up to date, (D_m,): the caller's until it gives them back."""
         self.watch()
-        weights = self._read_ahead(block)
-        if weights is None:
-            weights = self._read(block)
+        weights = self._stored(block)
         this = self._blocks[block]
         if this.waiting:
             for change, _ in this.waiting:
@@ -160,13 +169,23 @@ class BlockStore:
 
     def remove_scratch(self) -> None:
         """Remove the scratch files; the weights are those of the base again, and nothing is to be read from now on."""
-        if self.folder is not None:
-            for path in [*self.folder.glob("block-*")]:
+        if self.folder is not None and not self.folder.is_symlink():
+            for path in _own_files(self.folder):
                 path.unlink(missing_ok=True)
             try:
                 self.folder.rmdir()
             except OSError:  # something that is not ours lies in it
                 return
+
+    def _stored(self, block: int) -> Tensor:
+        try:
+            weights = self._read_ahead(block)
+            return self._read(block) if weights is None else weights
+        except OSError as error:
+            path = Path(error.filename or "")
+            if self.folder is None or path.parent != self.folder:
+                raise
+            raise RunError(f"{path} cannot be read ({error.strerror}); {_REBUILT}") from None
 
     def _read_ahead(self, block: int) -> Tensor | None:
         if self._ahead is None:
@@ -240,16 +259,30 @@ class BlockStore:
         header = _MAGIC + this.latest + checksum.to_bytes(4, "little") + this.size.to_bytes(8, "little")
         writing = path.with_suffix(".writing")
         try:
-            with open(writing, "wb") as file:
+            with open(writing, "wb", opener=create_new) as file:
                 file.write(header.ljust(_HEADER, b"\0"))
                 file.write(_bytes_of(weights))
             os.replace(writing, path)
         except OSError as error:
-            raise RunError(f"{path} cannot be written ({error.strerror}); make room and resume the run") from None
+            place = writing if writing.is_dir() else path
+            cure = _CURES.get(error.errno, "make room and resume the run")
+            raise RunError(f"{place} cannot be written ({error.strerror}); {cure}") from None
         this.scratch, this.unknown, this.checksum = True, False, checksum
 
     def _path(self, block: int) -> Path:
         return self.folder / f"block-{block}"
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a process was killed over writing: it may be as large as a block."""
+    if not folder.is_symlink():
+        for path in _own_files(folder):
+            if path.suffix:
+                path.unlink(missing_ok=True)
+
+
+def _own_files(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("block-*") if _OWN.fullmatch(path.name) and not path.is_dir()]
 
 
 def _fill(file, weights: Tensor, path: Path) -> None:

@@ -22,6 +22,7 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.runs.folder import Run
 from zorba_core.runs.generation import MAX_NEW_TOKENS, generate
 from zorba_core.runs.run_task import task_of
+from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.use.rows import Texts, text_rows
 from zorba_core.runs.use.tuned_model import TunedModel, finished_run, open_tuned
 
@@ -142,6 +143,7 @@ def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Rows, int]:
     """The rows as the run's training had them, and how many texts are longer than that and lose their end."""
     task, tokenizer, seq_len = tuned.task, tuned.tokenizer, tuned.settings.seq_len
     rows = encode(task, frame, tokenizer, seq_len, labelled="label" in frame)
+    check_tokens(tuned.network, tokenizer, rows)
     return rows, count_cuts(task, frame, tokenizer, seq_len)["prompts_cut"]
 
 
@@ -162,5 +164,6 @@ def written(tuned: TunedModel, network: BlockNetwork, frame: pd.DataFrame) -> tu
     prompts = encode_prompts(task, frame, tokenizer, room, max_new_tokens=new)
     # With room for one token more, exactly the prompts that do not fit use it.
     longer = encode_prompts(task, frame, tokenizer, room + 1, max_new_tokens=new)
+    check_tokens(network, tokenizer, *prompts)
     cut = sum(len(more) > len(prompt) for prompt, more in zip(prompts, longer, strict=True))
     return generate(network, tokenizer, prompts, max_new_tokens=new), cut

@@ -24,7 +24,7 @@ from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.files import check_model_folder, named_in_errors, write_json, write_text
+from zorba_core.files import check_model_folder, named_in_errors, place_folder, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import (
@@ -58,7 +58,8 @@ def make_base(
     same weights.
 
     Raises:
-        InvalidInputError: unknown profile, or ``out`` is a file, or a folder with something in it and not ``force``.
+        InvalidInputError: unknown profile, or ``out`` is a file, or a folder with something in it and not ``force``,
+            also one that appeared meanwhile.
         MissingDataError: profile ``full`` without the corpus and the datasets.
     """
     if profile not in PROFILES:
@@ -85,7 +86,10 @@ def make_base(
         work.chmod(0o755)
         for file in work.iterdir():
             file.chmod(0o644)  # safetensors writes private files
-        _replace_folder(out, work)
+        if force or out.is_symlink():  # which stood there from the beginning, and leads to an empty folder
+            _replace_folder(out, work)
+        else:
+            place_folder(work, out, "name another folder, or --force to replace it")
     finally:
         torch.set_num_threads(before)
         shutil.rmtree(work, ignore_errors=True)

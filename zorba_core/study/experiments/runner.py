@@ -6,6 +6,7 @@ early, finished runs are kept, and runs in progress are resumed.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -23,6 +24,7 @@ import pandas as pd
 
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.files import open_own
 from zorba_core.study.experiments import store
 from zorba_core.study.experiments.pools import RunOutcome, cluster, processes
 from zorba_core.study.experiments.specs import Experiment, RunSpec
@@ -209,11 +211,14 @@ class _Table:
     def __init__(self, experiment: Experiment, profile: str, root: Path) -> None:
         self.experiment, self.profile = experiment, profile
         self._folder = store.results_folder(experiment.name, profile, root)
+        self._lock = root / store.WORK / f"{experiment.name}-{profile}.lock"
         self._runs, self._curves = store.read_tables(self._folder)
         self._settle()
 
     def _settle(self) -> None:
-        self.belonging, _, self.specs = store.select(self._runs, self.experiment, self.profile)
+        chosen, _, self.specs = store.select(self._runs, self.experiment, self.profile)
+        # A process that dies between the two tables leaves one without the other: such a run is asked for again.
+        self.belonging = chosen[chosen["rounds_done"].isna() | chosen["sha256"].isin(self._curves["sha256"])]
 
     @property
     def missing(self) -> list[RunSpec]:
@@ -226,14 +231,23 @@ class _Table:
         if own is None:
             return
         row, curve = record
-        self._runs, self._curves = store.read_tables(self._folder)
-        replaced = self._runs["sha256"] == spec.sha256
         new_runs = store.frame_of([{**row, "arm": own.arm, "role": own.role}], store.RUN_SCHEMA)
         new_curves = store.frame_of(curve, store.CURVE_SCHEMA)
-        self._runs = _joined(self._runs[~replaced], new_runs)
-        self._curves = _joined(self._curves[self._curves["sha256"] != spec.sha256], new_curves)
-        store.write_tables(self._folder, self._runs, self._curves)
+        with _alone(self._lock):
+            self._runs, self._curves = store.read_tables(self._folder)
+            self._runs = _joined(self._runs[self._runs["sha256"] != spec.sha256], new_runs)
+            self._curves = _joined(self._curves[self._curves["sha256"] != spec.sha256], new_curves)
+            store.write_tables(self._folder, self._runs, self._curves)
         self._settle()
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Within the context no other process changes the tables: it would lose the rows written meanwhile."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with open(lock, "ab", opener=open_own) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:

@@ -195,7 +195,8 @@ def read_tables(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def write_tables(folder: Path, runs: pd.DataFrame, curves: pd.DataFrame) -> None:
-    for name, frame, schema in (("runs", runs, RUN_SCHEMA), ("curves", curves, CURVE_SCHEMA)):
+    # The curves first: a reader between the two, or after a process that dies there, has no run without its curve.
+    for name, frame, schema in (("curves", curves, CURVE_SCHEMA), ("runs", runs, RUN_SCHEMA)):
         table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
         write_table(folder / f"{name}.parquet", table)
 

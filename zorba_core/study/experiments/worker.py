@@ -19,7 +19,7 @@ from typing import Any
 
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import RunError, ZorbaError
-from zorba_core.files import to_json, write_json
+from zorba_core.files import open_own, to_json, write_json
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run, read_run
@@ -83,7 +83,7 @@ def run_spec(spec: RunSpec, work: Path) -> RunRows | NotDone | Refused:
 def _held(folder: Path) -> Iterator[bool]:
     """Whether this process alone works on the run; released when it ends for any reason."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR)
+    handle = open_own(folder / ".lock", os.O_CREAT | os.O_RDWR)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

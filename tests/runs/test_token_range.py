@@ -1,0 +1,64 @@
+"""A tokenizer may have more tokens than its model has embeddings, as long as none of those occurs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from tests.runs.resumable import ALLOCATION, SETTINGS
+from zorba_core.engine.choice_rows import ChoiceRows
+from zorba_core.engine.text_rows import TextRows
+from zorba_core.engine.tree_rows import ManyLabelRows
+from zorba_core.errors import InvalidInputError
+from zorba_core.runs.session import fine_tune
+from zorba_core.runs.token_range import _largest
+
+SHORT = dataclasses.replace(SETTINGS, rounds=1, eval_every=1)
+
+
+@pytest.fixture
+def with_tokens(tiny_opt_folder, tmp_path):
+    def make(**special):
+        folder = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer.add_special_tokens(special) if special else tokenizer.add_tokens(["zzzunused"])
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("limit", [None, "2GiB"])
+def test_a_token_without_an_embedding_is_refused_in_one_line_before_the_run_begins(with_tokens, tmp_path, limit):
+    folder, settings = with_tokens(pad_token="<new>"), dataclasses.replace(SHORT, memory_limit=limit)
+    with pytest.raises(InvalidInputError, match=r"model /.*/model: its tokenizer has (\d+) .* token \d+ \('<new>'\)"):
+        fine_tune(ALLOCATION, model=folder, settings=settings, runs_folder=tmp_path / "runs", force=True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_tokens_that_do_not_occur_need_no_embedding(with_tokens, tmp_path):
+    run = fine_tune(ALLOCATION, model=with_tokens(), settings=SHORT, runs_folder=tmp_path / "runs", force=True)
+    assert run.finished
+
+
+def test_a_label_word_without_a_row_in_the_head_is_refused(tiny_opt_folder, tmp_path):
+    folder = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([" zzz", " yyy"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(InvalidInputError, match=r"token .* occurs and has none"):
+        fine_tune(ALLOCATION, model=folder, label_words=("zzz", "yyy"), settings=SHORT, runs_folder=tmp_path / "runs")
+
+
+def test_the_tokens_of_answers_count_as_those_of_prompts():
+    ids, ones = torch.tensor([[1, 2]]), torch.tensor([1])
+    steps = torch.tensor([[0, 0, 9, 0]])
+    assert _largest(TextRows(ids, ones, torch.tensor([[7, -1]]))) == 7
+    assert _largest(ChoiceRows(ids, ones, ones, ones, ones, ones, ones, steps)) == 9
+    assert _largest(ManyLabelRows(ids, ones, ones, torch.tensor([[8, -1]]))) == 8
+    assert _largest([3, 4]) == 4
+    assert _largest([]) == -1

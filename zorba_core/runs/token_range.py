@@ -1,0 +1,53 @@
+"""Whether the tokens that a tokenizer writes have a row in the model's embeddings.
+
+Many tokenizers have a few tokens more than their model has rows, and never write them: only ids that occur are looked
+at. A padding id counts, since padded positions are looked up too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from zorba_core.engine.choice_rows import ChoiceRows
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.text_rows import TextRows
+from zorba_core.engine.tree_rows import ManyLabelRows
+from zorba_core.errors import InvalidInputError, in_short
+
+
+def check_tokens(network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
+    """
+    Args:
+        parts: rows, or tokens.
+
+    Raises:
+        InvalidInputError: a token has no row in the embeddings or in the head; names the model and the token.
+    """
+    rows = min(network.vocabulary_size, len(network.model.get_input_embeddings().weight))
+    largest = max((_largest(part) for part in parts), default=-1)
+    if largest >= rows:
+        raise InvalidInputError(
+            f"model {tokenizer.name_or_path}: its tokenizer has {len(tokenizer)} tokens and its weights have rows for "
+            f"{rows}; token {largest} ({in_short(tokenizer.convert_ids_to_tokens(largest))}) occurs and has none: "
+            "restore the tokenizer's files from a copy, or give a model with its own tokenizer"
+        )
+
+
+def _largest(part: Rows | Sequence[int]) -> int:
+    if isinstance(part, ManyLabelRows):
+        return _most(part.token_ids_RL, part.answer_CT)
+    if isinstance(part, TextRows):
+        return _most(part.token_ids_RL, part.target_RT)
+    if isinstance(part, ChoiceRows):
+        return _most(part.token_ids_RL, part.token_K4[:, 2])
+    if hasattr(part, "token_ids_RL"):
+        return _most(part.token_ids_RL)
+    return max(map(int, part), default=-1)
+
+
+def _most(*tensors: Tensor) -> int:
+    return max((int(tensor.max()) for tensor in tensors if tensor.numel()), default=-1)
