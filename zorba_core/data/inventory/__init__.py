@@ -18,9 +18,10 @@ import numpy as np
 
 from zorba_core.data.inventory.cells import MAX_ROWS, check_lines, decoded, excel_cells, separated_cells
 from zorba_core.data.inventory.columns import WORKBOOK, Columns, Inventory, guessed
+from zorba_core.data.inventory.lines import written_list
 from zorba_core.data.inventory.numbers import UNITS
 from zorba_core.data.inventory.reading import Reading
-from zorba_core.data.inventory.recognised import nvidia_smi, written_list
+from zorba_core.data.inventory.smi import nvidia_smi
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 8_000_000
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # what a browser or a word processor puts between letters
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
         if content.startswith(b"\xd0\xcf\x11\xe0"):
             raise InvalidInputError("the file is of an old Excel (.xls); save it as .xlsx or CSV")
         content = decoded(content)
+    content = _INVISIBLE.sub("", content)
     if not content.strip():
         raise InvalidInputError("the list is empty; paste what nvidia-smi prints, or a table with a row for each card")
     check_lines(content)
