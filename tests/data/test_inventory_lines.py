@@ -53,7 +53,8 @@ def test_a_line_is_read_as_a_person_reads_it(text, expected):
     "line",
     [
         "4,RTX 3090,24 GB", "RTX 3090,24 GB,RTX 4090,24 GB", "RTX 3090 24GB, RTX 4090 24GB",
-        "RTX 3090 24GB + A100 80GB", "RTX 3090 24GB and A100 80GB", "T4 16GB x4, A100 80GB x2", "4 x T4 16GB / 2 x A100 80GB",
+        "RTX 3090 24GB + A100 80GB", "RTX 3090 24GB and A100 80GB", "T4 16GB x4, A100 80GB x2",
+        "4 x T4 16GB / 2 x A100 80GB",
         "node1: 4 x A100, 80 GB", "node1: 4xA100, 80 GB", "RTX 3090 (x4), 24 GB", "RTX 3090 (4x), 24 GB",
         "RTX 3090: 4 x 24 GB", "2 x 4 x A100, 80 GB", "4-6 x A100, 80 GB", "ca. 4 x A100, 80 GB", "½ x A100, 80 GB",
         "4+ x A100, 80 GB", "1k x T4, 16 GB", "4 x A100 40 - 80 GB", "4 x A100 40/80 GB", "4 x A100, 40 GB or 80 GB",
@@ -65,7 +66,7 @@ def test_a_line_is_read_as_a_person_reads_it(text, expected):
 def test_a_line_with_a_further_number_of_cards_or_size_is_refused(line):
     with pytest.raises(
         InvalidInputError,
-        match="(may be read in two ways|is not understood); write such lines as `4 x RTX 3090, 24 GB`",
+        match=r"(may be read in two ways|is not understood); write such lines as `4 x RTX 3090, 24 GB`",
     ):
         cards(line)
 

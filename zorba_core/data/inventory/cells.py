@@ -14,7 +14,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 import numpy as np
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 
 MAX_UNPACKED_BYTES = 80_000_000  # of an Excel file
 MAX_ROWS, MAX_COLUMNS = 20_000, 60
@@ -136,10 +136,18 @@ def separated_cells(text: str) -> list[list[str]]:
     if not lines:
         raise InvalidInputError(NO_CARD)
     if all(line.strip().startswith("|") for line in lines):  # a table as Markdown has it
-        lines = [line.strip().strip("|") for line in lines]
+        lines = [
+            line.strip().removeprefix("|").removesuffix("|") for line in lines
+        ]  # one at each end: || is an empty cell
     separator = _separator(lines[:50])
     if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
-        return [re.split(r"\s{2,}+", line.strip())[:MAX_COLUMNS] for line in lines]
+        rows = [re.split(r"\s{2,}+", line.strip()) for line in lines]
+        if odd := next((row for row in rows if len(row) != len(rows[0])), None):
+            raise InvalidInputError(
+                f"the row {in_short('  '.join(odd))} has {len(odd)} cells and the first has {len(rows[0])}; separate "
+                "the cells with tabs or semicolons"
+            )
+        return [row[:MAX_COLUMNS] for row in rows]
     try:
         rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
     except csv.Error as error:
