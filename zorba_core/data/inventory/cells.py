@@ -58,8 +58,9 @@ def check_lines(text: str) -> None:
             )
 
 
-def excel_cells(content: bytes) -> list[list[str]]:
-    """The cells of a workbook's first sheet that has any. Formulas count with the value that was saved."""
+def excel_cells(content: bytes) -> tuple[list[list[str]], list[str]]:
+    """The cells of a workbook's first visible sheet that has any, and what a person should look at. Formulas count with
+    the value that was saved."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             unpacked = sum(entry.file_size for entry in packed.infolist())
@@ -75,14 +76,20 @@ def excel_cells(content: bytes) -> list[list[str]]:
         raise
     except Exception:  # a workbook from outside can be broken in any way
         raise InvalidInputError("the Excel file cannot be read; save it as .xlsx again, or as CSV") from None
+    tables = []
     for sheet in workbook.worksheets:
+        if sheet.sheet_state != "visible":
+            continue
         rows = [
             ["" if value is None else _cell(value) for value in row[:MAX_COLUMNS]]
             for row in sheet.iter_rows(max_row=MAX_ROWS + 2, max_col=MAX_COLUMNS, values_only=True)
         ]
         rows = [row for row in rows if any(row)]
         if len(rows) > 1:
-            return rows
+            tables.append((sheet.title, rows))
+    if tables:
+        further = ", ".join(repr(title[:40]) for title, _ in tables[1:5])
+        return tables[0][1], [f"the sheet {tables[0][0][:40]!r} is read, not {further}"] if further else []
     raise InvalidInputError("the Excel file has no sheet with a table")
 
 
@@ -149,7 +156,14 @@ def separated_cells(text: str) -> list[list[str]]:
             )
         return [row[:MAX_COLUMNS] for row in rows]
     try:
-        rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+        quoted = [f"{line}\n" for line in lines]  # so that a quote that goes on over a line shows
+        rows = list(csv.reader(quoted, delimiter=separator, skipinitialspace=True, strict=True))
     except csv.Error as error:
-        raise InvalidInputError(f"this is no table that can be read: {error}") from None
-    return [[cell.strip() for cell in row[:MAX_COLUMNS]] for row in rows]
+        raise InvalidInputError(
+            f"this is no table that can be read: {error}; close each quotation mark, or leave it out"
+        ) from None
+    if odd := next((cell for row in rows for cell in row if "\n" in cell and separator in cell), None):
+        raise InvalidInputError(
+            f"the cell {in_short(odd)} goes over several lines; close each quotation mark, or leave it out"
+        )
+    return [[" ".join(cell.split("\n")).strip() for cell in row[:MAX_COLUMNS]] for row in rows]

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from zorba_core.data.inventory.cells import MAX_CELL, MAX_ROWS, NO_CARD
-from zorba_core.data.inventory.headers import MACHINES, NUMBERS, ROLES, Traits, of_all, of_card, score
+from zorba_core.data.inventory.counts import COUNT, CROSS, SIGNS, count_behind
+from zorba_core.data.inventory.headers import (
+    MACHINES,
+    NUMBERS,
+    ROLES,
+    Traits,
+    may_be_sums,
+    of_all,
+    of_card,
+    score,
+    sums,
+)
 from zorba_core.data.inventory.numbers import about, is_written_number, unit_behind, unit_in, units_in
 from zorba_core.errors import InvalidInputError, in_short
 
+_FURTHER_COUNT = re.compile(
+    rf"(?<![\w.])\d{{1,4}}\s*+{CROSS}|[(\s][{SIGNS}]\s*+\d|\(\d{{1,3}}\)|:\d++$|^\d{{1,3}}(?:\s++[A-Za-z]|pcs)"
+)
+_MANY = re.compile(r"\[\d++[-,]\d|^([A-Za-z]++[-_ ]?)\d{1,5}\s?(?:[-–]|\.\.)\s?\1\d{1,5}$")
 WORKBOOK = "Excel workbook"  # where a remark may stand beside the table
 
 
@@ -82,8 +97,49 @@ def guessed(cells: list[list[str]], source: str) -> Inventory:
     rows = tuple(tuple(cell for cell in row) + ("",) * (width - len(row)) for row in body)
     if not rows:
         raise InvalidInputError("the list has a header and no rows; give a row for each card, or a column with counts")
+    kept = [i for i, name in enumerate(header) if name != f"column {i + 1}" or any(row[i].strip() for row in rows)]
+    header, rows = [header[i] for i in kept], tuple(tuple(row[i] for i in kept) for row in rows)
     columns, doubts = guess(header, rows)
-    return Inventory(tuple(header), rows, columns, source, tuple(doubts))
+    if columns.kind is not None and columns.count is None and columns.each is None:
+        header, rows, columns = _counted_in_kinds(header, rows, columns)
+    return Inventory(tuple(header), rows, columns, source, (*doubts, *_doubts_of_rows(header, rows, columns)))
+
+
+def _counted_in_kinds(
+    header: list[str], rows: tuple[tuple[str, ...], ...], columns: Columns
+) -> tuple[list[str], tuple[tuple[str, ...], ...], Columns]:
+    """A table whose kinds say how many there are, ``4x RTX 3090`` or ``RTX 3090 x4``, with these in a column."""
+    place = header.index(columns.kind or "")
+    split = [_count_of(row[place].strip()) for row in rows]
+    if not any(count for count, _ in split):
+        return header, rows, columns
+    name = f"count in {columns.kind}"
+    split_rows = zip(rows, split, strict=True)
+    rows = tuple((*row[:place], kind, *row[place + 1 :], count) for row, (count, kind) in split_rows)
+    return [*header, name], rows, replace(columns, count=name)
+
+
+def _count_of(kind: str) -> tuple[str, str]:
+    first = COUNT.match(kind)
+    return (first[1], kind[first.end() :]) if first and kind[first.end() :] else count_behind(kind)
+
+
+def _doubts_of_rows(header: list[str], rows: Sequence[Sequence[str]], columns: Columns) -> list[str]:
+    """What single rows leave open: cells of sums, of several machines or cards, and empty ones beside others."""
+    doubts = []
+    cells = {name: [row[i].strip() for row in rows] for i, name in enumerate(header)}
+    if total := next(filter(None, map(may_be_sums, rows)), None):
+        doubts.append(f"the row of {in_short(total)} is read as one of cards; leave it out if it is one of sums")
+    if (kind := next(filter(_FURTHER_COUNT.search, cells.get(columns.kind or "", [])), None)) is not None:
+        doubts.append(f"{in_short(kind)} is read as the name of a card; its number is no count")
+    if (name := next(filter(_MANY.search, cells.get(columns.name or "", [])), None)) is not None:
+        doubts.append(f"{in_short(name)} is read as one machine")
+    for role, meaning in (("count", "one"), ("share", "no share"), ("free", "nothing said of it")):
+        name = getattr(columns, role)
+        filled = [bool(cells[name][i]) for i, row in enumerate(rows) if any(row) and not sums(row)] if name else []
+        if name and not all(filled) and not name.startswith("count in "):
+            doubts.append(f"{name!r} has empty cells; each is read as {meaning}")
+    return doubts
 
 
 def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns, list[str]]:
@@ -92,6 +148,8 @@ def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns
     traits = {name: Traits.of(name, cells[name]) for name in header}
     chosen: dict[str, str | None] = dict.fromkeys(ROLES)
     doubts: list[str] = []
+    if any("memory.total" in name for name in header) and set(cells.get("count", ())) == {str(len(rows))}:
+        traits["count"] = replace(traits["count"], other=True)  # nvidia-smi's, of all cards of the machine
 
     def left(role: str) -> list[str]:
         return [name for name in header if name not in chosen.values() and traits[name].may_be(role)]

@@ -62,6 +62,11 @@ _NO_SHARE = re.compile(
     r"(?i)busy|belegt|market|discount|rabatt|uptime|availability|total|gesamt|bestand|fleet|flotte|cluster"
 )
 _NUMBERED = re.compile(r"(?i)(?:^|[\s._])(?:#|nos?|nr|num|number|nummer|num[eé]ro|número|n°|№|pos)\.?$")
+_SUM = re.compile(  # words of a row that adds up the others
+    r"(?i)(?<!\w)(?:(?:grand|net) total|(?:sub-?|zwischen)?(?:total|totals|totale|totaal|sum|sums|summe|suma|somme)"
+    r"|gesamt|insgesamt|gesamtsumme|total g[eé]n[eé]ral|average|mean|mittelwert|median|durchschnitt"
+    r"|合计|总计|小计|итого|всего|toplam|σ)(?!\w)"
+)
 _PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
 
 
@@ -153,6 +158,18 @@ def about_cards(name: str) -> bool:
     before = _EACH.split(re.sub(r"[_\s]+", " ", name))[0]
     named = _CARD_WORD.search(before) or CARDS.search(before) or score("count", before)
     return not before.strip() or (named is not None and named != 0 and not score("memory", before))
+
+
+def sums(cells: Sequence[str]) -> bool:
+    """Whether a row is one of sums: one of its cells says so and nothing else."""
+    return any(_SUM.fullmatch(cell.strip(" *_:=")) is not None for cell in cells)
+
+
+def may_be_sums(cells: Sequence[str]) -> str:
+    """The cell by which a row may be one of sums, as ``Total GPUs`` or ``Lab A total``; empty: there is none."""
+    return next(
+        (cell for cell in cells if not sums(cells) and cell[:1] and not cell[:1].isdigit() and _SUM.search(cell)), ""
+    )
 
 
 def _in_order(cells: Sequence[str]) -> bool:
