@@ -57,6 +57,7 @@ def test_a_kind_may_say_how_many_there_are(kind):
     [
         ("gpu,vram GB\nRTX 3090 (x4),24\nL4,24\n", "'RTX 3090 (x4)' is read as the name of a card; its number is"),
         ("gpu,count,vram GB\n4x RTX 3090,2,24\n", "'4x RTX 3090' is read as the name of a card; its number is"),
+        ("gpu,vram GB\nA100 40GB,80\n", "'A100 40GB' names 40 GB; its memory is read as 80 GiB"),
         ("Node,GPUs,GPU,VRAM\nnode[01-04],4,A100,80GB\n", "'node[01-04]' is read as one machine"),
         ("Host;Karte;VRAM\nPC01-PC20;RTX 3090;24 GB\n", "'PC01-PC20' is read as one machine"),
         ("gpu,memory GB,count\nT4,16,4\nL4,24,\n", "'count' has empty cells; each is read as one"),

@@ -21,12 +21,13 @@ from zorba_core.data.inventory.headers import (
     score,
     sums,
 )
-from zorba_core.data.inventory.numbers import about, is_written_number, unit_behind, unit_in, units_in
+from zorba_core.data.inventory.numbers import UNITS, about, is_written_number, unit_behind, unit_in, units_in
 from zorba_core.errors import InvalidInputError, in_short
 
 _FURTHER_COUNT = re.compile(
     rf"(?<![\w.])\d{{1,4}}\s*+{CROSS}|[(\s][{SIGNS}]\s*+\d|\(\d{{1,3}}\)|:\d++$|^\d{{1,3}}(?:\s++[A-Za-z]|pcs)"
 )
+_SIZE_IN_KIND = re.compile(r"(?i)(?<![\d.])(\d{1,4})\s?gi?b(?![a-z])")
 _MANY = re.compile(r"\[\d++[-,]\d|^([A-Za-z]++[-_ ]?)\d{1,5}\s?(?:[-–]|\.\.)\s?\1\d{1,5}$")
 WORKBOOK = "Excel workbook"  # where a remark may stand beside the table
 
@@ -134,6 +135,13 @@ def _doubts_of_rows(header: list[str], rows: Sequence[Sequence[str]], columns: C
         doubts.append(f"{in_short(kind)} is read as the name of a card; its number is no count")
     if (name := next(filter(_MANY.search, cells.get(columns.name or "", [])), None)) is not None:
         doubts.append(f"{in_short(name)} is read as one machine")
+    if columns.kind and columns.memory:
+        for kind, cell in dict.fromkeys(zip(cells[columns.kind], cells[columns.memory], strict=True)):
+            named, size = _SIZE_IN_KIND.search(kind), about(cell)
+            gib = (size or 0) * UNITS[unit_behind(cell) or columns.unit] / UNITS["GiB"]
+            if named and gib and abs(gib - int(named[1])) > 0.1 * int(named[1]):
+                doubts.append(f"{in_short(kind)} names {named[1]} GB; its memory is read as {gib:.4g} GiB")
+                break
     for role, meaning in (("count", "one"), ("share", "no share"), ("free", "nothing said of it")):
         name = getattr(columns, role)
         filled = [bool(cells[name][i]) for i, row in enumerate(rows) if any(row) and not sums(row)] if name else []
