@@ -53,6 +53,8 @@ def test_a_small_word_of_a_header_is_no_unit(header, unit):
         ("Desk No.,GPU,VRAM GB\n12,T4,16\n", [("T4", 1, 16)]),
         ("gpu,VRAM GB,Sockets per node,GPUs\nA100,80,2,8\n", [("A100", 8, 80)]),
         ("gpu,VRAM GB,RAM per node,GPUs\nA100,80,1024,8\n", [("A100", 8, 80)]),
+        ("Nodes,GPU,GPUs/server,VRAM GB\n4,A100,8,80\n", [("A100", 32, 80)]),
+        ("GPU,VRAM GB,Number of servers,GPUs\nT4,16,4,8\n", [("T4", 32, 16)]),
         ("PCs;Karte;Karten pro PC;VRAM GB\n4;A100;8;80\n", [("A100", 32, 80)]),
         ("Systems,GPU,GPUs per system,VRAM GB\n4,A100,8,80\n", [("A100", 32, 80)]),
         ("GPU,VRAM GB,Speed (tokens/sec)\nA100,80,350\n", [("A100", 1, 80)]),

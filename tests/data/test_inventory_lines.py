@@ -60,7 +60,7 @@ def test_a_line_is_read_as_a_person_reads_it(text, expected):
         "4+ x A100, 80 GB", "1k x T4, 16 GB", "4 x A100 40 - 80 GB", "4 x A100 40/80 GB", "4 x A100, 40 GB or 80 GB",
         "4 x A100 40 or 80 GB", "4 x RTX 3090 = 96 GB", "4 x RTX 3090, total 96 GB", "4 x RTX 3090 24 GB (96 GB)",
         "1000 T4, 16 GB", "2 3090 24 GB", "RTX 3090 [4], 24 GB", "PC01-PC20: RTX 3060 12 GB", "two A100 80GB",
-        "# 4 x T4, 16 GB", "// T4, 16 GB",
+        "# 4 x T4, 16 GB", "node1,4,A100,80GB", "4 16GB", "// T4, 16 GB",
     ],
 )  # fmt: skip
 def test_a_line_with_a_further_number_of_cards_or_size_is_refused(line):

@@ -90,6 +90,8 @@ def test_what_may_hide_a_row_is_refused(text, words):
 
 def test_nvidia_smi_is_read_by_its_own_table_and_columns():
     assert cards("0, Tesla T4, 3 MiB, 15360 MiB\n1, Tesla T4, 0 MiB, 15360 MiB\n") == [("Tesla T4", 2, 15)]
+    process = "|    0   N/A  N/A      1600      C   python 100MiB / 200MiB             233MiB |"
+    assert cards(SMI + process) == [("NVIDIA A100-SXM4-80GB", 1, 80)]
     four = "count, name, memory.total [MiB]\n" + "4, A100, 40960 MiB\n" * 4
     assert cards(four) == [("A100", 4, 40)]
     listed = "GPU 0: A100 40GB (UUID: G-1)\n  MIG 3g.20gb Device 0: (UUID: M-1)\n  MIG 3g.20gb Device 1: (UUID: M-2)\n"

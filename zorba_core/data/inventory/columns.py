@@ -176,6 +176,8 @@ def guess(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Columns
         doubts.append("no column is called memory" + taken)
     if chosen["kind"] is None:
         _look_for_kind(chosen, left("kind"), cells)
+    if chosen["name"] and MACHINES.search(chosen["name"]) and traits[chosen["name"]].may_be("count"):
+        chosen["name"] = None  # a number of machines
     doubts += _of_machines(chosen, left("count"))
     unit = "GiB"
     memory, free = chosen["memory"], chosen["free"]

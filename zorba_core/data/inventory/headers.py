@@ -33,7 +33,7 @@ ROLES = {  # words of a header, longest match first
 }  # fmt: skip
 NUMBERS = ("free", "memory", "each", "count", "speed", "share")
 _EACH = re.compile(
-    r"(?i)(?<![a-z])(?:per|/|je|pro|par|por)\s*(?:node|machine|host|server|box|system|chassis|workstation|vm|pc|instance|rechner|knoten"
+    r"(?i)(?:(?<![a-z])(?:per|je|pro|par|por)|/)\s*(?:node|machine|host|server|box|system|chassis|workstation|vm|pc|instance|rechner|knoten"
     r"|maschine|nœud|nodo)"
 )
 _OTHER = re.compile(  # numbers of a card or of its machine that are none of these

@@ -32,7 +32,7 @@ _SIZE = re.compile(  # in a name, and whether another card follows
 )
 _TWO_WAYS = re.compile(  # what is in no name of a card: a further number of cards, or what makes a size another one
     rf"(?<![\w.])(?:\d{{1,6}}|[½¼¾])\s*+{CROSS}|(?:^|[\s\d(\[])[{SIGNS}]\s*+\d"
-    r"|^\d++(?:\s*+,|\s++\S*\d|[^\x00-\x7f])|^(?:#|//)|[=~<>≤≥/+±]$"
+    r"|,\s*+\d{1,4}\s*+,|^\d{1,2}$|^\d++(?:\s*+,|\s++\S*\d|[^\x00-\x7f])|^(?:#|//)|[=~<>≤≥/+±]$"
     rf"|\d[+k]?\s++[{SIGNS}](?:\s|$)|[|:\[(]\s*+\d{{1,6}}\s*+[|\])]?$|\d[-–,][a-zA-Z]{{0,20}}\d{{1,6}}:"
     r"|(?i:^(?:two|three|four|zwei|drei|vier|deux|dual|quad|qty)\b(?!-))|(?<![a-zA-Z])"
     r"(?i:or|to|of|and|oder|bis|und|ou|et|gesamt|insgesamt|total|sum|zusammen|max|min|about|ca\.?)$"

@@ -10,7 +10,7 @@ from zorba_core.errors import InvalidInputError, in_short
 
 # Possessive repeats, as in lines.py: a text from outside may be written to cost time.
 _SMI_MODES = ("On", "Off", "N/A", "WDDM", "TCC", "MCDM")  # what stands behind a card's name in its first line
-_SMI_MEMORY = re.compile(r"(?<!\d)(\d++)\s*+MiB\s*+/\s*+(\d++)\s*+MiB")
+_SMI_MEMORY = re.compile(r"\|\s*+(\d++)\s*+MiB\s*+/\s*+(\d++)\s*+MiB")
 _SMI_LIST = re.compile(r"GPU\s++\d++:")
 _MIG = re.compile(r"MIG\s++(\S++)\s++Device")
 _MIB = re.compile(r"\d++\s*+MiB")
