@@ -60,6 +60,10 @@ def test_a_small_word_of_a_header_is_no_unit(header, unit):
         ("GPU,VRAM GB,Speed (tokens/sec)\nA100,80,350\n", [("A100", 1, 80)]),
         ("A100;24 Go\nT4;16 GB\n", [("A100", 1, 24), ("T4", 1, 16)]),
         ("n1;A100;80 GB HBM2e\nn2;A100;80 GB HBM2e\n", [("A100", 2, 80)]),
+        (
+            "GPU       VRAM     Count\nRTX 3090  24,5 GB  4\nT4        16,0 GB  2\n",
+            [("RTX 3090", 4, 24.5), ("T4", 2, 16)],
+        ),
         ("|Node|mem GB|count|\n|---|---|---|\n|a|80|2|\n||24|4|\n", [("80 GiB card", 2, 80), ("24 GiB card", 4, 24)]),
     ],
 )

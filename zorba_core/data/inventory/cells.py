@@ -147,7 +147,7 @@ def separated_cells(text: str) -> list[list[str]]:
             line.strip().removeprefix("|").removesuffix("|") for line in lines
         ]  # one at each end: || is an empty cell
     separator = _separator(lines[:50])
-    if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
+    if separator not in lines[0] and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
         rows = [re.split(r"\s{2,}+", line.strip()) for line in lines]
         if odd := next((row for row in rows if len(row) != len(rows[0])), None):
             raise InvalidInputError(
