@@ -131,9 +131,11 @@ def _doubts_of_rows(header: list[str], rows: Sequence[Sequence[str]], columns: C
     cells = {name: [row[i].strip() for row in rows] for i, name in enumerate(header)}
     if total := next(filter(None, map(may_be_sums, rows)), None):
         doubts.append(f"the row of {in_short(total)} is read as one of cards; leave it out if it is one of sums")
-    if (kind := next(filter(_FURTHER_COUNT.search, cells.get(columns.kind or "", [])), None)) is not None:
+    if (
+        kind := next(filter(_FURTHER_COUNT.search, dict.fromkeys(cells.get(columns.kind or "", ()))), None)
+    ) is not None:
         doubts.append(f"{in_short(kind)} is read as the name of a card; its number is no count")
-    if (name := next(filter(_MANY.search, cells.get(columns.name or "", [])), None)) is not None:
+    if (name := next(filter(_MANY.search, dict.fromkeys(cells.get(columns.name or "", ()))), None)) is not None:
         doubts.append(f"{in_short(name)} is read as one machine")
     if columns.kind and columns.memory:
         for kind, cell in dict.fromkeys(zip(cells[columns.kind], cells[columns.memory], strict=True)):
