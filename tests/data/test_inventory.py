@@ -186,7 +186,7 @@ def test_a_number_of_cards_may_stand_before_a_size_alone():
     [
         ("card,VRAM (GB)\nA," + "1" * 40_000, "line 2 of the list has 40,002 characters; at most 10,000 are read"),
         ("card,VRAM (GB)\nA,24\nB," + "1" * 600, "row 3 of the table has a cell of 600 characters"),
-        ("NVIDIA-SMI\n1MiB / " + "1" * 5_000 + "MiB", "has 5000 digits of MiB; no card has so many"),
+        ("NVIDIA-SMI\n| 1MiB / " + "1" * 5_000 + "MiB", "has 5000 digits of MiB; no card has so many"),
         ("A, 24 GB\n" * 20_001, "the list has 20,001 cards; at most 20,000 lines are read"),
         ("\n" * 100_001 + "A, 24 GB", "the list has 100,002 lines; at most 100,000 are read"),
     ],

@@ -18,9 +18,11 @@ import numpy as np
 
 from zorba_core.data.inventory.cells import MAX_ROWS, check_lines, decoded, excel_cells, separated_cells
 from zorba_core.data.inventory.columns import WORKBOOK, Columns, Inventory, guessed
+from zorba_core.data.inventory.headers import sums
+from zorba_core.data.inventory.lines import written_list
 from zorba_core.data.inventory.numbers import UNITS
 from zorba_core.data.inventory.reading import Reading
-from zorba_core.data.inventory.recognised import nvidia_smi, written_list
+from zorba_core.data.inventory.smi import nvidia_smi
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB
@@ -39,6 +41,8 @@ __all__ = [
 ]
 
 MAX_BYTES = 8_000_000
+_REMARK = re.compile(r"\s*+(?:#\s*+[^\W\d]|#\s++\d|//)")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")  # what a browser or a word processor puts between letters
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,17 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
         raise InvalidInputError(f"the list has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
     if isinstance(content, bytes):
         if content.startswith(b"PK"):
-            return guessed(excel_cells(content), WORKBOOK)
+            cells, doubts = excel_cells(content)
+            inventory = guessed(cells, WORKBOOK)
+            return replace(inventory, doubts=(*inventory.doubts, *doubts))
         if content.startswith(b"\xd0\xcf\x11\xe0"):
             raise InvalidInputError("the file is of an old Excel (.xls); save it as .xlsx or CSV")
         content = decoded(content)
+    content = _INVISIBLE.sub("", content)
     if not content.strip():
         raise InvalidInputError("the list is empty; paste what nvidia-smi prints, or a table with a row for each card")
     check_lines(content)
+    content, remarks = _without_remarks(content)
     listed = nvidia_smi(content) or written_list(content)
     if listed is not None:
         if len(listed.rows) > MAX_ROWS:
@@ -76,8 +84,19 @@ def read_inventory(content: str | bytes, name: str = "") -> Inventory:
                 f"the list has {len(listed.rows):,} cards; at most {MAX_ROWS:,} lines are read. Put their number "
                 "before each kind, as in `4 x RTX 3090, 24 GB`"
             )
-        return listed
-    return guessed(separated_cells(content), name or "table")
+    else:
+        listed = guessed(separated_cells(content), name or "table")
+    return replace(listed, doubts=(*listed.doubts, *remarks))
+
+
+def _without_remarks(text: str) -> tuple[str, list[str]]:
+    """The lines below the first but those that begin as a remark, and what to say of these."""
+    first, *lines = text.lstrip().splitlines()
+    remarks = [line for line in lines if _REMARK.match(line)]
+    if not remarks:
+        return text, []
+    rest = "\n".join([first, *(line for line in lines if not _REMARK.match(line))])
+    return rest, [f"{in_short(remarks[0])} is a remark and not read"]
 
 
 def cards_of(inventory: Inventory, columns: Columns, share: float = 1.0) -> list[CardKind]:
@@ -108,7 +127,7 @@ def read_cards(inventory: Inventory, columns: Columns, share: float = 1.0) -> tu
     groups: dict[tuple[str, str, float], tuple[float, int, list[str]]] = {}
     total = busy = 0
     for number, cells in enumerate(inventory.rows, start=1):
-        if _sums(cells) or not any(value.strip() for value in cells):
+        if sums(cells) or not any(value.strip() for value in cells):
             continue
         where = f"row {number}"
         sizes = reading.sizes(cells, where)
@@ -197,9 +216,3 @@ def _told_apart(kinds: list[CardKind]) -> list[CardKind]:
     times = Counter(card.kind for card in kinds)
     twice = {kind for kind, count in times.items() if count > 1}
     return [replace(card, kind=f"{card.kind} ({card.gib:.4g} GiB)") if card.kind in twice else card for card in kinds]
-
-
-def _sums(cells: Sequence[str]) -> bool:
-    """Whether a row is one of sums: it says so, and nothing else, in the first cell that has something."""
-    first = next((cell.strip() for cell in cells if cell.strip()), "")
-    return re.fullmatch(r"(?i)(grand |sub-?)?(total|sum|summe|gesamt|somme)s?:?", first) is not None

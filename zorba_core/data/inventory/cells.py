@@ -14,7 +14,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 import numpy as np
 
-from zorba_core.errors import InvalidInputError
+from zorba_core.errors import InvalidInputError, in_short
 
 MAX_UNPACKED_BYTES = 80_000_000  # of an Excel file
 MAX_ROWS, MAX_COLUMNS = 20_000, 60
@@ -58,8 +58,9 @@ def check_lines(text: str) -> None:
             )
 
 
-def excel_cells(content: bytes) -> list[list[str]]:
-    """The cells of a workbook's first sheet that has any. Formulas count with the value that was saved."""
+def excel_cells(content: bytes) -> tuple[list[list[str]], list[str]]:
+    """The cells of a workbook's first visible sheet that has any, and what a person should look at. Formulas count with
+    the value that was saved."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             unpacked = sum(entry.file_size for entry in packed.infolist())
@@ -75,14 +76,20 @@ def excel_cells(content: bytes) -> list[list[str]]:
         raise
     except Exception:  # a workbook from outside can be broken in any way
         raise InvalidInputError("the Excel file cannot be read; save it as .xlsx again, or as CSV") from None
+    tables = []
     for sheet in workbook.worksheets:
+        if sheet.sheet_state != "visible":
+            continue
         rows = [
             ["" if value is None else _cell(value) for value in row[:MAX_COLUMNS]]
             for row in sheet.iter_rows(max_row=MAX_ROWS + 2, max_col=MAX_COLUMNS, values_only=True)
         ]
         rows = [row for row in rows if any(row)]
         if len(rows) > 1:
-            return rows
+            tables.append((sheet.title, rows))
+    if tables:
+        further = ", ".join(repr(title[:40]) for title, _ in tables[1:5])
+        return tables[0][1], [f"the sheet {tables[0][0][:40]!r} is read, not {further}"] if further else []
     raise InvalidInputError("the Excel file has no sheet with a table")
 
 
@@ -136,12 +143,27 @@ def separated_cells(text: str) -> list[list[str]]:
     if not lines:
         raise InvalidInputError(NO_CARD)
     if all(line.strip().startswith("|") for line in lines):  # a table as Markdown has it
-        lines = [line.strip().strip("|") for line in lines]
+        lines = [
+            line.strip().removeprefix("|").removesuffix("|") for line in lines
+        ]  # one at each end: || is an empty cell
     separator = _separator(lines[:50])
-    if not any(line.count(separator) for line in lines) and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
-        return [re.split(r"\s{2,}+", line.strip())[:MAX_COLUMNS] for line in lines]
+    if separator not in lines[0] and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
+        rows = [re.split(r"\s{2,}+", line.strip()) for line in lines]
+        if odd := next((row for row in rows if len(row) != len(rows[0])), None):
+            raise InvalidInputError(
+                f"the row {in_short('  '.join(odd))} has {len(odd)} cells and the first has {len(rows[0])}; separate "
+                "the cells with tabs or semicolons"
+            )
+        return [row[:MAX_COLUMNS] for row in rows]
     try:
-        rows = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+        quoted = [f"{line}\n" for line in lines]  # so that a quote that goes on over a line shows
+        rows = list(csv.reader(quoted, delimiter=separator, skipinitialspace=True, strict=True))
     except csv.Error as error:
-        raise InvalidInputError(f"this is no table that can be read: {error}") from None
-    return [[cell.strip() for cell in row[:MAX_COLUMNS]] for row in rows]
+        raise InvalidInputError(
+            f"this is no table that can be read: {error}; close each quotation mark, or leave it out"
+        ) from None
+    if odd := next((cell for row in rows for cell in row if "\n" in cell and separator in cell), None):
+        raise InvalidInputError(
+            f"the cell {in_short(odd)} goes over several lines; close each quotation mark, or leave it out"
+        )
+    return [[" ".join(cell.split("\n")).strip() for cell in row[:MAX_COLUMNS]] for row in rows]

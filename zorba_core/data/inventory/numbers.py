@@ -37,7 +37,8 @@ _CARDS_BEHIND = re.compile(r"(?i)([x×*]|cards?|gpus?|pieces?|pcs\.?|units?|stü
 _PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
 _SHARE_BEHIND = re.compile(rf"{_PERCENT.pattern}|")
 _SPEED_BEHIND = re.compile(r"[xX×]?")
-_IN_HEADER = re.compile(r"(?i)(?:\b|(?<=\d))(bytes|[kmgt]ib|[kmgt]b|[kmgt]o|[gm])\b")
+_BRACKETED = re.compile(r"(?i)[\[(]\s*+(?:in\s++)?(bytes?|[kmgt]i?b|[kmgt]o|[kmgt]i|[gmt])\s*+[\])]")
+_IN_HEADER = re.compile(r"(?:\b|(?<=\d))(?:((?i:bytes|[kmgt]i?b))|([KMGT]o)|(?i:in )([gGmM]))\b")  # not the word "to"
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,16 @@ def unit_behind(cell: str) -> str | None:
 
 def unit_in(header: str) -> str | None:
     """The unit that a header names, as :func:`unit_behind` means it."""
-    match = _IN_HEADER.search(re.sub(r"[_\[\](]", " ", header))
-    return _named(match[1] if match else None)
+    named = units_in(header)
+    return named[-1] if named else None
+
+
+def units_in(header: str) -> list[str]:
+    """All units that a header names; where some stand in brackets, these alone."""
+    inside = [match[1] for match in _BRACKETED.finditer(header)]
+    text = re.sub(r"[_\[\](]", " ", header)
+    named = map(_named, inside or [match[match.lastindex or 0] for match in _IN_HEADER.finditer(text)])
+    return [unit for unit in named if unit]
 
 
 def _named(unit: str | None) -> str | None:
@@ -205,6 +214,8 @@ def is_percent(header: str, cells: Iterable[str], marks: Marks) -> bool:
         if fraction is not None:
             among = "in %" if len(bare) < len(filled) else "above 1"
             raise InvalidInputError(f"{header} is {in_short(fraction)} beside others {among}; write all of them alike")
+        if len(bare) == len(filled) and (unclear := next((cell for cell in bare if 1 < value[cell] < 5), None)):
+            raise InvalidInputError(f"{header} is {in_short(unclear)}, above 1 and without %; write 0.8 or 80 %")
         return True
     return False
 

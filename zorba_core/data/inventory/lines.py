@@ -1,4 +1,4 @@
-"""What ``nvidia-smi`` prints, and lists that people write by hand."""
+"""Lists that people write by hand, a card or several equal ones in a line."""
 
 from __future__ import annotations
 
@@ -7,101 +7,44 @@ from dataclasses import dataclass
 
 from zorba_core.data.inventory.cells import MAX_CELL
 from zorba_core.data.inventory.columns import Columns, Inventory
+from zorba_core.data.inventory.counts import COUNT, CROSS, SIGNS, count_behind
 from zorba_core.errors import InvalidInputError, in_short
 
 # A text from outside may be written to cost time. So repeats are possessive (x++ gives nothing back), and a run of
 # digits or separators is entered at its beginning alone: each expression goes through its line once.
-_SMI_MODES = ("On", "Off", "N/A", "WDDM", "TCC", "MCDM")  # what stands behind a card's name in its first line
-_SMI_MEMORY = re.compile(r"(?<!\d)(\d++)\s*+MiB\s*+/\s*+(\d++)\s*+MiB")
-_SMI_LIST = re.compile(r"GPU\s++\d++:")
-_MIG = re.compile(r"MIG\s++(\S++)\s++Device")
-_MIB = re.compile(r"\d++\s*+MiB")
-_LAST_MIB = re.compile(r",\s*+\d++\s*+MiB")
-_ONE_OR_TWO = re.compile(r"(?<![\w.])\d{1,3},\d{3}\s*+MiB|^\s*+\d{1,6}\s*+[x×*]\s")  # 81,920 MiB, or as people write
-_MOST_DIGITS = 15  # of a card's MiB
 _SIZE_ALONE = re.compile(r"(?i)^\d++(?:[.,]\d++)?+\s*+(gib|gb|g|mib|mb)$")
 _OF_NUMBERS = "0123456789.,'\u2019\u00a0\u202f "
-_COUNT = re.compile(r"(\d{1,6})\s*+[x×*]\s*+")
-_NO_COUNT = re.compile(rf"^(?!\d{{1,6}}\s*+[x×*])[-+]?\d[{_OF_NUMBERS}]*+(?:e[-+]?\d++)?\s*+[x×*]\s")
+_NO_COUNT = re.compile(rf"^(?!\d{{1,6}}\s*+{CROSS})[-+]?\d[{_OF_NUMBERS}]*+(?:e[-+]?\d++)?\s*+{CROSS}\s")
 _BARE_COUNT = re.compile(r"(\d{1,3})\s++(?=[a-zA-Z])")
-_NEXT_CARD = re.compile(r"[\n;]|(?:(?<!\d),|,(?=\s))(?=\s*+\d{1,6}\s*+[x×*]\s)")  # several may stand in a line
+_NEXT_CARD = re.compile(
+    rf"[\n;]|(?:(?<!\d),|,(?=\s))(?=\s*+\d{{1,6}}\s*+{CROSS}(?:\s|[a-zA-Z]))"
+)  # several may stand in a line
+_BULLET = re.compile(r"[-–—•‣▪◦·*]\s++|\d{1,3}[.)]\s++")
 _UNIT_AT_END = re.compile(r"(?i)(?<![a-z])(?:[gmt]i?b|[gm])$")
+_BEHIND_UNIT = re.compile(r"(?i)(?:gd|lpd|d)dr\d?\w{0,2}|hbm\d?\w{0,2}|ecc|vram|memory|each|free|per|card|gpu")
 _SPEED = re.compile(r"\d++(?:[.,]\d++)?+|[.,]\d++")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})++")
 _THOUSANDS_FIRST = re.compile(r"\d{1,3}(?:\s\d{3})++\s")
 _SPACED_SIZE = re.compile(r"(?<![\w.,])\d{1,3}\s\d{3}(?:[.,]\d++)?\s*+(?:[gmt]i?b|[gm])?$", re.IGNORECASE)
 _NUMBER_BETWEEN = re.compile(r",\s*+\d++\s*+,?$")  # A100, 4, 80 GB
+_SIZE = re.compile(  # in a name, and whether another card follows
+    r"(?i)(?<![\d.])(\d{1,6})\s?([gmt])i?b\b(\s*+\)?\s*+(?:[,+&/|]|(?:and|und|et|y|or|oder|ou|to|bis)\b)\s*+\w)?"
+)
+_TWO_WAYS = re.compile(  # what is in no name of a card: a further number of cards, or what makes a size another one
+    rf"(?<![\w.])(?:\d{{1,6}}|[½¼¾])\s*+{CROSS}|(?:^|[\s\d(\[])[{SIGNS}]\s*+\d"
+    r"|,\s*+\d{1,4}\s*+,|^\d{1,2}$|^\d++(?:\s*+,|\s++\S*\d|[^\x00-\x7f])|^(?:#|//)|[=~<>≤≥/+±]$"
+    rf"|\d[+k]?\s++[{SIGNS}](?:\s|$)|[|:\[(]\s*+\d{{1,6}}\s*+[|\])]?$|\d[-–,][a-zA-Z]{{0,20}}\d{{1,6}}:"
+    r"|(?i:^(?:two|three|four|zwei|drei|vier|deux|dual|quad|qty)\b(?!-))|(?<![a-zA-Z])"
+    r"(?i:or|to|of|and|oder|bis|und|ou|et|gesamt|insgesamt|total|sum|zusammen|max|min|about|ca\.?)$"
+)
+_RANGE = re.compile(r"(?<![\w.])(\d{1,6})\s*+[-–—]$")  # A100 40 - 80 GB
+_NO_CARD = re.compile(
+    r"(?i)(?:(?:grand |sub-?)?total|sum|summe|somme|gesamt|insgesamt|ram|cpu|disk|ssd|hdd|nvme|storage|swap"
+    r"|system(?: memory| ram)?|memory|speicher|arbeitsspeicher|festplatte)s?"
+)
 _MOST_MIB = 2**19  # of a card, where it may as well be another number
-_EXPLICIT, _SEPARATORS = ",;:@(", " ,;:@-–—("
+_EXPLICIT, _SEPARATORS = ",;:@([", " ,;:@-–—(["
 _HOW = "write such lines as `4 x RTX 3090, 24 GB`, with `~ 0.5` at the end for a card's relative speed"
-
-
-def nvidia_smi(text: str) -> Inventory | None:
-    """What ``nvidia-smi`` prints by itself, with ``-L``, or with ``--query-gpu=... --format=csv``."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if "NVIDIA-SMI" in text or "MiB" in text:
-        rows, name = [], "GPU"
-        for line in lines:
-            if memory := _SMI_MEMORY.search(line):
-                used, total = (_mib(number, line) for number in memory.groups())
-                rows.append((name, f"{total} MiB", f"{total - used} MiB"))
-            elif "MiB" not in line:
-                name = _smi_name(line) or name
-        if rows:
-            columns = Columns(memory="memory.total", unit="MiB", free="memory.free", kind="GPU")
-            return Inventory(("GPU", "memory.total", "memory.free"), tuple(rows), columns, "nvidia-smi")
-    listed = [mig[1] for line in lines if (mig := _MIG.match(line.lstrip()))] or list(filter(None, map(_listed, lines)))
-    if listed:
-        rows = tuple((name, size) for name in listed for size in [_size_in(name)])
-        unknown = sorted({name for name, size in rows if not size})
-        doubts = (f"nvidia-smi -L prints no memory; add it for {', '.join(unknown[:4])}",) if unknown else ()
-        if unknown:
-            raise InvalidInputError(
-                f"{doubts[0]}. Or paste what this prints: nvidia-smi --query-gpu=name,memory.total,memory.free "
-                "--format=csv"
-            )
-        columns = Columns(memory="memory", kind="GPU")
-        return Inventory(("GPU", "memory"), rows, columns, "nvidia-smi -L", ("sizes are from the cards' names",))
-    if lines and all(_LAST_MIB.search(line) and not _ONE_OR_TWO.search(line) for line in lines):  # csv,noheader
-        cells = [[cell.strip() for cell in line.split(",")] for line in lines]
-        sizes = [i for i, cell in enumerate(cells[0]) if _MIB.fullmatch(cell)]
-        if sizes and len({len(row) for row in cells}) == 1:
-            header = [f"column {i + 1}" for i in range(len(cells[0]))]
-            words = [i for i in range(len(header)) if i not in sizes and not cells[0][i].isdigit()]
-            columns = Columns(
-                memory=header[sizes[0]], unit="MiB", kind=header[words[0]] if words else None,
-            )  # fmt: skip
-            return Inventory(tuple(header), tuple(map(tuple, cells)), columns, "nvidia-smi")
-    return None
-
-
-def _smi_name(line: str) -> str | None:
-    """The card of ``|   0  Tesla T4   Off | 00000000:00:04.0 Off |   0 |``; None where a line is none of these."""
-    before, *cells = line.rstrip().split("|")
-    words = cells[0].split() if not before and len(cells) > 3 and not cells[-1] else []
-    if len(words) < 3 or not words[0].isdecimal() or words[-1] not in _SMI_MODES:
-        return None
-    return " ".join(words[1:-1]).rstrip(". ")
-
-
-def _listed(line: str) -> str:
-    """The card of ``GPU 0: Tesla T4 (UUID: GPU-...)``; empty where a line is none of these."""
-    line = line.strip()
-    number = _SMI_LIST.match(line)
-    name, uuid, _ = line[number.end() :].partition("(UUID:") if number else ("", "", "")
-    return name.strip() if uuid else ""
-
-
-def _mib(digits: str, line: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise InvalidInputError(f"{in_short(line.strip())} has {len(digits)} digits of MiB; no card has so many")
-    return int(digits)
-
-
-def _size_in(name: str) -> str:
-    """``40 GiB`` of ``A100-SXM4-40GB`` or ``1g.10gb``; empty where the name says nothing."""
-    match = re.search(r"(?i)(?<!\d)(\d++)\s*+gb\b", name)
-    return f"{match[1]} GiB" if match else ""
 
 
 def written_list(text: str) -> Inventory | None:
@@ -111,6 +54,7 @@ def written_list(text: str) -> Inventory | None:
         InvalidInputError: a line begins like one of these and goes on otherwise, or may be read as two.
     """
     lines = [line.strip() for line in _NEXT_CARD.split(text) if line.strip()]
+    lines = [without for line in lines if (without := _BULLET.sub("", line, count=1) if _BULLET.match(line) else line)]
     if any(len(line) > MAX_CELL for line in lines):
         return None
     alone = lines[0] if len(lines) == 1 and _SIZE_ALONE.match(lines[0]) else None
@@ -119,12 +63,14 @@ def written_list(text: str) -> Inventory | None:
     cards = [_Written.of(line) for line in lines]
     unknown = [line for line, card in zip(lines, cards, strict=True) if card is None]
     if unknown:
-        if all(_COUNT.match(line) for line in unknown) or (len(lines) == 1 and not re.search(r"[,\t|]", lines[0])):
+        if all(COUNT.match(line) for line in unknown) or (len(lines) == 1 and not re.search(r"[,\t|]", lines[0])):
             raise InvalidInputError(f"{in_short(unknown[0])} is not understood; {_HOW}")
         return None
     written = [card for card in cards if card is not None]
     if not any(card.count or card.unit for card in written):
         return None
+    if other := next((line for line, card in zip(lines, written, strict=True) if _NO_CARD.fullmatch(card.kind)), None):
+        raise InvalidInputError(f"{in_short(other)} names no card; leave it out, or {_HOW}")
     either = [line for line, card in zip(lines, written, strict=True) if card.either]
     if either:
         raise InvalidInputError(f"{in_short(either[0])} may be read in two ways; {_HOW}")
@@ -155,10 +101,10 @@ class _Written:
             return None
         body = before_speed if tilde else line
         counts = []
-        if first := _COUNT.match(body):
+        if first := COUNT.match(body):
             counts, body = [first[1]], body[first.end() :]
-        behind, body = _count_behind(body)
-        body = body.removesuffix(")").rstrip()
+        behind, body = count_behind(body)
+        body = _until_unit(body)
         unit = _UNIT_AT_END.search(body)
         name, size = _name_and_size(body[: unit.start()] if unit else body)
         if not any(map(str.isdigit, size)) or (not unit and len(size) > 3):  # 4 x RTX 3090
@@ -166,16 +112,23 @@ class _Written:
         either = (_SPACED_SIZE.search(body) or _NUMBER_BETWEEN.search(name)) is not None
         said = ""
         tight = name.endswith(",") and not body[len(name) :][:1].isspace()  # T4,16,5 GB
-        if "," in size and name and (tight or (name[-1] not in _EXPLICIT and not any(map(str.isdigit, name)))):
-            model, _, rest = size.partition(",")
+        by_hand = bool(first and unit and unit[0] == "GiB" and name.endswith(","))  # as this program writes it, too
+        model, _, rest = size.partition(",")
+        of_name = not (unit and unit[0][0] in "mM") and model.isdigit() and len(model) >= 3  # no card has 3090,24 GB
+        of_name = of_name or (name[-1:] not in _EXPLICIT and not any(map(str.isdigit, name)))
+        if "," in size and name and (tight or of_name):
             if unit and unit[0][0] in "mM" and _THOUSANDS.fullmatch(size):
                 either = either or int(size.replace(",", "")) > _MOST_MIB  # RTX 980,512 MiB
-            else:  # no card has 3090,24 GB
+            else:
                 either = either or tight or "," in rest or not (model.isdigit() and int(model) >= 100)
                 name, size = f"{name} {model}", rest
             said = f"; {line[:40]!r} is read as {name.strip(_SEPARATORS)} with {size} {unit[0] if unit else 'GiB'}"
+        span = _RANGE.search(name)
+        either = either or (
+            span is not None and any(map(str.isdigit, name[: span.start()])) and int(span[1]) < _plain(size)
+        )
         name = name.strip(_SEPARATORS)
-        named, name = _count_behind(name)  # T4 x 4, 16 GB
+        named, name = count_behind(name)  # T4 x 4, 16 GB
         counts += [count for count in (behind, named) if count]
         if not counts and (bare := _BARE_COUNT.match(name)):
             counts, name = [bare[1]], name[bare.end() :]
@@ -184,18 +137,38 @@ class _Written:
             return None
         either = either or len(counts) > 1 or _THOUSANDS_FIRST.match(name) is not None
         named_unit = {"m": "MiB", "t": "TiB", "": ""}.get((unit[0][0] if unit else "").lower(), "GiB")
+        if not either and (_TWO_WAYS.search(name) or _other_size(name, size, named_unit)):
+            either = not by_hand
+            said += f"; {line[:60]!r} is read as {counts[0] if counts else 1} of {name!r} with {size} {named_unit}"
         return cls(name, size, named_unit, "".join(counts[:1]), speed.strip() if tilde else "1", said[2:], either)
 
 
-def _count_behind(text: str) -> tuple[str, str]:
-    """The 4 of ``T4 x 4`` or ``16GBx4``, and what stands before it; the x of ``GTX 1080`` is none."""
-    text = text.rstrip(" ,")
-    before = text.rstrip("0123456789")
-    count, before = text[len(before) :], before.rstrip()
-    if not 1 <= len(count) <= 6 or before[-1:] not in ("x", "X", "×", "*"):
-        return "", text
-    card = before[:-1]
-    return (count, card.rstrip()) if card[-1:].isspace() or _UNIT_AT_END.search(card) else ("", text)
+def _until_unit(text: str) -> str:
+    """``A100 (24 GB`` of ``A100 (24 GB GDDR6X) each``; without a unit the text as it is."""
+    until = text.rstrip(" )]")
+    for _ in range(4):  # words
+        if _UNIT_AT_END.search(until):
+            return until
+        until, _, word = until.rpartition(" ")
+        if not _BEHIND_UNIT.fullmatch(word.strip("([,")):
+            break
+        until = until.rstrip(" )],")
+    return text.removesuffix(")").removesuffix("]").rstrip()
+
+
+def _plain(size: str) -> float:
+    try:
+        return float(size.replace(",", "."))
+    except ValueError:
+        return 0.0
+
+
+def _other_size(name: str, size: str, unit: str) -> bool:
+    """Whether a name has another size than the card's, as ``A100 40 GB or`` has, or goes on with another card."""
+    scale = {"m": 1 / 1024, "g": 1.0, "t": 1024.0}
+    gib = _plain(size) * scale[(unit or "g")[0].lower()]
+    sizes = [(int(match[1]) * scale[match[2].lower()], match[3]) for match in _SIZE.finditer(name)]
+    return any(more or abs(value - gib) > 0.1 * value for value, more in sizes)
 
 
 def _name_and_size(text: str) -> tuple[str, str]:
