@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zorba_core.data.inventory import cards_of, read_inventory
+from tests.data.card_lists import cards, doubts
 from zorba_core.data.inventory.numbers import unit_in
 from zorba_core.errors import InvalidInputError
-
-
-def cards(text):
-    inventory = read_inventory(text)
-    return [(card.kind, card.count, card.gib) for card in cards_of(inventory, inventory.columns)]
-
-
-def doubts(text):
-    return " | ".join(read_inventory(text).doubts)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,9 @@ import time
 
 import pytest
 
+from tests.data.card_lists import cards
 from zorba_core.data.inventory import cards_of, read_inventory, written
 from zorba_core.errors import InvalidInputError
-
-
-def cards(text):
-    inventory = read_inventory(text)
-    return [(card.kind, card.count, card.gib) for card in cards_of(inventory, inventory.columns)]
 
 
 @pytest.mark.parametrize(

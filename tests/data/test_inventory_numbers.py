@@ -6,18 +6,10 @@ import random
 
 import pytest
 
-from zorba_core.data.inventory import cards_of, read_cards, read_inventory
+from tests.data.card_lists import cards, doubts
+from zorba_core.data.inventory import read_cards, read_inventory
 from zorba_core.data.inventory.numbers import Marks, gib_of, whole
 from zorba_core.errors import InvalidInputError
-
-
-def cards(text):
-    inventory = read_inventory(text)
-    return [(card.kind, card.count, card.gib) for card in cards_of(inventory, inventory.columns)]
-
-
-def doubts(text):
-    return " | ".join(read_inventory(text).doubts)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from zorba_core.data.inventory import cards_of, read_inventory
+from tests.data.card_lists import cards, doubts
+from zorba_core.data.inventory import read_inventory
 from zorba_core.errors import InvalidInputError
 
 SMI = """\
@@ -19,15 +20,6 @@ SILENT = """\
 | N/A   36C    P8    4W /  N/A  | Not Supported        |      0%      Default |
 """
 MIG = "| MIG devices:  |\n|  0    1   0   0  |      5MiB / 20096MiB | 42      0 |  3   0    2    0    0 |\n"
-
-
-def cards(text):
-    inventory = read_inventory(text)
-    return [(card.kind, card.count, card.gib) for card in cards_of(inventory, inventory.columns)]
-
-
-def doubts(text):
-    return " | ".join(read_inventory(text).doubts)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,25 +101,22 @@ def warned_when_accepted() -> Iterator[None]:
         return False
 
     logger = logging.getLogger("zorba")
-    logger.addFilter(keep)
-    try:
+    with _filtered(logger, keep):
         yield
-    finally:
-        logger.removeFilter(keep)
     for record in later:
         logger.handle(record)
 
 
-@contextlib.contextmanager
-def _without_report() -> Iterator[None]:
+def _without_report() -> contextlib.AbstractContextManager[None]:
     """Without the table of ``transformers``: what matters of it is said in one line."""
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return "LOAD REPORT" not in record.getMessage()
-
     logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(is_other)
+    return _filtered(logger, lambda record: "LOAD REPORT" not in record.getMessage())
+
+
+@contextlib.contextmanager
+def _filtered(logger: logging.Logger, wanted: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    logger.addFilter(wanted)
     try:
         yield
     finally:
-        logger.removeFilter(is_other)
+        logger.removeFilter(wanted)

@@ -143,9 +143,8 @@ def separated_cells(text: str) -> list[list[str]]:
     if not lines:
         raise InvalidInputError(NO_CARD)
     if all(line.strip().startswith("|") for line in lines):  # a table as Markdown has it
-        lines = [
-            line.strip().removeprefix("|").removesuffix("|") for line in lines
-        ]  # one at each end: || is an empty cell
+        # One bar at each end: two of them are an empty cell.
+        lines = [line.strip().removeprefix("|").removesuffix("|") for line in lines]
     separator = _separator(lines[:50])
     if separator not in lines[0] and all(re.search(r"\S\s{2,}+\S", line) for line in lines):
         rows = [re.split(r"\s{2,}+", line.strip()) for line in lines]

@@ -114,10 +114,15 @@ def _counted_in_kinds(
     split = [_count_of(row[place].strip()) for row in rows]
     if not any(count for count, _ in split):
         return header, rows, columns
-    name = f"count in {columns.kind}"
+    name = _in_kind(columns)
     split_rows = zip(rows, split, strict=True)
     rows = tuple((*row[:place], kind, *row[place + 1 :], count) for row, (count, kind) in split_rows)
     return [*header, name], rows, replace(columns, count=name)
+
+
+def _in_kind(columns: Columns) -> str:
+    """The header of the numbers that the kinds name themselves."""
+    return f"count in {columns.kind}"
 
 
 def _count_of(kind: str) -> tuple[str, str]:
@@ -147,7 +152,7 @@ def _doubts_of_rows(header: list[str], rows: Sequence[Sequence[str]], columns: C
     for role, meaning in (("count", "one"), ("share", "no share"), ("free", "nothing said of it")):
         name = getattr(columns, role)
         filled = [bool(cells[name][i]) for i, row in enumerate(rows) if any(row) and not sums(row)] if name else []
-        if name and not all(filled) and not name.startswith("count in "):
+        if name and not all(filled) and name != _in_kind(columns):
             doubts.append(f"{name!r} has empty cells; each is read as {meaning}")
     return doubts
 

@@ -8,7 +8,7 @@ SIGNS = "x×*х✕✖⨯"  # the fourth is Cyrillic
 # The x of 7900 XT is of a name, and an X behind more than two digits is too: 390X.
 CROSS = rf"(?:[{SIGNS}](?!(?i:tx?)(?!\w))|(?<=\d)(?<!\d\d\d)X(?=\s)|(?<=\d\s)(?<!\d\d\d\s)X(?=\s))"
 COUNT = re.compile(rf"(\d{{1,6}})\s*+{CROSS}\s*+")
-_UNIT = re.compile(r"(?i)(?<![a-z])(?:[gmt]i?b|[gm])$")
+UNIT_AT_END = re.compile(r"(?i)(?<![a-z])(?:[gmt]i?b|[gm])$")
 
 
 def count_behind(text: str) -> tuple[str, str]:
@@ -22,6 +22,6 @@ def count_behind(text: str) -> tuple[str, str]:
         return "", text
     if sign[-1] in "xхX":  # which may be of a word
         spaced = card[-1:].isspace() and not (tight and sign[-1] == "X")
-        if not spaced and not (tight and sign[-1] != "X" and card[-1:].isdigit()) and not _UNIT.search(card):
+        if not spaced and not (tight and sign[-1] != "X" and card[-1:].isdigit()) and not UNIT_AT_END.search(card):
             return "", text
     return count, card.rstrip()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from zorba_core.data.inventory.numbers import is_written_number, unit_in
+from zorba_core.data.inventory.numbers import PERCENT, is_written_number, unit_in
 
 _GRAPHICS = (  # the memory of a card, before any other memory
     "memory.total", "memory total", "vram_gib", "vram", "gpu memory", "gpu mem", "graphics memory", "video memory",
@@ -67,7 +67,6 @@ _SUM = re.compile(  # words of a row that adds up the others
     r"|gesamt|insgesamt|gesamtsumme|total g[eé]n[eé]ral|average|mean|mittelwert|median|durchschnitt"
     r"|合计|总计|小计|итого|всего|toplam|σ)(?!\w)"
 )
-_PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Traits:
         return cls(
             numeric=most(is_written_number),
             index=most(re.compile(r"\d{1,2}").fullmatch),
-            percent=bool(_PERCENT.search(name)) or most(re.compile(r".*\d\s*+%").fullmatch),
+            percent=bool(PERCENT.search(name)) or most(re.compile(r".*\d\s*+%").fullmatch),
             each=each_of_machines(name),
             other=bool(_OTHER.search(name)),
             unit=unit_in(name) is not None,
@@ -127,7 +126,7 @@ def score(role: str, name: str) -> int:
     word = re.sub(r"[_\s]+", " ", name.lower())
     if role == "each":
         return int(each_of_machines(name) and about_cards(name))
-    if role == "share" and _PERCENT.search(word) and score("free", name):
+    if role == "share" and PERCENT.search(word) and score("free", name):
         return 100  # "free %"
     if role == "count" and _NUMBERED.search(name):
         return 1  # after "Qty" and the like
@@ -157,7 +156,7 @@ def about_cards(name: str) -> bool:
     """Whether a header with "per node" counts cards: ``RAM per node`` and ``Sockets per node`` do not."""
     before = _EACH.split(re.sub(r"[_\s]+", " ", name))[0]
     named = _CARD_WORD.search(before) or CARDS.search(before) or score("count", before)
-    return not before.strip() or (named is not None and named != 0 and not score("memory", before))
+    return not before.strip() or bool(named and not score("memory", before))
 
 
 def sums(cells: Sequence[str]) -> bool:

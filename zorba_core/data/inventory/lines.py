@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zorba_core.data.inventory.cells import MAX_CELL
 from zorba_core.data.inventory.columns import Columns, Inventory
-from zorba_core.data.inventory.counts import COUNT, CROSS, SIGNS, count_behind
+from zorba_core.data.inventory.counts import COUNT, CROSS, SIGNS, UNIT_AT_END, count_behind
 from zorba_core.errors import InvalidInputError, in_short
 
 # A text from outside may be written to cost time. So repeats are possessive (x++ gives nothing back), and a run of
@@ -20,7 +20,6 @@ _NEXT_CARD = re.compile(
     rf"[\n;]|(?:(?<!\d),|,(?=\s))(?=\s*+\d{{1,6}}\s*+{CROSS}(?:\s|[a-zA-Z]))"
 )  # several may stand in a line
 _BULLET = re.compile(r"[-–—•‣▪◦·*]\s++|\d{1,3}[.)]\s++")
-_UNIT_AT_END = re.compile(r"(?i)(?<![a-z])(?:[gmt]i?b|[gm])$")
 _BEHIND_UNIT = re.compile(r"(?i)(?:gd|lpd|d)dr\d?\w{0,2}|hbm\d?\w{0,2}|ecc|vram|memory|each|free|per|card|gpu")
 _SPEED = re.compile(r"\d++(?:[.,]\d++)?+|[.,]\d++")
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})++")
@@ -105,7 +104,7 @@ class _Written:
             counts, body = [first[1]], body[first.end() :]
         behind, body = count_behind(body)
         body = _until_unit(body)
-        unit = _UNIT_AT_END.search(body)
+        unit = UNIT_AT_END.search(body)
         name, size = _name_and_size(body[: unit.start()] if unit else body)
         if not any(map(str.isdigit, size)) or (not unit and len(size) > 3):  # 4 x RTX 3090
             return None
@@ -147,7 +146,7 @@ def _until_unit(text: str) -> str:
     """``A100 (24 GB`` of ``A100 (24 GB GDDR6X) each``; without a unit the text as it is."""
     until = text.rstrip(" )]")
     for _ in range(4):  # words
-        if _UNIT_AT_END.search(until):
+        if UNIT_AT_END.search(until):
             return until
         until, _, word = until.rpartition(" ")
         if not _BEHIND_UNIT.fullmatch(word.strip("([,")):

@@ -34,8 +34,9 @@ _UNIT_BEHIND = re.compile(
     r"(?:(?:\s|^)\(?(?:(?:gd|lpd|d)dr\d?\w{0,2}|hbm\d?\w{0,2}|ecc|v?ram|memory|each|free|per (?:card|gpu))\)?)*"
 )
 _CARDS_BEHIND = re.compile(r"(?i)([x×*]|cards?|gpus?|pieces?|pcs\.?|units?|stück|stk\.?|karten?|nodes?|台|张|个)?")
-_PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
-_SHARE_BEHIND = re.compile(rf"{_PERCENT.pattern}|")
+PERCENT = re.compile(r"(?i)%|percent|prozent|pourcent")
+_SHARE_BEHIND = re.compile(rf"{PERCENT.pattern}|")
+_TIMES_BEFORE = re.compile(r"^[x×]\s*+(?=\d)")  # x4
 _SPEED_BEHIND = re.compile(r"[xX×]?")
 _BRACKETED = re.compile(r"(?i)[\[(]\s*+(?:in\s++)?(bytes?|[kmgt]i?b|[kmgt]o|[kmgt]i|[gmt])\s*+[\])]")
 _IN_HEADER = re.compile(r"(?:\b|(?<=\d))(?:((?i:bytes|[kmgt]i?b))|([KMGT]o)|(?i:in )([gGmM]))\b")  # not the word "to"
@@ -116,8 +117,8 @@ def whole(text: str, where: str, marks: Marks) -> int:
     Raises:
         InvalidInputError: it is none, or may be two.
     """
-    text = re.sub(r"^[x×]\s*+(?=\d)", "", text.strip())
-    value = _value(text, where, Marks(frozenset(), marks.table), _CARDS_BEHIND, "a number of cards, such as 4", True)
+    said = _TIMES_BEFORE.sub("", text.strip())
+    value = _value(said, where, marks, _CARDS_BEHIND, "a number of cards, such as 4", True)
     if value != int(value) or value < 0:
         raise InvalidInputError(f"{where} is {in_short(text)}; a number of cards is whole")
     return int(value)
@@ -199,11 +200,11 @@ def is_percent(header: str, cells: Iterable[str], marks: Marks) -> bool:
         InvalidInputError: some may be fractions and others not, or all may be.
     """
     filled = [cell for cell in cells if cell.strip()]
-    bare = [cell for cell in filled if not _PERCENT.search(cell)]
+    bare = [cell for cell in filled if not PERCENT.search(cell)]
     value = {cell: part_of(cell, header, marks) for cell in filled}
     fraction = next((cell for cell in bare if 0 < value[cell] <= 1), None)
     above = any(value[cell] > 1 for cell in bare)
-    if _PERCENT.search(header):
+    if PERCENT.search(header):
         if fraction is not None and not above:
             raise InvalidInputError(
                 f"{header} is {in_short(fraction)} in a column of percent; write 80 for 80 %, or 0.8% where less than "
@@ -228,9 +229,9 @@ def about(cell: str) -> float | None:
 
 def is_written_number(cell: str) -> bool:
     """Whether a cell is a number with a unit, a % or a word for cards behind it, as some column of numbers has it."""
-    number = _Number.of(re.sub(r"^[x×]\s*+(?=\d)", "", cell.strip()))
+    number = _Number.of(_TIMES_BEFORE.sub("", cell.strip()))
     return (number.decimal is not None or number.thousands is not None) and any(
-        pattern.fullmatch(number.rest) for pattern in (_UNIT_BEHIND, _CARDS_BEHIND, _PERCENT)
+        pattern.fullmatch(number.rest) for pattern in (_UNIT_BEHIND, _CARDS_BEHIND, PERCENT)
     )
 
 
