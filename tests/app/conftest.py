@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,19 @@ if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
 
 TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="session", autouse=True)
+def streamlit_as_here() -> Iterator[None]:
+    """``AppTest`` does not read app/.streamlit/config.toml, and reads the metadata of every installed package at its
+    first run; none comes while the tests run."""
+    from streamlit import config
+    from streamlit.components.v2 import manifest_scanner
+
+    config.set_option("runner.magicEnabled", False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
 
 
 @pytest.fixture(scope="module")

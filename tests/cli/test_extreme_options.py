@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from pathlib import Path
@@ -60,6 +61,7 @@ SMALL = {
 SERVERS = {"federation superlink", "federation node"}
 
 
+@functools.cache
 def commands() -> dict[str, click.Command]:
     root = typer.main.get_command(build_app())
     named: dict[str, click.Command] = {}
@@ -68,6 +70,7 @@ def commands() -> dict[str, click.Command]:
     return named
 
 
+@functools.cache
 def cases() -> list[tuple[str, str, str]]:
     """(key of SMALL, option, value)."""
     every = []

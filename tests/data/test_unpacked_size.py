@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -43,6 +44,19 @@ def pool():
     pa.set_memory_pool(before)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A Parquet file of what ``make`` makes; one for all readers, since writing takes longer than refusing."""
+
+    @functools.cache
+    def write(make, **options):
+        path = tmp_path_factory.mktemp("tables") / "rows.parquet"
+        pq.write_table(make(), path, compression="zstd", **options)
+        return path
+
+    return write
+
+
 @pytest.mark.parametrize(
     ("make", "options"),
     [
@@ -58,9 +72,8 @@ def pool():
     [read_table, lambda path: read_parquet(path, ["text"]), lambda path: read_checked(path, 10**6)],
     ids=["own rows", "published rows", "checked table"],
 )
-def test_a_small_parquet_file_cannot_make_a_large_allocation(tmp_path, pool, read, make, options):
-    path = tmp_path / "rows.parquet"
-    pq.write_table(make(), path, compression="zstd", **options)
+def test_a_small_parquet_file_cannot_make_a_large_allocation(written, pool, read, make, options):
+    path = written(make, **options)
     assert path.stat().st_size < 100_000
     before = pool.max_memory()
     with pytest.raises(InvalidInputError, match="its rows take more than 4 GiB of memory, which is the limit") as error:

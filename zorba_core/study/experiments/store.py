@@ -12,8 +12,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -109,10 +112,13 @@ class Results:
         """The runs that did not diverge."""
         return self.runs[self.runs["status"] == "finished"]
 
-    @property
+    @cached_property
     def curve_by_run(self) -> dict[str, pd.DataFrame]:
         """By the ``sha256`` of a run its evaluations, in the order of rounds."""
-        return {sha: curve.sort_values("round") for sha, curve in self.curves.groupby("sha256")}
+        ordered = self.curves.sort_values(["sha256", "round"])
+        sha_E = ordered["sha256"].to_numpy()
+        ends = [0, *(np.flatnonzero(sha_E[1:] != sha_E[:-1]) + 1), len(sha_E)]
+        return {sha_E[start]: ordered.iloc[start:stop] for start, stop in pairwise(ends) if start < stop}
 
 
 def results_folder(name: str, profile: str, root: str | os.PathLike[str] = DEFAULT_ROOT) -> Path:
