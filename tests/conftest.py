@@ -7,13 +7,19 @@ test is skipped with that reason; where ``ZORBA_CI`` is set, Chromium must be th
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -53,6 +59,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first: workers take whole files, and a long one at the end keeps all waiting."""
     long_files = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in long_files)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector, which Streamlit calls after each run of a page, need not look."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tokens_are_made_once() -> Iterator[None]:
+    """The cache of arrays is off in tests; what it would hold stays in the process, since a run that is tested is
+    shorter than the tokens of its rows take. A test that sets ``ZORBA_CACHE`` has the cache itself."""
+    from zorba_core.data import cache, prompts
+    from zorba_core.data.catalogue import sst2
+
+    made: dict[tuple[str, str], Mapping[str, NDArray]] = {}
+
+    def remembered(name: str, key: str, make: Callable[[], Mapping[str, NDArray]]) -> Mapping[str, NDArray]:
+        if cache.cache_folder() is not None:
+            return cache.kept(name, key, make)
+        if (name, key) not in made:
+            made[name, key] = make()
+        return {array: values.copy() for array, values in made[name, key].items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompts, "kept", remembered)
+        patch.setattr(sst2, "kept", remembered)
+        yield
 
 
 @pytest.fixture(scope="session")
