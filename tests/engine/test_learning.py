@@ -12,7 +12,7 @@ from zorba_core.runs.session import fine_tune
 
 # Four clients with four of the twelve blocks each.
 ALLOCATION = solve(AllocationProblem(np.full(4, 4), num_blocks=12)).allocation
-SETTINGS = TrainSettings(rounds=8, eval_every=8, eval_rows=300)
+SETTINGS = TrainSettings(rounds=6, eval_every=6, eval_rows=150)
 
 
 def losses(run: Run) -> tuple[float, float]:

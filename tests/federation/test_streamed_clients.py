@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +80,67 @@ def test_a_damaged_folder_of_a_limited_client_is_not_trusted(
     again = make_clients() | {101: streamed(1, tmp_path / "seat-1", blocks=1)}
     run = serve(config, server_settings, Scripted(again), runs_folder=tmp_path / "runs", force=True)
     assert all_equal(run)
+
+
+def flip(path: Path, old: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kept_in_folder", [True, False])
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        flip,
+        lambda path, old: path.write_bytes(path.read_bytes()[:-5]),
+        lambda path, old: path.write_bytes(old),
+        lambda path, old: path.unlink(),
+        lambda path, old: shutil.rmtree(path.parent),
+    ],
+    ids=["flipped", "cut", "of an earlier round", "gone", "the folder is gone"],
+)
+def test_blocks_that_change_under_a_limited_client_are_computed_again_in_the_same_round(
+    config, server_settings, make_clients, streamed, tmp_path, hurt, kept_in_folder
+):
+    whole = serve(
+        config, server_settings, Scripted(make_clients((2, 1, 3, 1))), runs_folder=tmp_path / "whole", force=True
+    )
+    clients = make_clients((2, 1, 3, 1)) | {102: streamed(2, tmp_path / "seat-2" if kept_in_folder else None)}
+    earlier: dict[Path, bytes] = {}
+
+    def blocks() -> list[Path]:
+        return sorted(clients[102]._replica.network.store.folder.glob("block-?"))
+
+    def remember(transport: Scripted) -> None:
+        earlier.update((path, path.read_bytes()) for path in blocks())
+
+    def damage(transport: Scripted) -> None:
+        for path in blocks()[:1]:
+            hurt(path, earlier[path])
+
+    transport = Scripted(clients, {3: remember, 4: damage})
+    run = serve(config, server_settings, transport, runs_folder=tmp_path / "runs", force=True)
+    assert earlier
+    assert all_equal(run)
+    assert clients[102]._replica.fingerprint() == run.summary["weights_sha256"]
+    if kept_in_folder:  # it answered every round; without the averages it is told them again, a round later
+        assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+def test_what_a_limited_client_cannot_write_is_said_every_round_and_changes_nobodys_weights(
+    config, server_settings, make_clients, streamed, tmp_path
+):
+    def in_the_way(transport: Scripted) -> None:
+        path = tmp_path / "seat-2" / BLOCKS / "block-1"
+        path.unlink()
+        path.mkdir()
+
+    clients = make_clients((2, 1, 3, 1)) | {102: streamed(2, tmp_path / "seat-2")}
+    run = serve(config, server_settings, Scripted(clients, {3: in_the_way}), runs_folder=tmp_path / "runs", force=True)
+    (reason,) = {note["reason"] for _, what, note in notes_of(run) if what == "refused"}
+    assert "block-1 cannot be written (Is a directory); move it away" in reason
+    assert [client["seat"] for client in run.summary["replicas"] if client["equal"]] == [0, 1, 3]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from zorba_core.errors import InvalidInputError, ZorbaError, name_some
+from zorba_core.errors import InvalidInputError, LostBlockError, ZorbaError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
@@ -52,20 +52,26 @@ class Client:
             message = messages.decode(payload, Hello, RoundTask, CatchUp)
             if isinstance(message, Hello):
                 return messages.encode(self._register(message))
-            replica = self._replica_of(message.run)
-            before = replica.round
-            with self._timed("apply_s"):
-                replica.apply(message.averages)
-            if replica.round != before:
-                self._keep()
-            if isinstance(message, RoundTask):
-                with self._timed("compute_s"):
-                    return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
-            return messages.encode(Standing(self._run, self.settings.seat, replica.round, replica.fingerprint()))
+            try:
+                return self._work(message, self._replica_of(message.run))
+            except LostBlockError:  # whatever was computed with what is there now would be another number
+                self._enter(self._config, message.run)
+                return self._work(message, self._replica)
         except (MessageError, ZorbaError) as error:
             at = self._replica.round if self._replica is not None else 0
             reason = str(error)[: messages.MAX_REASON]
             return messages.encode(Refusal(self._run, self.settings.seat, at, reason))
+
+    def _work(self, message: RoundTask | CatchUp, replica: Replica) -> Payload:
+        before = replica.round
+        with self._timed("apply_s"):
+            replica.apply(message.averages)
+        if replica.round != before:
+            self._keep()
+        if isinstance(message, RoundTask):
+            with self._timed("compute_s"):
+                return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
+        return messages.encode(Standing(self._run, self.settings.seat, replica.round, replica.fingerprint()))
 
     def _register(self, hello: Hello) -> Registration:
         config = read_config(hello.config)

@@ -33,7 +33,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from zorba_core.errors import RunError
+from zorba_core.errors import LostBlockError, RunError
 from zorba_core.files import check_own_folder, create_new
 from zorba_core.runs.streaming.tensor_files import TensorFiles
 
@@ -185,7 +185,7 @@ class BlockStore:
             path = Path(error.filename or "")
             if self.folder is None or path.parent != self.folder:
                 raise
-            raise RunError(f"{path} cannot be read ({error.strerror}); {_REBUILT}") from None
+            raise LostBlockError(f"{path} cannot be read ({error.strerror}); {_REBUILT}") from None
 
     def _read_ahead(self, block: int) -> Tensor | None:
         if self._ahead is None:
@@ -224,7 +224,7 @@ class BlockStore:
         checksum = _checksum(weights)
         if this.checksum not in (None, checksum):
             what = f"{self._path(block)} has" if this.scratch else "the model's files have"
-            raise RunError(f"{what} changed under the run; resume it when nothing else writes there")
+            raise LostBlockError(f"{what} changed under the run; resume it when nothing else writes there")
         this.checksum = checksum
         return weights
 
@@ -241,7 +241,7 @@ class BlockStore:
                 return
             try:
                 _fill(file, weights, self._path(block))
-            except RunError:
+            except LostBlockError:
                 return
         checksum = _checksum(weights)
         if checksum != int.from_bytes(header[40:44], "little"):
@@ -266,7 +266,8 @@ class BlockStore:
         except OSError as error:
             place = writing if writing.is_dir() else path
             cure = _CURES.get(error.errno, "make room and resume the run")
-            raise RunError(f"{place} cannot be written ({error.strerror}); {cure}") from None
+            failed = LostBlockError if error.errno == errno.ENOENT else RunError  # the folder is gone
+            raise failed(f"{place} cannot be written ({error.strerror}); {cure}") from None
         this.scratch, this.unknown, this.checksum = True, False, checksum
 
     def _path(self, block: int) -> Path:
@@ -288,7 +289,7 @@ def _own_files(folder: Path) -> list[Path]:
 def _fill(file, weights: Tensor, path: Path) -> None:
     target = _bytes_of(weights)
     if file.readinto(target) != len(target):
-        raise RunError(f"{path} is shorter than its block; remove it and resume the run")
+        raise LostBlockError(f"{path} is shorter than its block; remove it and resume the run")
 
 
 def _checksum(weights: Tensor) -> int:
