@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -17,7 +18,9 @@ from app.screens.train import processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs, log_lines, read_job, state_of, titles_of_runs
 from app.screens.train.process_identity import is_alive, start_stamp
 from app.screens.train.run_log import LiveLog
+from tests.damage import damage_bytes, damage_json
 from zorba_core.allocation import Allocation
+from zorba_core.checksums import write_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import write_json
 from zorba_core.runs import TRAJECTORY, read_run
@@ -128,6 +131,21 @@ def test_a_damaged_job_is_named_in_one_line_and_hides_no_other(tmp_path, content
     assert bad.name in listing.problems[0]
     with pytest.raises(InvalidInputError):
         read_job(bad)
+
+
+def test_a_job_that_was_changed_anywhere_is_refused_in_one_line_or_is_the_one_it_was(tmp_path):
+    job, random_ = write_job(tmp_path), random.Random(0)
+    path = tmp_path / JOBS / job.id / JOB
+    write_sealed(path, asdict(job))
+    content, refused = path.read_bytes(), 0
+    for kind in (damage_bytes, damage_json) * 150:
+        path.write_bytes(kind(random_, content))
+        listing = list_jobs(tmp_path)
+        assert listing.jobs in ((), (job,))
+        assert len(listing.problems) == 1 - len(listing.jobs)
+        assert not any("\n" in line for line in listing.problems)
+        refused += len(listing.problems)
+    assert refused > 200
 
 
 def test_a_job_cut_short_before_its_file_says_what_to_do(tmp_path):
