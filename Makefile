@@ -32,12 +32,15 @@ help:
 
 install: $(STAMP)
 
-# torch is named first and with its exact version: a range would bring the newest build with gigabytes of CUDA.
+# torch is named first and with its exact version: a range would bring the newest build with gigabytes of CUDA. pip
+# compiles with one core; templates among the packages, which do not compile, are no error.
 $(STAMP):
 	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0 -e '.[app,notebooks,flower,privacy,lora,dev]'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 \
+	    -e '.[app,notebooks,flower,privacy,lora,dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	rm -f $(VENV)/.installed-*
 	touch $@
 
