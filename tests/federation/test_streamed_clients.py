@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save
 
 from tests.federation.test_faults import Scripted, all_equal, notes_of
 from zorba_core.errors import InvalidInputError
@@ -126,6 +127,33 @@ def test_blocks_that_change_under_a_limited_client_are_computed_again_in_the_sam
     assert clients[102]._replica.fingerprint() == run.summary["weights_sha256"]
     if kept_in_folder:  # it answered every round; without the averages it is told them again, a round later
         assert run.summary["weights_sha256"] == whole.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize("limit", [None, "2GiB"], ids=["a process of its own each time", "limited"])
+def test_a_base_model_that_changes_under_a_client_is_said_and_nothing_is_computed_with_it(
+    config, server_settings, make_clients, tiny_opt_folder, tmp_path, limit
+):
+    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
+
+    def client() -> Client:
+        settings = ClientSettings(2, blocks=0 if limit else 3, model=str(model), memory_limit=limit)
+        return Client(settings, ReplicaStore(tmp_path / "seat-2"))
+
+    def change(transport: Scripted) -> None:
+        before = load_file(model / "model.safetensors")
+        with open(model / "model.safetensors", "r+b") as file:  # in place: another number in every tensor
+            file.write(save({name: values + 0.01 for name, values in before.items()}, {"format": "pt"}))
+        if limit is None:
+            transport.clients[102] = client()
+
+    clients = make_clients((2, 1, 3, 1)) | {102: client()}
+    without = Scripted(make_clients((2, 1, 3, 1)), mute={exchange: {102} for exchange in range(2, 99)})
+    whole = serve(config, server_settings, without, runs_folder=tmp_path / "whole", force=True)
+    run = serve(config, server_settings, Scripted(clients, {2: change}), runs_folder=tmp_path / "runs", force=True)
+    reasons = {note["reason"] for _, what, note in notes_of(run) if what == "refused"}
+    assert any("base model's files have changed" in reason for reason in reasons), reasons
+    assert [client["seat"] for client in run.summary["replicas"] if client["equal"]] == [0, 1, 3]
+    assert run.evaluations["eval_loss"].iloc[-1] == whole.evaluations["eval_loss"].iloc[-1]
 
 
 def test_what_a_limited_client_cannot_write_is_said_every_round_and_changes_nobodys_weights(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from zorba_core.errors import InvalidInputError, LostBlockError, ZorbaError, name_some
+from zorba_core.errors import InvalidInputError, LostBlockError, RunError, ZorbaError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
@@ -52,10 +52,11 @@ class Client:
             message = messages.decode(payload, Hello, RoundTask, CatchUp)
             if isinstance(message, Hello):
                 return messages.encode(self._register(message))
+            replica = self._replica_of(message.run)
             try:
-                return self._work(message, self._replica_of(message.run))
+                return self._work(message, replica)
             except LostBlockError:  # whatever was computed with what is there now would be another number
-                self._enter(self._config, message.run)
+                self._enter(self._config, message.run, replica.base_sha256)
                 return self._work(message, self._replica)
         except (MessageError, ZorbaError) as error:
             at = self._replica.round if self._replica is not None else 0
@@ -88,7 +89,7 @@ class Client:
     def _replica_of(self, run: str) -> Replica:
         """The replica of the run that greeted this client, in this process or in an earlier one."""
         if run != self._run and (config := self._config_before(run)) is not None:
-            self._enter(config, run)
+            self._enter(config, run, self._store.state().get("base_sha256"))
         if self._replica is None or run != self._run:
             raise MessageError("the run has not greeted this client")
         return self._replica
@@ -104,7 +105,13 @@ class Client:
             return config if config.run == run else None
         return None
 
-    def _enter(self, config: RunConfig, run: str) -> None:
+    def _enter(self, config: RunConfig, run: str, base_sha256: str | None = None) -> None:
+        """Open the replica. Without a greeting the server does not compare the base model again: then it has to be the
+        one of ``base_sha256``.
+
+        Raises:
+            RunError: it is another.
+        """
         self._replica, self._run, self._config = None, NO_RUN, config
         own, store = self.settings, self._store
         # A name from the server decides neither what folder is read here nor what is fetched from a hub.
@@ -114,8 +121,10 @@ class Client:
         local = with_local(config, own.device, own.threads, own.memory_limit)
         with self._timed("open_s"):
             kept_rows = store.rows(run, own.seat) if store else None
-            self._replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
-            self._run = run
+            replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
+            if base_sha256 not in (None, replica.base_sha256):
+                raise RunError("the base model's files have changed since the run greeted this client; put them back")
+            self._replica, self._run = replica, run
             agreed = self._replica.agreed
             agreed.max_step, agreed.most_blocks = own.max_step, own.blocks or agreed.most_blocks
             restored = store is None or store.restore(self._replica, run, own.seat)

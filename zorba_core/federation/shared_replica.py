@@ -4,7 +4,7 @@ Replicas of a run are equal after each round, so a process that plays many clien
 own rows. Several processes may share the clients, in any way and changing from message to message. What one of them
 receives lies in a folder for the others::
 
-    <folder>/state.json       run and config, from the first greeting
+    <folder>/state.json       run, config and the base model's SHA-256, from the first greeting
     <folder>/average-7.json   round 7's average, as it came
 
 All belong to one user on one machine.
@@ -83,7 +83,7 @@ class _SharedFolder:
             for old in self.folder.glob("average-*.json"):
                 old.unlink(missing_ok=True)
         if (state.get("run"), state.get("config")) != (run, config):
-            write_sealed(self.folder / _STATE, {"run": run, "config": config})
+            write_sealed(self.folder / _STATE, {"run": run, "config": config, "base_sha256": replica.base_sha256})
 
     def keep(self, run: str, averages: Sequence[Aggregate]) -> None:
         for average in averages:
