@@ -49,7 +49,7 @@ class RunError(ZorbaError):
 
 
 class LostBlockError(RunError):
-    """A block of a model that stays in its files was changed or removed under the run; it can be computed again."""
+    """A block of a model that stays in its files was changed or removed under whoever computes with it."""
 
 
 def name_some(items: Sequence[object], limit: int = 5) -> str:

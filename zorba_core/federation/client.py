@@ -88,21 +88,21 @@ class Client:
 
     def _replica_of(self, run: str) -> Replica:
         """The replica of the run that greeted this client, in this process or in an earlier one."""
-        if run != self._run and (config := self._config_before(run)) is not None:
-            self._enter(config, run, self._store.state().get("base_sha256"))
+        if run != self._run and (before := self._before(run)) is not None:
+            self._enter(before[0], run, before[1])
         if self._replica is None or run != self._run:
             raise MessageError("the run has not greeted this client")
         return self._replica
 
-    def _config_before(self, run: str) -> RunConfig | None:
-        """The run's config as an earlier process of this client stored it. None where it cannot be used: the server is
-        then told that the run is not known here, and greets this client again."""
+    def _before(self, run: str) -> tuple[RunConfig, str | None] | None:
+        """The run's config and base model as an earlier process of this client stored them. None where they cannot be
+        used: the server is then told that the run is not known here, and greets this client again."""
         state = self._store.state() if self._store is not None else {}
         if state.get("run") != run:
             return None
         with contextlib.suppress(MessageError):
             config = read_config(state["config"])
-            return config if config.run == run else None
+            return (config, state.get("base_sha256")) if config.run == run else None
         return None
 
     def _enter(self, config: RunConfig, run: str, base_sha256: str | None = None) -> None:
