@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "zorba_core"
 # From the ground up; a room may import from rooms before it, and from itself.
-GROUND = ("errors", "lazy", "files", "checksums", "registry", "fields")
+GROUND = ("errors", "garbage", "lazy", "files", "checksums", "registry", "fields")
 ROOMS = (*GROUND, "planning", "allocation", "engine", "data", "runs", "federation", "study", "plots", "report", "cli")
 CORE, WITHOUT_TORCH = ("planning", "allocation", "engine"), ("planning", "allocation")
 # 7,000 held the paper's methods; the rest is for exact scalars, streaming, families, answers, adapters, plans, lengths,

@@ -338,8 +338,4 @@ def _narrow_surroundings(model: nn.Module, blocks: Sequence[nn.Module], kept: to
         if id(parameter) not in in_blocks:
             parameter.data = parameter.data.to(kept).to(kept if id(parameter) in looked_up else torch.float32)
     for embedding in embeddings:
-        embedding.register_forward_hook(_in_float32)
-
-
-def _in_float32(module: nn.Module, inputs: object, looked_up: Tensor) -> Tensor:
-    return looked_up.float()
+        embedding.register_forward_hook(lambda module, inputs, looked_up: looked_up.float())

@@ -84,6 +84,13 @@ class ConfigFields:
         tied, or ``tied`` where it does not say."""
         return numbers if self.flag("tie_word_embeddings", tied) else 2 * numbers
 
+    def decoder(self, head_size: int | None = None) -> tuple[int, ...]:
+        """Blocks, hidden size, feed-forward width, vocabulary, heads, the size of one, and the width of all keys."""
+        names = "num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "num_attention_heads"
+        blocks, hidden, ffn, vocabulary, heads = map(self.size, names)
+        each = self.size("head_dim", default=head_size or hidden // heads)
+        return blocks, hidden, ffn, vocabulary, heads, each, self.size("num_key_value_heads", default=heads) * each
+
 
 def _opt(fields: ConfigFields) -> Counts:
     hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
@@ -118,11 +125,9 @@ def _gpt2(fields: ConfigFields) -> Counts:
 def _llama(fields: ConfigFields) -> Counts:
     """Llama, and the families that differ from it in biases, norms and the size of a head."""
     family = fields.config["model_type"]
-    hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    ffn, vocabulary = fields.size("intermediate_size"), fields.size("vocab_size")
-    heads = fields.size("num_attention_heads")
-    head_size = fields.size("head_dim", default=256 if family.startswith("gemma") else hidden // heads)
-    query, key_value = heads * head_size, fields.size("num_key_value_heads", default=heads) * head_size
+    sizes = fields.decoder(256 if family.startswith("gemma") else None)
+    blocks, hidden, ffn, vocabulary, heads, head_size, key_value = sizes
+    query = heads * head_size
     attention_bias = family == "qwen2" or (family != "mistral" and fields.flag("attention_bias", False))
     mlp_bias = fields.flag("mlp_bias", False) and family in ("llama", "smollm3")
     linears = {
@@ -155,11 +160,7 @@ def _gpt_neox(fields: ConfigFields) -> Counts:
 
 
 def _phi(fields: ConfigFields) -> Counts:
-    hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    ffn, vocabulary = fields.size("intermediate_size"), fields.size("vocab_size")
-    heads = fields.size("num_attention_heads")
-    head_size = fields.size("head_dim", default=hidden // heads)
-    key_value = fields.size("num_key_value_heads", default=heads) * head_size
+    blocks, hidden, ffn, vocabulary, heads, head_size, key_value = fields.decoder()
     linears = {
         "q_proj": Linear(hidden, heads * head_size, True),
         "k_proj": Linear(hidden, key_value, True),
@@ -174,11 +175,7 @@ def _phi(fields: ConfigFields) -> Counts:
 
 
 def _phi3(fields: ConfigFields) -> Counts:
-    hidden, blocks = fields.size("hidden_size"), fields.size("num_hidden_layers")
-    ffn, vocabulary = fields.size("intermediate_size"), fields.size("vocab_size")
-    heads = fields.size("num_attention_heads")
-    head_size = fields.size("head_dim", default=hidden // heads)
-    key_value = fields.size("num_key_value_heads", default=heads) * head_size
+    blocks, hidden, ffn, vocabulary, heads, head_size, key_value = fields.decoder()
     linears = {
         "o_proj": Linear(heads * head_size, hidden),
         "qkv_proj": Linear(hidden, heads * head_size + 2 * key_value),

@@ -9,10 +9,9 @@ every time.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from zorba_core.checksums import with_sum_line, without_sum_line
 from zorba_core.data.cache import cache_folder, fingerprint
 from zorba_core.errors import InvalidInputError, ZorbaError, one_line
 from zorba_core.files import read_regular, write_text
+from zorba_core.garbage import no_collections
 from zorba_core.runs.folder import ALLOCATION, CONFIG, ENVIRONMENT, METRICS, SUMMARY, TRAJECTORY, Run, read_run
 
 MANY = 200  # runs, from which on they are kept
@@ -106,18 +106,6 @@ def _stamp(run: str) -> Stamp:
     return stamp
 
 
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Python looks for garbage again and again while hundreds of thousands of objects are made, none of which is."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def _place(folder: Path, kind: str) -> Path | None:
     cache = cache_folder()
     return None if cache is None else cache / f"{kind}-{fingerprint([str(folder.resolve())])[:32]}.json"
@@ -127,7 +115,7 @@ def _read(place: Path | None) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, RecursionError, InvalidInputError):
         if place is not None:
             text = read_regular(place, _MOST_BYTES).decode("utf-8")  # a pipe would be waited for
-            with _no_collection():
+            with no_collections():
                 content = json.loads(without_sum_line(text)) if text.startswith("#") else {}
             if content.get("version") == _VERSION:
                 return content["entries"]

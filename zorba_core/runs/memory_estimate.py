@@ -31,11 +31,12 @@ import numpy as np
 import torch
 from transformers import PretrainedConfig
 
-from zorba_core.engine.estimators.exact import ExactPlan, held_at_once
+from zorba_core.engine.directions import PIECE_ELSEWHERE
+from zorba_core.engine.estimators.exact import ExactPlan
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
-from zorba_core.planning.gradient_plan import Widths
+from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, Widths
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.fake_passes import FakePasses, PeakEstimate, passes_of
 
@@ -135,8 +136,14 @@ def _backward_peak(
         max_rows=settings.max_rows,
     )
     block_parameters = max(shapes.block_bytes) // bytes_each
-    held = plan.held + held_at_once(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
+    held = plan.held + _directions_held(block_parameters, settings.num_perturbations, on_cpu=on_cpu)
     rows = min(plan.rows_at_once(B, L), B * max(map(len, plan.shares)))
     kept = shapes.kept(rows, L, settings.precision, answers)
     plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows, answers=answers)
     return PeakEstimate(plain.parameters, held * bytes_each, kept, plain.update, plain.evaluation)
+
+
+def _directions_held(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
+    """Numbers of directions that exact scalars hold at once, at most."""
+    count = min(num_directions, DIRECTIONS_AT_ONCE)
+    return min(block_parameters * count, PIECE_TOGETHER) if on_cpu else min(block_parameters, PIECE_ELSEWHERE) * count

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from zorba_core.engine.estimators.client_layers import (
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.garbage import no_collections
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class ClientGradients:
         if self._network.device.type == "cpu":
             _keep_freed_memory()
         computing = self._network.computing(range(self._network.num_blocks))
-        with computing, _without_collections(), contextlib.ExitStack() as stack:
+        with computing, no_collections(), contextlib.ExitStack() as stack:
             for m, layers in enumerate(self._layers_M):
                 stack.callback(self._differentiate, m, False)
                 if layers is None:
@@ -226,18 +226,6 @@ def _keep_freed_memory() -> None:
     dynamic threshold). This one is never written to, and so takes no memory.
     """
     np.empty(2**25 - 2**16, np.uint8)
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Passes make many objects and no cycles: Python would look through all that the process has, again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _owners(m: int, clients: list[tuple[MicroBatch, slice]], length: int) -> Owners:

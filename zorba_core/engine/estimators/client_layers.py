@@ -379,14 +379,16 @@ def _with_room_behind(x: Tensor, outputs: int) -> Tensor:
     return x.new_empty(0).set_(numbers.untyped_storage(), 0, shape)
 
 
-class _LayerNorm(torch.autograd.Function):
+class _Normed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.LayerNorm, starts: dict[str, int], owners: Owners, norm: _Norm
+        ctx: Any, anchor: Tensor, x: Tensor, layer: nn.Module, starts: dict[str, int], owners: Owners, norm: _Norm
     ) -> Tensor:
         ctx.layer, ctx.starts, ctx.owners, ctx.norm = layer, starts, owners, norm
         return norm.first()
 
+
+class _LayerNorm(_Normed):
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         layer, x_PI, dy_PI = ctx.layer, ctx.norm.x.flatten(0, -2), dy.flatten(0, -2)
@@ -403,22 +405,8 @@ class _LayerNorm(torch.autograd.Function):
         return None, dx_PI, None, None, None, None
 
 
-class _Repeated(torch.autograd.Function):
-    """Any layer: its forward pass is repeated for each client, and differentiated by autograd. For norms, which are
-    cheap."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        anchor: Tensor,
-        x: Tensor,
-        layer: nn.Module,
-        starts: dict[str, int],
-        owners: Owners,
-        norm: _Norm,
-    ) -> Tensor:
-        ctx.layer, ctx.starts, ctx.owners, ctx.norm = layer, starts, owners, norm
-        return norm.first()
+class _Repeated(_Normed):
+    """Any norm: its forward pass is repeated for each client, and differentiated by autograd, which is cheap."""
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:

@@ -28,14 +28,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.directions import PIECE_ELSEWHERE, Directions
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
 from zorba_core.engine.estimators.client_layers import BlockGradient
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, GradientPlan, Widths
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
 
 @torch.no_grad()
@@ -124,12 +124,6 @@ def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: 
         for start, stop, v_KS in directions.side_by_side(seeds_K, block):
             total_CK += gradient_CD[:, start:stop] @ v_KS.t()
     return total_CQ.cpu().numpy()
-
-
-def held_at_once(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
-    """Numbers of directions that are held at once, at most."""
-    count = min(num_directions, DIRECTIONS_AT_ONCE)
-    return min(block_parameters * count, PIECE_TOGETHER) if on_cpu else min(block_parameters, PIECE_ELSEWHERE) * count
 
 
 def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:

@@ -43,16 +43,13 @@ def _shift(kind: type[nn.Module]) -> int | None:
         return next((shift for shift in (0, 1) if torch.equal(added, torch.full_like(added, shift))), None)
 
 
-def _epsilon(norm: nn.Module) -> float | None:
-    return getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
-
-
 @functools.cache
 def _whole(kind: type[nn.Module], shift: int) -> type[nn.Module]:
     def forward(self: nn.Module, hidden_states: Tensor) -> Tensor:
         if hidden_states.dtype != torch.float64:
             return kind.forward(self, hidden_states)
-        mean_square = hidden_states.pow(2).mean(-1, keepdim=True)
-        return hidden_states * torch.rsqrt(mean_square + _epsilon(self)) * (self.weight + shift)
+        epsilon = getattr(self, "variance_epsilon", getattr(self, "eps", None))
+        scale = torch.rsqrt(hidden_states.pow(2).mean(-1, keepdim=True) + epsilon)
+        return hidden_states * scale * (self.weight + shift)
 
     return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__, _DONE: True})
