@@ -58,6 +58,7 @@ CASES = {
     "opt": built("OPT", **OPT, word_embed_proj_dim=16),
     "opt norm after": built("OPT", **OPT, word_embed_proj_dim=8, do_layer_norm_before=False),
     "gpt2": built("GPT2", **GPT2),
+    "gpt2, its GELU one operation": built("GPT2", **{**GPT2, "n_embd": 32}),
     "gpt2 scaled by layer": built("GPT2", **GPT2, scale_attn_by_inverse_layer_idx=True),
     "llama": built("Llama", **GROUPED),
     "llama tied, biased": built("Llama", **GROUPED, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import forward_ad
+from transformers.pytorch_utils import Conv1D
 
 from tests.engine.test_cohort import batches, random_allocation
 from tests.engine.test_exact_scalars import LABELS, assert_same, both
@@ -67,30 +68,36 @@ def test_the_kernels_of_a_maker_have_a_name_of_their_own(monkeypatch, maker, sai
     assert products.cpu_kernels.__wrapped__() == said
 
 
-def _fast_layer(inputs: int, outputs: int) -> nn.Linear:
+def _fast_layer(inputs: int, outputs: int, kind: type[nn.Module] = nn.Linear) -> nn.Module:
     torch.manual_seed(inputs)
-    block = nn.Sequential(nn.Linear(inputs, outputs)).requires_grad_(False)
+    layer = Conv1D(outputs, inputs) if kind is Conv1D else nn.Linear(inputs, outputs)
+    block = nn.Sequential(layer).requires_grad_(False)
     products.speed_up(block)
     return block[0]
 
 
-def test_layers_are_the_fast_ones_where_they_are_faster(library, request):
-    assert (type(_fast_layer(96, 40)) is products.FastLinear) == (request.node.callspec.params["library"])
+@pytest.mark.parametrize(("kind", "fast"), [(nn.Linear, products.FastLinear), (Conv1D, products.FastConv1D)])
+def test_layers_are_the_fast_ones_where_they_are_faster(library, request, kind, fast):
+    assert (type(_fast_layer(96, 40, kind)) is fast) == (request.node.callspec.params["library"])
 
 
+@pytest.mark.parametrize("kind", [nn.Linear, Conv1D])
 @pytest.mark.parametrize(("inputs", "outputs"), [(96, 384), (384, 96), (33, 65), (1500, 40)])
-def test_a_row_has_the_same_bits_in_any_company(library, inputs, outputs):
-    layer, x_PI = _fast_layer(inputs, outputs), _numbers(600, inputs)
+def test_a_row_has_the_same_bits_in_any_company(library, inputs, outputs, kind):
+    layer, x_PI = _fast_layer(inputs, outputs, kind), _numbers(600, inputs)
     with torch.no_grad():
+        own_PO = kind.forward(layer, x_PI)
+        torch.testing.assert_close(layer(x_PI), own_PO, rtol=1e-5, atol=1e-4)
         whole_PO = layer(x_PI)
         for start, stop in ((0, SAME_BITS_ROWS), (5, 69), (17, 500), (64, 600)):
             assert torch.equal(layer(x_PI[start:stop]), whole_PO[start:stop])
         assert torch.equal(layer(x_PI.view(20, 30, inputs)).view(600, -1), whole_PO)
 
 
-def test_what_is_differentiated_or_rounded_takes_pytorchs_product(monkeypatch):
+@pytest.mark.parametrize("kind", [nn.Linear, Conv1D])
+def test_what_is_differentiated_or_rounded_takes_pytorchs_product(monkeypatch, kind):
     monkeypatch.setattr(products, "_onednn_is_faster", lambda: True)
-    layer, x_PI = _fast_layer(96, 40), _numbers(20, 96)
+    layer, x_PI = _fast_layer(96, 40, kind), _numbers(20, 96)
     monkeypatch.setattr(products, "_onednn_linear", lambda *given: pytest.fail("oneDNN multiplied"))
     assert layer(x_PI.requires_grad_(True)).requires_grad
     with torch.no_grad():
@@ -98,7 +105,8 @@ def test_what_is_differentiated_or_rounded_takes_pytorchs_product(monkeypatch):
             assert layer(x_PI).dtype == torch.bfloat16
         with forward_ad.dual_level():
             along = forward_ad.unpack_dual(layer(forward_ad.make_dual(x_PI.detach(), torch.ones(20, 96)))).tangent
-            torch.testing.assert_close(along, (torch.ones(20, 96) @ layer.weight.t()), rtol=1e-4, atol=1e-4)
+            weight_IO = layer.weight if kind is Conv1D else layer.weight.t()
+            torch.testing.assert_close(along, torch.ones(20, 96) @ weight_IO, rtol=1e-4, atol=1e-4)
         assert layer.double()(x_PI.double()).dtype == torch.float64
 
 

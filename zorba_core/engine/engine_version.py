@@ -14,7 +14,8 @@ are replayed from their logged scalars and compared by their accuracy over seeds
 since norms are made again and pieces have other sizes.
 
 Root-mean-square norms compute in float64 where the run does: float64 runs of Llama and its like have other bits in the
-eighth place. The number stayed: no experiment is one.
+eighth place. GPT-2's GELU is one operation, and its products are oneDNN's where a linear layer's are: GPT-2 and its
+like have other last bits. The number stayed: no experiment is one.
 """
 
 ENGINE_VERSION = 2

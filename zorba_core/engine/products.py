@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
+from transformers.pytorch_utils import Conv1D
 
 _INTEL = "GenuineIntel"
 ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines that multiply by oneDNN
@@ -82,12 +83,20 @@ class FastLinear(nn.Linear):
         return super().forward(input)
 
 
+class FastConv1D(Conv1D):
+    """GPT-2's linear layer, whose weights stand the other way round, likewise."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if _suits_onednn(x) and not _is_watched(x):
+            return linear(x.reshape(-1, self.nx), self.weight.t(), self.bias).view(*x.shape[:-1], self.nf)
+        return super().forward(x)
+
+
 def speed_up(block: nn.Module) -> None:
     """Make the block's linear layers the fast ones, on a machine that has them."""
     if _onednn_is_faster():
         for module in block.modules():
-            if type(module) is nn.Linear:
-                module.__class__ = FastLinear
+            module.__class__ = {nn.Linear: FastLinear, Conv1D: FastConv1D}.get(type(module), type(module))
 
 
 def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:

@@ -121,6 +121,11 @@ def shape_from_config(config: Mapping[str, Any], name: str, lora: Lora | None = 
     )
 
 
+def is_written_out(width: int) -> bool:
+    """Whether the engine leaves GPT-2's GELU of so many numbers in operations (its ``families.activations``)."""
+    return width % 128 != 0
+
+
 def _head_widths(counts: Counts) -> tuple[int, int]:
     """Of all queries, and of all keys. Some families have one layer for queries, keys and values."""
     linears = counts.linears
@@ -163,7 +168,8 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
             feed_forward, saved = feed_forward + F, saved + 2 * H
         scores = 2 if family == "gemma2" else 0
     elif family in ("gpt2", "phi"):
-        written_out = config.get("activation_function" if family == "gpt2" else "hidden_act", "gelu_new") == "gelu_new"
+        activation = config.get("activation_function" if family == "gpt2" else "hidden_act", "gelu_new")
+        written_out = activation == "gelu_new" and is_written_out(F)
         beside = H if family == "gpt2" else 0
         feed_forward = 3 * H + beside + (4 if written_out else 2) * F
         saved += (5 if written_out else 2) * F - (H if family == "phi" else 0)

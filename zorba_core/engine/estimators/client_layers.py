@@ -242,7 +242,8 @@ class LayerFunctions:
 
 def _multiplies(layer: nn.Module) -> bool:
     """Is it x W^T + b and nothing else?"""
-    return type(layer).forward in (nn.Linear.forward, products.FastLinear.forward, Conv1D.forward)
+    known = nn.Linear, products.FastLinear, Conv1D, products.FastConv1D
+    return type(layer).forward in {kind.forward for kind in known}
 
 
 def _goes_into_memory(x: Tensor, layer: nn.Module) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine.families.interface import (
     CachedKeys,
@@ -37,13 +35,8 @@ class Gpt2Family:
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
         attention, x_BLH = block.attn, block.ln_1(hidden_BLH)
-        size, product = attention.split_size, attention.c_attn  # of queries, keys and values side by side
-        if type(product) is Conv1D and "forward" not in vars(product):
-            both = torch.addmm(product.bias[size:], x_BLH.flatten(0, 1), product.weight[:, size:])
-            both = both.view(*x_BLH.shape[:2], -1)
-        else:  # with an adapter beside it, or along a direction
-            both = product(x_BLH)[..., size:]
-        key, value = (split_heads(part, attention.head_dim) for part in both.split(size, dim=2))
+        both = attention.c_attn(x_BLH)[..., attention.split_size :]  # after the queries
+        key, value = (split_heads(part, attention.head_dim) for part in both.chunk(2, dim=2))
         cached = CachedKeys(key, value, at)
         attended = attention(at.pick(x_BLH), past_key_values=cached, attention_mask=at.mask_R1PL)[0]
         hidden_RPH = at.pick(hidden_BLH) + attended
