@@ -8,9 +8,9 @@ import torch
 
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.cohort import estimate_cohort
+from zorba_core.engine.estimators.cohort import Cohort, estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 
@@ -186,3 +186,19 @@ def test_max_rows_below_one_is_refused(make_tiny_model):
     directions = Directions("rademacher", network.sizes_M)
     with pytest.raises(InvalidInputError, match="max_rows is 0"):
         estimate_cohort(network, batches(2), np.ones((3, 2)), SEEDS, directions, mu=MU, max_rows=0)
+
+
+@pytest.mark.parametrize(
+    ("length", "piece", "step"), [(32, 42, 4), (32, 12, 4), (32, 11, 1), (20, 100, 32), (7, 60, 1)]
+)
+def test_pieces_are_whole_steps_of_positions_but_the_last(make_tiny_model, length, piece, step):
+    """A step is 128 positions, unless a third of a piece has fewer."""
+    network, clients = BlockNetwork(make_tiny_model("opt"), LABELS), range(40)
+    cohort = Cohort(network, batches(40, rows=(5, 3), lengths=(length,)), np.ones((3, 40), bool), max_rows=piece)
+    for chosen in range(1, 41):
+        rows_of = [np.arange(160)[rows] for _, rows in cohort.pieces(np.isin(clients, clients[:chosen]))]
+        expected = np.flatnonzero(np.isin(cohort._groups[0].client_R, clients[:chosen]))
+        assert np.concatenate(rows_of).tolist() == expected.tolist()
+        assert all(len(rows) <= piece for rows in rows_of)
+        assert all(len(rows) % step == 0 for rows in rows_of[:-1])
+        assert len(rows_of) == 1 or min(map(len, rows_of)) * length >= SAME_BITS_ROWS

@@ -37,14 +37,17 @@ def test_a_product_is_the_one_in_double_precision_but_for_rounding(library, posi
         torch.testing.assert_close(out_PO, exact_PO + bias_O, rtol=1e-5, atol=1e-4)
 
 
-def test_products_of_clients_replace_what_was_there_or_add_to_it(library):
-    left_CPO, right_CPI = _numbers(3, 64, 24), _numbers(3, 64, 40)
+@pytest.mark.parametrize("positions", [5, 64, 128, 300, 2500])
+def test_products_of_clients_replace_what_was_there_or_add_to_it(library, monkeypatch, positions):
+    monkeypatch.setattr(products, "_has_full_units", lambda: True)
+    left_CPO, right_CPI = _numbers(3, positions, 24), _numbers(3, positions, 40)
     exact_COI = (left_CPO.double().transpose(1, 2) @ right_CPI.double()).float()
+    rounding = max(1e-4, 1e-6 * positions)
     out_COI = torch.full((3, 24, 40), torch.nan)
     products.put_products(out_COI, left_CPO, right_CPI, add=False)
-    torch.testing.assert_close(out_COI, exact_COI, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(out_COI, exact_COI, rtol=1e-5, atol=rounding)
     products.put_products(out_COI, left_CPO, right_CPI, add=True)
-    torch.testing.assert_close(out_COI, 2 * exact_COI, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(out_COI, 2 * exact_COI, rtol=1e-5, atol=rounding)
 
 
 def test_double_precision_is_kept(library):

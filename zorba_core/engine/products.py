@@ -29,7 +29,8 @@ ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines
 # Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 192 numbers: even).
 _LEAST_WORK = 4_000_000
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
-_SMALL, _STEP, _MOST = (16, 32, 64, 128, 256), 128, 2048
+_SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
+_MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _ZEN_5 = 26  # the processor family
 _by_pytorch_alone = False
@@ -100,55 +101,62 @@ def speed_up(block: nn.Module) -> None:
 
 
 def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """x W^T + b, (P, O), outside of autograd."""
+    """x W^T + b, (P, O), outside of autograd.
+
+    By oneDNN a row has the same bits in any company: so zeros may stand behind the rows where few are enough and
+    copying the inputs costs less than the outputs, and else the last piece may begin within the one before.
+    """
     if not _suits_onednn(x_PI):
         return F.linear(x_PI, weight_OI, bias_O)
-    if _is_whole(x_PI.shape[0]):
-        return _onednn_linear(x_PI, weight_OI, bias_O)
-    return _by_pieces(x_PI.new_empty(x_PI.shape[0], weight_OI.shape[0]), x_PI, weight_OI, bias_O)
-
-
-def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
-    """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
-    if _suits_onednn(x_PI) and _has_full_units():
-        whole = _is_whole(x_PI.shape[0])
-        out_PO.copy_(_onednn_linear(x_PI, weight_OI, bias_O)) if whole else _by_pieces(out_PO, x_PI, weight_OI, bias_O)
-    elif bias_O is None:
-        torch.mm(x_PI, weight_OI.t(), out=out_PO)
-    else:
-        torch.addmm(bias_O, x_PI, weight_OI.t(), out=out_PO)
-
-
-def _is_whole(positions: int) -> bool:
-    return positions in _SMALL or (positions <= _MOST and positions % _STEP == 0 < positions)
-
-
-def _by_pieces(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-    """out = x W^T + b, in small pieces: little is held twice. A row has the same bits in any of them, so the last may
-    begin within the one before."""
-    positions, start = len(x_PI), 0
-    if positions < _SMALL[0]:
-        padded_PI = F.pad(x_PI, (0, 0, 0, _SMALL[0] - positions))
-        return out_PO.copy_(_onednn_linear(padded_PI, weight_OI, bias_O)[:positions])
-    sizes = [size for size in _SMALL if size <= positions]
+    (positions, inputs), whole, start = x_PI.shape, _whole(len(x_PI)), 0
+    few_zeros = whole <= _MOST_PADDED * positions and inputs <= len(weight_OI)
+    if whole <= _MOST and (few_zeros or whole in (positions, *_SMALL)):
+        padded_PI = F.pad(x_PI, (0, 0, 0, whole - positions)) if whole > positions else x_PI
+        return _onednn_linear(padded_PI, weight_OI, bias_O)[:positions]
+    out_PO = x_PI.new_empty(positions, len(weight_OI))
     while start < positions:
-        size = next((size for size in sizes if size >= positions - start), sizes[-1])
+        left = positions - start
+        size = min(left // _STEP * _STEP, _PIECE) or _whole(left)
         start = min(start, positions - size)
         out_PO[start : start + size] = _onednn_linear(x_PI[start : start + size], weight_OI, bias_O)
         start += size
     return out_PO
 
 
+def _whole(positions: int) -> int:
+    """The next number of positions that oneDNN is given."""
+    return next((small for small in _SMALL if small >= positions), -(-positions // _STEP) * _STEP)
+
+
+def rows_of_a_step(length: int) -> int:
+    """How few rows of that length have a number of positions that oneDNN is given."""
+    return _STEP // math.gcd(_STEP, length)
+
+
+def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+    """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
+    if _suits_onednn(x_PI) and _has_full_units():
+        out_PO.copy_(linear(x_PI, weight_OI, bias_O))
+    elif bias_O is None:
+        torch.mm(x_PI, weight_OI.t(), out=out_PO)
+    else:
+        torch.addmm(bias_O, x_PI, weight_OI.t(), out=out_PO)
+
+
 def put_products(out_COI: Tensor, left_CPO: Tensor, right_CPI: Tensor, *, add: bool) -> None:
     """out = left^T right of each of C clients, or out += that, outside of autograd; all of one dtype."""
     _, positions, outputs = left_CPO.shape
-    work = positions * outputs * right_CPI.shape[2]
-    if not (_is_whole(positions) and work >= _LEAST_WORK and _suits_onednn(out_COI) and _has_full_units()):
-        out_COI.baddbmm_(left_CPO.transpose(1, 2), right_CPI, beta=int(add))
-        return
-    for out_OI, left_PO, right_PI in zip(out_COI, left_CPO, right_CPI, strict=True):
-        product_OI = _onednn_linear(left_PO.t(), right_PI.t())
-        out_OI.add_(product_OI) if add else out_OI.copy_(product_OI)
+    done = positions if positions == _whole(positions) else positions // _STEP * _STEP
+    if done * outputs * right_CPI.shape[2] < _LEAST_WORK or not (_suits_onednn(out_COI) and _has_full_units()):
+        done = 0
+    for start in range(0, done, _MOST):
+        some = slice(start, min(start + _MOST, done))
+        for out_OI, left_PO, right_PI in zip(out_COI, left_CPO[:, some], right_CPI[:, some], strict=True):
+            product_OI = _onednn_linear(left_PO.t(), right_PI.t())
+            out_OI.add_(product_OI) if add or start else out_OI.copy_(product_OI)
+    if done < positions:
+        left_COP, right_CPI = left_CPO[:, done:].transpose(1, 2), right_CPI[:, done:]
+        out_COI.baddbmm_(left_COP, right_CPI, beta=int(add or done > 0))
 
 
 def _is_watched(x: Tensor) -> bool:

@@ -62,8 +62,32 @@ def as_wide(tensors: Sequence[Tensor], value: int = 0) -> list[Tensor]:
     return [F.pad(tensor, (0, widest - tensor.shape[1]), value=value) for tensor in tensors]
 
 
+class OneRowEach:
+    """Of examples that have a row each, and equal weights."""
+
+    token_ids_RL: Tensor
+
+    def __len__(self) -> int:
+        return len(self.token_ids_RL)
+
+    @property
+    def sequences_E(self) -> Tensor:
+        """Rows of each example."""
+        return torch.ones(len(self), dtype=torch.int64, device=self.token_ids_RL.device)
+
+    @property
+    def example_rows(self) -> np.ndarray:
+        """The first row of each example, (E,)."""
+        return np.arange(len(self))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Each example's weight in the mean, (E,), float64."""
+        return np.ones(len(self))
+
+
 @dataclass(frozen=True)
-class Encoded:
+class Encoded(OneRowEach):
     """Rows whose answer is one token, the label's word after the prompt.
 
     With causal attention nothing behind ``last_R`` can matter, so no attention mask is needed.
@@ -75,18 +99,10 @@ class Encoded:
 
     metric: ClassVar[str] = "accuracy"  # what is counted as right
 
-    def __len__(self) -> int:
-        return len(self.label_R)
-
     @property
     def length_E(self) -> Tensor:
         """Positions that each example needs."""
         return self.last_R + 1
-
-    @property
-    def sequences_E(self) -> Tensor:
-        """Rows of each example."""
-        return torch.ones_like(self.last_R)
 
     def rows(self, index_B: np.ndarray | torch.Tensor) -> Encoded:
         """The given rows, in the given order."""
@@ -120,16 +136,6 @@ class Encoded:
     def losses(self, network: Network, final_RH: Tensor) -> Tensor:
         """Each example's part of the loss, (E,), float64: its cross-entropy over the label words."""
         return F.cross_entropy(network.head(final_RH).double(), self.label_R, reduction="none")
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Each example's weight in the mean, (E,), float64."""
-        return np.ones(len(self))
-
-    @property
-    def example_rows(self) -> np.ndarray:
-        """The first row of each example, (E,)."""
-        return np.arange(len(self))
 
     def log_scores(self, network: Network, final_RH: Tensor) -> Tensor:
         """Each answer's score, (E, C), float64: its log-probability up to what is common to a row's answers."""

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.rows import Judged, Network, as_wide, digest_of
+from zorba_core.engine.rows import Judged, Network, OneRowEach, as_wide, digest_of
 from zorba_core.engine.vocabulary import log_probabilities, most_likely
 
 NO_TOKEN = -1  # behind the end of an answer
 
 
 @dataclass(frozen=True)
-class TextRows:
+class TextRows(OneRowEach):
     """Prompt and answer in one sequence; the answer's last token is only predicted, never read."""
 
     token_ids_RL: Tensor  # int64, padded on the right
@@ -31,9 +31,6 @@ class TextRows:
     target_RT: Tensor  # int64, the answer's tokens, then NO_TOKEN
 
     metric: ClassVar[str] = "exact_match"
-
-    def __len__(self) -> int:
-        return len(self.prompt_R)
 
     @property
     def answer_R(self) -> Tensor:
@@ -44,11 +41,6 @@ class TextRows:
     def length_E(self) -> Tensor:
         """Positions that each example needs."""
         return self.prompt_R + self.answer_R
-
-    @property
-    def sequences_E(self) -> Tensor:
-        """Rows of each example."""
-        return torch.ones_like(self.prompt_R)
 
     def rows(self, index_B: np.ndarray | Tensor) -> TextRows:
         """The given rows, in the given order."""
@@ -98,11 +90,6 @@ class TextRows:
     def weights(self) -> np.ndarray:
         """Tokens of each answer, (R,), float64."""
         return self.answer_R.cpu().numpy().astype(np.float64)
-
-    @property
-    def example_rows(self) -> np.ndarray:
-        """The first row of each example, (E,)."""
-        return np.arange(len(self))
 
     def judged(self, network: Network, final_RTH: Tensor) -> Judged:
         """An answer is right when greedy writing gives exactly its tokens and then ends: when each of them is the most

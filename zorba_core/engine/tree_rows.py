@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from zorba_core.engine.choice_rows import ChoiceRows, ChosenAnswers, paths_of, scores_of
 from zorba_core.engine.families.interface import Layout
-from zorba_core.engine.rows import as_wide
+from zorba_core.engine.rows import OneRowEach, as_wide
 
 MANY = 8  # rows of an example; from more on a tree is worth it (measured: not with five)
 _NO_TOKEN = -1  # behind the end of an answer
@@ -40,7 +40,7 @@ class TreeNetwork(Protocol):
 
 
 @dataclass(frozen=True)
-class TreeRows(ChosenAnswers):
+class TreeRows(OneRowEach, ChosenAnswers):
     """Made of :class:`ChoiceRows` by :func:`packed`, for the passes of one round or evaluation."""
 
     token_ids_RL: Tensor  # int64: prompt, tree, padding
@@ -84,11 +84,6 @@ class TreeRows(ChosenAnswers):
         state_K = example_K * final_RPH.shape[1] + self.token_K3[:, 0]
         chosen = (example_K, self.token_K3[:, 1], self.token_K3[:, 2])
         return scores_of(network, final_RPH.flatten(0, 1), state_K, *chosen, self.answers_E)
-
-    @property
-    def example_rows(self) -> np.ndarray:
-        """The row of each example, (E,)."""
-        return np.arange(len(self))
 
 
 def in_trees(network: TreeNetwork, batches: Sequence[object]) -> list[object]:

@@ -36,6 +36,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort_along import Copies, pass_along
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
+from zorba_core.engine.products import rows_of_a_step
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.tree_rows import TreeRows, in_trees
 from zorba_core.errors import InvalidInputError
@@ -179,12 +180,17 @@ class Cohort:
         )
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
-        """The rows of the chosen clients, in pieces of nearly equal size."""
+        """The rows of the chosen clients, in pieces of nearly equal size, whole steps of positions where they can."""
         chosen: list[Piece] = []
         for group in self._groups:
             rows = np.flatnonzero(chosen_N[group.client_R])
+            step = rows_of_a_step(group.hidden_RLH.shape[1])
+            if group.alone or 3 * step > group.piece_rows:  # the last piece could have too few rows for the same bits
+                step = 1
             if len(rows):
-                for piece in np.array_split(rows, -(-len(rows) // group.piece_rows)):
+                steps = np.arange(0, len(rows), step)
+                for part in np.array_split(steps, -(-len(steps) // (group.piece_rows // step))):
+                    piece = rows[part[0] : part[-1] + step]
                     together = piece[-1] - piece[0] + 1 == len(piece)
                     where = slice(int(piece[0]), int(piece[-1]) + 1) if together else torch.from_numpy(piece)
                     chosen.append((group, where if together else where.to(self._network.device)))
