@@ -102,6 +102,7 @@ class Neighbours:
 
 
 _MADE_BY = "_zorba_norm"  # of a tensor that a norm has made
+_PRODUCTS = tuple(kind.forward for kind in (nn.Linear, products.FastLinear, Conv1D, products.FastConv1D))
 _ROOM_BEHIND = 32  # numbers: what glibc aligns tensors to, and its own
 
 
@@ -242,8 +243,7 @@ class LayerFunctions:
 
 def _multiplies(layer: nn.Module) -> bool:
     """Is it x W^T + b and nothing else?"""
-    known = nn.Linear, products.FastLinear, Conv1D, products.FastConv1D
-    return type(layer).forward in {kind.forward for kind in known}
+    return type(layer).forward in _PRODUCTS
 
 
 def _goes_into_memory(x: Tensor, layer: nn.Module) -> bool:
