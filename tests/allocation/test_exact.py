@@ -7,8 +7,8 @@ import time
 
 import numpy as np
 import pytest
-from allocation_oracles import enumerate_matrices, milp_lambda
 
+from tests.allocation.allocation_oracles import enumerate_matrices, milp_lambda
 from zorba_core.allocation import Allocation, AllocationProblem, Status, solve, water_filled_bound
 from zorba_core.allocation.solvers import exact
 from zorba_core.allocation.solvers.dual_programme import DualTable, PermissionInstance

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from tests.allocation.test_exact import check_meets
-from zorba_core.allocation import SOLVERS, AllocationProblem, gamma_star, solve, solve_scenario, water_filled_bound
+from zorba_core.allocation import SOLVERS, AllocationProblem, gamma_star, solve, water_filled_bound
 from zorba_core.errors import InfeasibleError
 from zorba_core.planning.memory import GIB, Workload, total_bytes
 from zorba_core.planning.models import model_spec
+from zorba_core.study.scenarios import solve_scenario
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "allocation_cases.json").read_text())["cases"]
 

@@ -23,11 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from zorba_core.allocation import AllocationProblem, solve, solve_scenario, sweep
+from tests.allocation.allocation_oracles import milp_lambda
+from zorba_core.allocation import AllocationProblem, solve, sweep
 from zorba_core.checksums import write_sealed
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
+from zorba_core.study.scenarios import solve_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 0
@@ -142,9 +144,6 @@ def exact_fronts(step: dict[str, int]) -> list[dict[str, Any]]:
 
 def against_highs(time_limit: float) -> list[dict[str, Any]]:
     """The same request as a MILP, written from the definition, for SciPy's HiGHS."""
-    sys.path.insert(0, str(ROOT / "tests" / "allocation"))
-    from allocation_oracles import milp_lambda
-
     rows = []
     for num_clients, num_blocks, share in ((8, 5, 0.8), (12, 6, 0.7), (50, 12, 0.6)):
         budgets = np.random.default_rng((SEED, num_clients, num_blocks)).integers(1, num_blocks + 1, num_clients)

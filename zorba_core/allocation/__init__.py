@@ -9,7 +9,6 @@ from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
-from zorba_core.allocation.scenarios import PAPER_SCENARIOS, PaperScenario, solve_scenario, total_at_ratio
 from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
 from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
@@ -28,7 +27,6 @@ from zorba_core.allocation.storage import allocation_from_file, allocation_sha25
 __all__ = [
     "BLOCK_ORDERS",
     "MEASURES",
-    "PAPER_SCENARIOS",
     "SOLVERS",
     "Allocation",
     "AllocationMetrics",
@@ -41,7 +39,6 @@ __all__ = [
     "LeastWork",
     "Measure",
     "Objective",
-    "PaperScenario",
     "Solution",
     "Solver",
     "SolverOptions",
@@ -70,10 +67,8 @@ __all__ = [
     "least_forward_work",
     "non_dominated",
     "solve",
-    "solve_scenario",
     "sweep",
     "sweep_totals",
-    "total_at_ratio",
     "v_bound",
     "water_filled_bound",
     "water_filled_budgets",

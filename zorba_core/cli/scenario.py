@@ -7,13 +7,14 @@ from typing import Any
 
 import typer
 
-from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio, write_allocation
+from zorba_core.allocation import AllocationProblem, write_allocation
 from zorba_core.cli.allocate import SAVE_OPTION, check_save, solution_json, solution_lines
 from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.memory import Workload
+from zorba_core.study.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
 
 
 def scenario(

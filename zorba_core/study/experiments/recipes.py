@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import Allocation, AllocationProblem, solve, solve_scenario
+from zorba_core.allocation import Allocation, AllocationProblem, solve
 from zorba_core.allocation.gain import BlockFacts
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
+from zorba_core.study.scenarios import solve_scenario
 
 KINDS = ("uniform", "popularity", "random", "solver", "scenario", "only", "given")
 PLACEMENTS = ("spread", "pile")

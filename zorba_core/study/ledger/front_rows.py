@@ -10,15 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation import (
-    PAPER_SCENARIOS,
-    AllocationProblem,
-    Front,
-    solve,
-    solve_scenario,
-    sweep,
-    total_at_ratio,
-)
+from zorba_core.allocation import AllocationProblem, Front, solve, sweep
 from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.fleets import uniform_fleet
@@ -26,6 +18,7 @@ from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_byte
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.study.ledger.claims import Claim
 from zorba_core.study.ledger.findings import SCENARIOS
+from zorba_core.study.scenarios import PAPER_SCENARIOS, solve_scenario, total_at_ratio
 
 N, _FLEETS = 50, 1000
 FLEETS_OF_FRONT = 5
@@ -199,7 +192,7 @@ def _scenarios() -> list[Claim]:
                 unit=f"highest Lambda that the method can end with at this ratio, median of {_FLEETS} fleets",
                 verdict="reproduced" if holds else "contradicted",
                 how=f"zorba scenario --model opt-125m --clients 50 --name {name}",
-                evidence=("zorba_core.allocation.solve_scenario", *_EVIDENCE),
+                evidence=("zorba_core.study.scenarios.solve_scenario", *_EVIDENCE),
                 note=f"{allowed} of {_FLEETS} fleets allow it, with figures rounded as printed. It can be constructed: "
                 f"{total} blocks, Lambda {built.value:.3f}; balanced at the same total has {balanced:.3f}",
                 counter_example=""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from allocation_oracles import enumerate_matrices
 
+from tests.allocation.allocation_oracles import enumerate_matrices
 from tests.allocation.test_exact import check_meets
-from zorba_core.allocation import PAPER_SCENARIOS, AllocationProblem, solve_scenario, total_at_ratio
-from zorba_core.allocation.scenarios import _upper_bound
+from zorba_core.allocation import AllocationProblem
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_client_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec
+from zorba_core.study.scenarios import PAPER_SCENARIOS, _upper_bound, solve_scenario, total_at_ratio
 
 
 @pytest.mark.parametrize("name", PAPER_SCENARIOS)
