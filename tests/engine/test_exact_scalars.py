@@ -18,6 +18,7 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.pre_norm_blocks import PreNormBlock
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
@@ -125,18 +126,25 @@ def test_each_client_passes_forward_once_and_backward_once_whatever_the_directio
     """And blocks before the first active one are not differentiated."""
     network = BlockNetwork(make_tiny_model("opt", num_blocks=4), LABELS)
     A_MN = np.array([[0, 0], [0, 0], [1, 1], [0, 1]], dtype=bool)
-    runs = []
-    run_block = network.run_block
+    runs, run_block, forward = [], network.run_block, PreNormBlock.forward
 
     def counted(m, hidden_BLH):
         out = run_block(m, hidden_BLH)
         runs.append((m, hidden_BLH[..., 0].numel(), out.requires_grad))
         return out
 
+    def counted_written_out(self, hidden_BLH):
+        runs.append(("written out", hidden_BLH[..., 0].numel()))
+        return forward(self, hidden_BLH)
+
     monkeypatch.setattr(network, "run_block", counted)
-    estimate = estimate_exact(
-        network, batches(2, lengths=(8,)), A_MN, range(40), Directions("rademacher", network.sizes_M)
-    )
+    monkeypatch.setattr(PreNormBlock, "forward", counted_written_out)
+    directions = Directions("rademacher", network.sizes_M)
+    estimate = estimate_exact(network, batches(2, lengths=(8,)), A_MN, range(40), directions)
+    assert runs == [(0, 64, False), (1, 64, False), ("written out", 64)]
+    monkeypatch.setattr(PreNormBlock, "of", lambda *_: None)
+    runs.clear()
+    assert_same(estimate, estimate_exact(network, batches(2, lengths=(8,)), A_MN, range(40), directions), 1e-5)
     assert runs == [(0, 64, False), (1, 64, False), (2, 64, True)]
     assert (estimate.forward_passes, estimate.backward_passes) == (2, 2)
 

@@ -44,10 +44,21 @@ def test_products_of_clients_replace_what_was_there_or_add_to_it(library, monkey
     exact_COI = (left_CPO.double().transpose(1, 2) @ right_CPI.double()).float()
     rounding = max(1e-4, 1e-6 * positions)
     out_COI = torch.full((3, 24, 40), torch.nan)
-    products.put_products(out_COI, left_CPO, right_CPI, add=False)
+    products.put_products([(out_COI, False)], left_CPO, right_CPI)
     torch.testing.assert_close(out_COI, exact_COI, rtol=1e-5, atol=rounding)
-    products.put_products(out_COI, left_CPO, right_CPI, add=True)
+    products.put_products([(out_COI, True)], left_CPO, right_CPI)
     torch.testing.assert_close(out_COI, 2 * exact_COI, rtol=1e-5, atol=rounding)
+    out_CIO = torch.zeros(3, 40, 24)  # more outputs than inputs, for memory in two places
+    products.put_products([(out_CIO[:, :13], True), (out_CIO[:, 13:], False)], right_CPI, left_CPO)
+    torch.testing.assert_close(out_CIO, exact_COI.transpose(1, 2), rtol=1e-5, atol=rounding)
+
+
+@pytest.mark.parametrize(("rows", "outputs"), [(1, 40), (5, 3), (5, 40), (7, 40), (16, 40)])
+def test_few_rows_of_thousands_of_inputs(library, monkeypatch, rows, outputs):
+    monkeypatch.setattr(products, "_has_full_units", lambda: True)
+    x_PI, weight_OI = _numbers(rows, 9000)[:, 10:5010], _numbers(outputs, 5000)
+    exact_PO = (x_PI.double() @ weight_OI.double().t()).float()
+    torch.testing.assert_close(products.few_rows(x_PI, weight_OI), exact_PO, rtol=1e-4, atol=1e-3)
 
 
 def test_double_precision_is_kept(library):

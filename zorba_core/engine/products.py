@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +31,7 @@ _LEAST_WORK = 4_000_000
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
+_FEWEST_ROWS, _FEWEST_OUTPUTS = 5, 20  # of which oneDNN gains from thousands of inputs
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _ZEN_5 = 26  # the processor family
 _by_pytorch_alone = False
@@ -143,20 +144,41 @@ def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor |
         torch.addmm(bias_O, x_PI, weight_OI.t(), out=out_PO)
 
 
-def put_products(out_COI: Tensor, left_CPO: Tensor, right_CPI: Tensor, *, add: bool) -> None:
-    """out = left^T right of each of C clients, or out += that, outside of autograd; all of one dtype."""
-    _, positions, outputs = left_CPO.shape
+def few_rows(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
+    """x W^T, (P, O), of few rows with many inputs each, outside of autograd."""
+    positions = len(x_PI)
+    if positions < _FEWEST_ROWS or len(weight_OI) < _FEWEST_OUTPUTS or not (_suits_onednn(x_PI) and _has_full_units()):
+        return x_PI @ weight_OI.t()
+    return _onednn_linear(F.pad(x_PI, (0, 0, 0, -positions % 4)), weight_OI)[:positions]  # few programs
+
+
+def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_CPI: Tensor) -> None:
+    """left^T right of each of C clients, (C, O, I), outside of autograd; all of one dtype.
+
+    Args:
+        parts: where following ones of the O rows belong, (C, some of O, I), and whether there is something to add to.
+    """
+    (_, positions, outputs), inputs = left_CPO.shape, right_CPI.shape[2]
+    rows = [out_COI.shape[1] for out_COI, _ in parts]
     done = positions if positions == _whole(positions) else positions // _STEP * _STEP
-    if done * outputs * right_CPI.shape[2] < _LEAST_WORK or not (_suits_onednn(out_COI) and _has_full_units()):
+    if done * outputs * inputs < _LEAST_WORK or not (_suits_onednn(left_CPO) and _has_full_units()):
         done = 0
+    outs = [(out_COI.unbind(), adds) for out_COI, adds in parts] if done else []
     for start in range(0, done, _MOST):
-        some = slice(start, min(start + _MOST, done))
-        for out_OI, left_PO, right_PI in zip(out_COI, left_CPO[:, some], right_CPI[:, some], strict=True):
-            product_OI = _onednn_linear(left_PO.t(), right_PI.t())
-            out_OI.add_(product_OI) if add or start else out_OI.copy_(product_OI)
+        some, wide = slice(start, min(start + _MOST, done)), outputs > inputs
+        left_COP, right_CIP = left_CPO[:, some].transpose(1, 2), right_CPI[:, some].transpose(1, 2)
+        # oneDNN has its first matrix copied into order: the narrow one.
+        first, second = (right_CIP, left_COP) if wide else (left_COP, right_CIP)
+        for client, (x, weight) in enumerate(zip(first.contiguous(), second, strict=True)):
+            product_OI = _onednn_linear(x, weight).t() if wide else _onednn_linear(x, weight)
+            for (out_C, adds), own_OI in zip(
+                outs, product_OI.split_with_sizes(rows) if rows[1:] else [product_OI], strict=True
+            ):
+                out_C[client].add_(own_OI) if adds or start else out_C[client].copy_(own_OI)
     if done < positions:
         left_COP, right_CPI = left_CPO[:, done:].transpose(1, 2), right_CPI[:, done:]
-        out_COI.baddbmm_(left_COP, right_CPI, beta=int(add or done > 0))
+        for (out_COI, adds), some_COP in zip(parts, left_COP.split(rows, dim=1), strict=True):
+            out_COI.baddbmm_(some_COP, right_CPI, beta=int(adds or done > 0))
 
 
 def _is_watched(x: Tensor) -> bool:

@@ -117,7 +117,7 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
     plan = GradientPlan.of(
         [shape.trained_parameters] * M,
-        Widths(shape.hidden, shape.kept_width, shape.backward_width),
+        Widths.of_shape(shape),
         load.number_bytes,
         np.full((N, 2), (load.client_rows, load.seq_len)),
         A_MN,
@@ -143,6 +143,7 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
     M = shape.num_blocks
     # Of the last block only its input, the norm of it, and keys and values are computed at every position.
     last = 2 * shape.hidden + 2 * shape.key_value
+    backward = shape.backward_width if shape.adapter_parameters else shape.exact_backward_width
     most = written = 0
     for share in plan.shares:
         parts = [part for n in share for part in plan.parts(n, load.client_rows, load.seq_len)]
@@ -154,7 +155,7 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
             logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
             for m in range(M - 1, min(first, M - 1) - 1, -1):
                 kept = state * (max(0, min(m + 1, M - 1) - first) * shape.kept_width + last * (m == M - 1))
-                working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * shape.backward_width
+                working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * backward
                 # A table of gradients takes memory when they are written; the next share's is the same memory.
                 gradients = min(plan.held, written + shape.trained_parameters * int(active_MC[m:].sum()))
                 most = max(most, kept + max(working, directions) + gradients * load.number_bytes)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.shapes import shape_from_config
+from zorba_core.planning.shapes import ModelShape, shape_from_config
 
 MOST_MEMORY = 4  # times a cohort's
 # Of gradients and what a backward pass keeps: nobody need save these for a small model. Ten clients of opt-mini.
@@ -28,7 +28,7 @@ POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
 MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
 # Numbers of such directions that are looked up at a time on the CPU (a product of fewer costs more than it holds), and
 # indices of them that NumPy widens to 64 bits at a time (what a core's cache keeps).
-PIECE_TOGETHER, INDICES_TOGETHER = 2**18, 2**15
+PIECE_TOGETHER, INDICES_TOGETHER = 2**19, 2**15
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 # Numbers of directions that are drawn and multiplied in the time that a piece takes for a block whatever its size.
 _PIECE_NUMBERS = 5 * 2**20  # measured for opt-mini: 2 ms
@@ -74,7 +74,11 @@ class Widths:
             shape = shape_from_config(config, "model")
         except InvalidInputError:
             return cls(hidden, _UNKNOWN_SAVED * hidden, _UNKNOWN_BACKWARD * hidden)
-        return cls(hidden, shape.kept_width, shape.backward_width)
+        return cls.of_shape(shape)
+
+    @classmethod
+    def of_shape(cls, shape: ModelShape) -> Self:
+        return cls(shape.hidden, shape.kept_width, shape.exact_backward_width)
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class GradientPlan:
                 own = int(sum(need_N[part.client] for part in rows_of))
                 held = max(held, before + (own if split else min(own, len(rows_of) * largest)))
                 before += own
+            plan.shares.reverse()  # a smaller last one would leave holes in memory when it came after the others
             work = len(pieces) * num_blocks * _PIECE_NUMBERS + len(plan.shares) * drawn
             plans.append((work, -together, replace(plan, held=held)))
         return min(plans, key=lambda plan: plan[:2])[-1]

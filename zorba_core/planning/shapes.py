@@ -48,6 +48,7 @@ class ModelShape:
     saved_width: int  # numbers a position that a backward pass keeps of one block
     kept_width: int  # the same of exact scalars, which make again what norms make
     backward_width: int  # numbers a position that the backward pass of one block makes on top of those
+    exact_backward_width: int  # the same of exact scalars: less where that pass is written out
     attention_scores: int  # tensors of K L numbers a position, where attention writes its scores out
     feed_forward_scores: int  # those of them that are still held by then
     adapter_parameters: int = 0  # of one block's adapters (LoRA); 0: the block's own weights are what is trained
@@ -148,11 +149,14 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
 
     A backward pass keeps the inputs of both norms, the norms, what attention reads and gives, and what the feed-forward
     layer's operations read. On top it makes the gradient of a wide tensor before and after an operation, and of two
-    states; where the activation is not in place, one of those takes the room of a tensor no longer needed.
+    states; where the activation is not in place, one of those takes the room of a tensor no longer needed. Written out
+    (``engine.estimators.pre_norm_blocks``) it makes one wide tensor and a state, or four states, or, once the wide ones
+    and q, k and v are gone, attention's gradients twice and five states.
     """
     (Q, KV), H, F = _head_widths(counts), counts.hidden, counts.ffn
     family, attention = str(config.get("model_type")), 3 * H + 2 * Q + 2 * KV
     saved, backward, scores = 4 * H + 2 * Q + 2 * KV, 2 * H + 2 * F, 0
+    exact, written_out_exact = None, max(F + H, 4 * H, 7 * H - F)
     norms = 2 * H  # that linear layers read, and all else that norms keep beside their input
     if family in _LIKE_LLAMA:
         attention = max(attention, 2 * H + 4 * Q + 2 * KV, 2 * H + 2 * Q + 5 * KV)
@@ -174,6 +178,7 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         feed_forward = 3 * H + beside + (4 if written_out else 2) * F
         saved += (5 if written_out else 2) * F - (H if family == "phi" else 0)
         backward -= 0 if written_out else F
+        exact = None if written_out or family == "phi" else written_out_exact
     elif family in ("gpt_neox", "falcon", "bloom"):
         # Queries, keys and values are parts of one tensor, which lives as long as any of them, beside rotated copies.
         wide = 5 if family == "bloom" else 2  # Bloom writes its GELU out
@@ -181,6 +186,7 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         scores = 0 if family == "gpt_neox" else 2
     elif config.get("activation_function", "relu") == "relu":
         feed_forward, saved = 3 * H + F, saved + F
+        exact = written_out_exact if config.get("do_layer_norm_before", True) else None
     else:
         feed_forward, saved, backward = max(3 * H + F, 2 * H + 2 * F), saved + 2 * F, backward - F
     return {
@@ -189,6 +195,7 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         "saved_width": saved,
         "kept_width": saved - norms,
         "backward_width": backward,
+        "exact_backward_width": exact or backward,
         "attention_scores": scores,
         "feed_forward_scores": 1 if family in ("gemma2", "bloom") else 0,
     }

@@ -32,11 +32,10 @@ import torch
 from transformers import PretrainedConfig
 
 from zorba_core.engine.directions import PIECE_ELSEWHERE
-from zorba_core.engine.estimators.exact import ExactPlan
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
-from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, Widths
+from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.fake_passes import FakePasses, PeakEstimate, passes_of
 
@@ -125,7 +124,7 @@ def _backward_peak(
     on_cpu = settings.device == "cpu"
     participants = max(1, round(A_MN.shape[1] * settings.participation))
     heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
-    plan = ExactPlan.of(
+    plan = GradientPlan.of(
         [size // bytes_each for size in shapes.block_bytes],
         Widths.of_config(config.to_dict(), int(config.hidden_size)),
         bytes_each,

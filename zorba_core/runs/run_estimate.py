@@ -122,7 +122,7 @@ def _drawn(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> int:
     sizes_M = [shape.block_parameters] * shape.num_blocks
     plan = GradientPlan.of(
         sizes_M,
-        Widths(shape.hidden, shape.kept_width, shape.backward_width),
+        Widths.of_shape(shape),
         load.number_bytes,
         np.full((A_MN.shape[1], 2), (load.batch_size, load.seq_len)),
         A_MN,

@@ -7,7 +7,8 @@ of the client's output gradients and inputs. So wide products serve many clients
 
 Blocks are differentiated one after another, from the last to the first that any of the clients activates. Nothing is
 kept of the blocks before it, and what a block kept is freed as soon as it is differentiated. A block with a layer that
-is not known here goes through autograd client by client.
+is not known here goes through autograd client by client, and OPT's and GPT-2's without it
+(:mod:`zorba_core.engine.estimators.pre_norm_blocks`).
 
 Shapes: P parts (rows of one client), R rows of all parts, E examples, L positions, H hidden size, M blocks.
 """
@@ -31,6 +32,7 @@ from zorba_core.engine.estimators.client_layers import (
     Owners,
     UnknownLayoutError,
 )
+from zorba_core.engine.estimators.pre_norm_blocks import PreNormBlock
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
@@ -64,6 +66,7 @@ class _Strand:
     x: Tensor
     y: Tensor
     owner: MicroBatch | None = None  # whose gradient of the block's parameters autograd gives
+    back: Callable[[Tensor], Tensor | None] | None = None  # the block's backward pass, where it has its own
 
 
 class ClientGradients:
@@ -78,6 +81,16 @@ class ClientGradients:
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
             for m in range(network.num_blocks)
         ]
+
+    @functools.cached_property
+    def _written_out_M(self) -> list[PreNormBlock | None]:
+        """Blocks with a backward pass of their own. The last block is read at some positions, by its own modules."""
+        blocks: list[PreNormBlock | None] = [None] * self._network.num_blocks
+        if self._network.device.type == "cpu" and self._network.precision != "bf16":
+            for m, layers in enumerate(self._layers_M[:-1]):
+                if layers is not None:
+                    blocks[m] = PreNormBlock.of(self._network.block_module(m), dict(layers.layers))
+        return blocks
 
     def tables(self, share: Sequence[int], A_MN: np.ndarray, early: Container[int]) -> list[tuple[list[int], Tensor]]:
         """Of each block, which clients of the share activate it, and a table for their gradients of it, (C, D_m).
@@ -175,9 +188,15 @@ class ClientGradients:
             where = _joined([where for _, where in passive])
             strands.append(strand(where, partial(self._without_weights, m, rows, where)))
         if layers is not None and (active or not dropped):
-            with layers.owned_by(_owners(m, active if dropped else owned, hidden_RLH.shape[1])):
-                where = _joined([where for _, where in (active if dropped else owned)])
-                strands.append(strand(where, partial(self._run, m, rows, where)))
+            owners = _owners(m, active if dropped else owned, hidden_RLH.shape[1])
+            where = _joined([where for _, where in (active if dropped else owned)])
+            if self._written_out_M[m] is not None and torch.is_grad_enabled():
+                x = hidden_RLH[where]
+                y, back = self._written_out_M[m].forward(x)
+                strands.append(_Strand(where, x, y, back=partial(back, owners, needs_input)))
+            else:
+                with layers.owned_by(owners):
+                    strands.append(strand(where, partial(self._run, m, rows, where)))
         elif layers is None:
             if not dropped and passive:
                 where = _joined([where for _, where in passive])
@@ -199,6 +218,10 @@ class ClientGradients:
         parameters = self._trained_M[m]
         inputs = []
         for strand in strands:
+            if strand.back is not None:
+                into = strand.back(along[strand.where])
+                inputs += [] if into is None else [(strand.where, into)]
+                continue
             if not strand.y.requires_grad:  # without weights, and nobody asks for its input's gradient
                 continue
             wanted = [self._anchor, *([strand.x] if strand.x.requires_grad else [])]

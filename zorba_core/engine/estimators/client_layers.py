@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -162,7 +162,7 @@ class LayerFunctions:
         anchor: Tensor,
         products: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._layers, self._anchor, self._products = layers, anchor, products
+        self.layers, self._anchor, self._products = layers, anchor, products
         self._owners: Owners | None = None
 
     @classmethod
@@ -195,13 +195,13 @@ class LayerFunctions:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context the layers' ``forward`` is theirs here."""
-        before = [vars(layer).get("forward") for layer, _ in self._layers]
+        before = [vars(layer).get("forward") for layer, _ in self.layers]
         try:
-            for layer, starts in self._layers:
+            for layer, starts in self.layers:
                 layer.forward = self._function(layer, starts)
             yield
         finally:
-            for (layer, _), own in zip(self._layers, before, strict=True):
+            for (layer, _), own in zip(self.layers, before, strict=True):
                 del layer.forward
                 if own is not None:
                     layer.forward = own
@@ -224,10 +224,10 @@ class LayerFunctions:
                 return plain(x)
             if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
                 raise UnknownLayoutError
-            if _multiplies(layer):
+            if multiplies(layer):
                 whole, norm = _goes_into_memory(x, layer), _norm_of(x)
                 x = x if whole else x.flatten(0, -2)
-                y = _Linear.apply(self._anchor, x, layer, starts, self._owners, whole, norm)
+                y = _Linear.apply(self._anchor, x, LinearLayer(layer, starts), self._owners, whole, norm)
                 return y if whole else y.view(*shape[:-1], -1)
             if isinstance(layer, nn.LayerNorm) and x.dtype == layer.weight.dtype:
                 norm = _Norm(x, partial(_layer_norm, layer))
@@ -241,7 +241,7 @@ class LayerFunctions:
         return forward
 
 
-def _multiplies(layer: nn.Module) -> bool:
+def multiplies(layer: nn.Module) -> bool:
     """Is it x W^T + b and nothing else?"""
     return type(layer).forward in _PRODUCTS
 
@@ -255,11 +255,6 @@ def _norm_of(x: Tensor) -> _Norm | None:
     """The norm that made x, unless x was written to since."""
     norm, version = getattr(x, _MADE_BY, (None, None))
     return norm if version == x._version else None
-
-
-def _can_have_room(y: Tensor, x: Tensor) -> bool:
-    """Whether y may lie in memory of ours: as x does."""
-    return x.device.type == "cpu" and x.dtype == y.dtype and x.shape == y.shape and x.is_contiguous()
 
 
 def _is_known(layer: nn.Module) -> bool:
@@ -286,8 +281,9 @@ class _Norm:
     def first(self) -> Tensor:
         """In the forward pass. The room of a tensor that comes after others of its size serves again when it is freed,
         if there is some behind it: the norm's own memory comes last here, and is given back."""
-        y, *_ = self._make(self.x)
-        return _with_room_behind(self.x, self.x.shape[-1]).copy_(y) if _can_have_room(y, self.x) else y
+        x, (y, *_) = self.x, self._make(self.x)
+        can = x.device.type == "cpu" and x.dtype == y.dtype and x.shape == y.shape and x.is_contiguous()
+        return _with_room_behind(x, x.shape[-1]).copy_(y) if can else y
 
     def will_be_read(self) -> None:
         """Once more, in the backward pass."""
@@ -320,53 +316,63 @@ def _layer_norm(layer: nn.LayerNorm, x: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return torch.native_layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
 
 
+class LinearLayer:
+    """A layer that multiplies, and where its parameters stand in the block's vector."""
+
+    def __init__(self, module: nn.Module, starts: Mapping[str, int]) -> None:
+        self.module, self.starts = module, starts
+        self.transposed = isinstance(module, Conv1D)  # do its weights stand the other way round?
+        self.outputs = module.weight.shape[1 if self.transposed else 0]
+
+    @property
+    def weight_OI(self) -> Tensor:
+        return self.module.weight.t() if self.transposed else self.module.weight
+
+
+def put_linear_gradients(owners: Owners, layers: Sequence[LinearLayer], dy_PO: Tensor, x_PI: Tensor) -> None:
+    """What each client wants of layers that read one x; their outputs stand side by side in dy."""
+    weight, bias = layers[0].module.weight, layers[0].module.bias
+    for group, dy_CPO, x_CPI in owners.split(dy_PO, x_PI):
+        left, right = (x_CPI, dy_CPO) if layers[0].transposed else (dy_CPO, x_CPI)
+        if weight.dtype == dy_PO.dtype:
+            parts = [group.part(layer.starts["weight"], layer.module.weight) for layer in layers]
+            products.put_products(parts, left, right)
+        else:  # one layer's, which autocast has rounded
+            group.add(layers[0].starts["weight"], weight, left.transpose(1, 2) @ right)
+        if bias is not None:
+            sum_CO = dy_CPO.sum(dim=1, dtype=bias.dtype)
+            own_CO = sum_CO.split_with_sizes([layer.outputs for layer in layers], 1)
+            for layer, gradient_CO in zip(layers, own_CO, strict=True):
+                group.add(layer.starts["bias"], layer.module.bias, gradient_CO)
+
+
 class _Linear(torch.autograd.Function):
     """y = x W^T + b. It is no view of another tensor, whose gradient an activation in place would have copied."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        anchor: Tensor,
-        x: Tensor,
-        layer: nn.Module,
-        starts: dict[str, int],
-        owners: Owners,
-        into_memory: bool,
-        norm: _Norm | None,
+        ctx: Any, anchor: Tensor, x: Tensor, layer: LinearLayer, owners: Owners, into_memory: bool, norm: _Norm | None
     ) -> Tensor:
         x_PI = x.flatten(0, -2)
         if norm is None:
             ctx.save_for_backward(x_PI)
         else:
             norm.will_be_read()
-        ctx.norm, ctx.layer, ctx.starts, ctx.owners, ctx.shape = norm, layer, starts, owners, x.shape
-        weight_OI = layer.weight.t() if isinstance(layer, Conv1D) else layer.weight
+        ctx.norm, ctx.layer, ctx.owners, ctx.shape = norm, layer, owners, x.shape
         if not into_memory:
-            return F.linear(x, weight_OI, layer.bias)
-        y = _with_room_behind(x, weight_OI.shape[0])
-        products.put_linear(y.flatten(0, -2), x_PI, weight_OI, layer.bias)
+            return F.linear(x, layer.weight_OI, layer.module.bias)
+        y = _with_room_behind(x, layer.outputs)
+        products.put_linear(y.flatten(0, -2), x_PI, layer.weight_OI, layer.module.bias)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x_PI, dy_PO = ctx.saved_tensors[0] if ctx.norm is None else ctx.norm.read(), dy.flatten(0, -2)
-        layer, transposed = ctx.layer, isinstance(ctx.layer, Conv1D)
-        x_PI = x_PI.to(dy_PO.dtype)  # what autocast has rounded
-        for group, dy_CPO, x_CPI in ctx.owners.split(dy_PO, x_PI):
-            left, right = (x_CPI, dy_CPO) if transposed else (dy_CPO, x_CPI)
-            part, adds = group.part(ctx.starts["weight"], layer.weight)
-            if part.dtype == dy_PO.dtype:
-                products.put_products(part, left, right, add=adds)
-            else:
-                product = left.transpose(1, 2) @ right
-                part.add_(product) if adds else part.copy_(product)
-            if layer.bias is not None:
-                group.add(ctx.starts["bias"], layer.bias, dy_CPO.sum(dim=1, dtype=part.dtype))
+        put_linear_gradients(ctx.owners, [ctx.layer], dy_PO, x_PI.to(dy_PO.dtype))  # what autocast has rounded
         if not ctx.needs_input_grad[1]:
-            return (None,) * 7
-        weight = layer.weight.to(dy_PO.dtype)
-        dx_PI = products.linear(dy_PO, weight if transposed else weight.t())
-        return None, dx_PI.view(ctx.shape), None, None, None, None, None
+            return (None,) * 6
+        dx_PI = products.linear(dy_PO, ctx.layer.weight_OI.to(dy_PO.dtype).t())
+        return None, dx_PI.view(ctx.shape), None, None, None, None
 
 
 def _with_room_behind(x: Tensor, outputs: int) -> Tensor:
@@ -394,16 +400,22 @@ class _LayerNorm(_Normed):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         layer, x_PI, dy_PI = ctx.layer, ctx.norm.x.flatten(0, -2), dy.flatten(0, -2)
         mean_P1, scale_P1 = (each.flatten(0, -2) for each in ctx.norm.rest())
-        along_PI = ((x_PI - mean_P1) * scale_P1).mul_(dy_PI)  # dy times what the weight multiplies
-        for group, dy_CPI, along_CPI in ctx.owners.split(dy_PI, along_PI):
-            group.add(ctx.starts["weight"], layer.weight, along_CPI.sum(dim=1))
-            group.add(ctx.starts["bias"], layer.bias, dy_CPI.sum(dim=1))
+        put_norm_gradients(ctx.owners, layer, ctx.starts, dy_PI, (x_PI - mean_P1).mul_(scale_P1))
         dx_PI = None
         if ctx.needs_input_grad[1]:
             dx_PI = torch.ops.aten.native_layer_norm_backward(
                 dy_PI, x_PI, layer.normalized_shape, mean_P1, scale_P1, layer.weight, layer.bias, [True, False, False]
             )[0].view(dy.shape)
         return None, dx_PI, None, None, None, None
+
+
+def put_norm_gradients(
+    owners: Owners, norm: nn.LayerNorm, starts: Mapping[str, int], dy_PI: Tensor, scaled_PI: Tensor
+) -> None:
+    """What each client wants of a norm; ``scaled_PI`` is what its weight multiplies, and is used up."""
+    for group, dy_CPI, along_CPI in owners.split(dy_PI, scaled_PI.mul_(dy_PI)):
+        group.add(starts["weight"], norm.weight, along_CPI.sum(dim=1))
+        group.add(starts["bias"], norm.bias, dy_CPI.sum(dim=1))
 
 
 class _Repeated(_Normed):

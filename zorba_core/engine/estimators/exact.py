@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.engine import products
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
 from zorba_core.engine.estimators.client_layers import BlockGradient
@@ -65,7 +66,7 @@ def estimate_exact(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    plan = ExactPlan.of_network(network, batches_N, A_MN, len(seeds_Q), max_rows)
+    plan = exact_plan(network, batches_N, A_MN, len(seeds_Q), max_rows)
     gradients = ClientGradients(network, inactive)
 
     def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
@@ -82,7 +83,7 @@ def gather_gradients(
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     share: Sequence[int],
-    plan: ExactPlan,
+    plan: GradientPlan,
     completed: Callable[[int, list[int], Tensor], None],
 ) -> np.ndarray:
     """F_n of the share's clients, float64. Of each block, ``completed`` is given the clients that activate it, if there
@@ -122,7 +123,7 @@ def _along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: 
         seeds_K = [int(seed) for seed in seeds_Q[at : at + directions.together]]
         total_CK = total_CQ[:, at : at + len(seeds_K)]
         for start, stop, v_KS in directions.side_by_side(seeds_K, block):
-            total_CK += gradient_CD[:, start:stop] @ v_KS.t()
+            total_CK += products.few_rows(gradient_CD[:, start:stop], v_KS)
     return total_CQ.cpu().numpy()
 
 
@@ -135,26 +136,17 @@ def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None
             yield MicroBatch(n, batch if count == 1 else batch.rows(examples), float(batch.weights.sum()), {})
 
 
-class ExactPlan(GradientPlan):
-    """For a network."""
-
-    @classmethod
-    def of_network(
-        cls,
-        network: BlockNetwork,
-        batches_N: Sequence[Rows],
-        A_MN: np.ndarray,
-        num_directions: int,
-        max_rows: int | None = None,
-    ) -> ExactPlan:
-        """For these clients' batches."""
-        return cls.of(
-            network.sizes_M,
-            Widths.of_config(network.model.config.to_dict(), int(network.model.config.hidden_size)),
-            network.dtype.itemsize,
-            np.array([batch.token_ids_RL.shape for batch in batches_N]),
-            A_MN,
-            num_directions=num_directions,
-            on_cpu=network.device.type == "cpu",
-            max_rows=max_rows,
-        )
+def exact_plan(
+    network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, num_directions: int, max_rows: int | None = None
+) -> GradientPlan:
+    """For a network, and these clients' batches."""
+    return GradientPlan.of(
+        network.sizes_M,
+        Widths.of_config(network.model.config.to_dict(), int(network.model.config.hidden_size)),
+        network.dtype.itemsize,
+        np.array([batch.token_ids_RL.shape for batch in batches_N]),
+        A_MN,
+        num_directions=num_directions,
+        on_cpu=network.device.type == "cpu",
+        max_rows=max_rows,
+    )

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from zorba_core.engine.estimators.client_gradients import ClientGradients
-from zorba_core.engine.estimators.exact import ExactPlan, gather_gradients
+from zorba_core.engine.estimators.exact import exact_plan, gather_gradients
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 
@@ -31,7 +31,7 @@ def gradient_products(network: BlockNetwork, batches_N: Sequence[Rows]) -> tuple
     num_blocks, num_clients = network.num_blocks, len(batches_N)
     product_MNN, loss_N = np.zeros((num_blocks, num_clients, num_clients)), np.zeros(num_clients)
     gradients = ClientGradients(network, "frozen")
-    plan = ExactPlan.of_network(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool), 0)
+    plan = exact_plan(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool), 0)
 
     def multiply(block: int, clients: list[int], gradient_ND: torch.Tensor) -> None:
         for gradient_NS in gradient_ND.split(_PIECE, dim=1):

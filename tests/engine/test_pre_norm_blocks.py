@@ -1,0 +1,112 @@
+"""Blocks whose backward pass is written out, against the same blocks by their own modules and autograd."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
+
+from tests.engine.test_cohort import SEEDS, batches, random_allocation
+from tests.engine.test_exact_scalars import LABELS, TOLERANCE, assert_same
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.client_gradients import ClientGradients
+from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.pre_norm_blocks import PreNormBlock
+from zorba_core.engine.network import BlockNetwork
+
+OPT = {"hidden_size": 32, "ffn_dim": 96, "num_attention_heads": 2, "word_embed_proj_dim": 32}
+GPT2 = {"n_embd": 32, "n_head": 4, "n_positions": 40, "bos_token_id": 0, "eos_token_id": 0}
+
+
+def model_of(family: str, **changed) -> nn.Module:
+    """Four blocks, all weights random; GPT-2's feed-forward width is a multiple of 128."""
+    torch.manual_seed(0)
+    if family == "opt":
+        sizes = {"num_hidden_layers": 4, "max_position_embeddings": 40, "vocab_size": 400}
+        model = OPTForCausalLM(OPTConfig(**{**OPT, **sizes, **changed}))
+    else:
+        model = GPT2LMHeadModel(GPT2Config(**{**GPT2, "n_layer": 4, "vocab_size": 400, **changed}))
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, 1.0 if "norm" in name and name.endswith("weight") else 0.0, 0.2)
+    return model.eval()
+
+
+def written_out(network: BlockNetwork) -> list[bool]:
+    return [block is not None for block in ClientGradients(network, "frozen")._written_out_M]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+@pytest.mark.parametrize("family", ["opt", "gpt2"])
+@pytest.mark.parametrize(
+    ("rows", "lengths", "max_rows"), [((8,), (16,), None), ((1, 3, 8), (5, 9), 3), ((2,), (1,), None)]
+)
+def test_clients_get_what_autograd_gives_them(monkeypatch, family, inactive, dtype, rows, lengths, max_rows):
+    network, clients = BlockNetwork(model_of(family), LABELS, dtype=dtype), 7
+    directions = Directions("gaussian", network.sizes_M, dtype=dtype)
+    batches_N = batches(clients, rows=rows, lengths=lengths)
+    for seed, share in ((0, 1.0), (1, 0.5)):
+        A_MN = random_allocation(seed, 4, clients, share)
+        given = (network, batches_N, A_MN, SEEDS, directions)
+        own = estimate_exact(*given, inactive=inactive, max_rows=max_rows)
+        with monkeypatch.context() as patched:
+            patched.setattr(PreNormBlock, "of", lambda *_: None)
+            by_autograd = estimate_exact(*given, inactive=inactive, max_rows=max_rows)
+        assert_same(by_autograd, own, TOLERANCE[dtype] / 10)
+
+
+@pytest.mark.parametrize("family", ["opt", "gpt2"])
+def test_all_blocks_but_the_last_are_written_out(family):
+    assert written_out(BlockNetwork(model_of(family), LABELS)) == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("family", "changed"),
+    [
+        ("opt", {"do_layer_norm_before": False}),
+        ("opt", {"activation_function": "gelu"}),
+        ("opt", {"enable_bias": False}),
+        ("opt", {"layer_norm_elementwise_affine": False}),
+        ("gpt2", {"n_inner": 100}),  # its GELU is not one operation
+        ("gpt2", {"activation_function": "relu"}),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+        ("gpt2", {"scale_attn_weights": False}),
+        ("gpt2", {"add_cross_attention": True}),
+    ],
+)
+def test_a_block_that_computes_anything_else_goes_through_its_own_modules(family, changed):
+    network = BlockNetwork(model_of(family, **changed), LABELS)
+    assert not any(written_out(network))
+
+
+def test_so_does_one_with_a_layer_of_another_kind():
+    model = model_of("opt")
+    first, second, *_ = model.model.decoder.layers
+
+    class Louder(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    class Shifted(nn.LayerNorm):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 1 + super().forward(x)
+
+    first.fc1, second.final_layer_norm = Louder(32, 96), Shifted(32)
+    assert written_out(BlockNetwork(model, LABELS)) == [False, False, True, False]
+
+
+def test_and_all_do_where_products_are_in_bfloat16():
+    network = BlockNetwork(model_of("opt"), LABELS)
+    with network.at_precision("bf16"):
+        assert not any(written_out(network))
+
+
+def test_weights_kept_in_bfloat16_compute_in_float32_as_they_do_by_autograd(monkeypatch):
+    network = BlockNetwork(model_of("opt"), LABELS, dtype=torch.bfloat16)
+    given = (network, batches(4), np.ones((4, 4), bool), SEEDS, Directions("rademacher", network.sizes_M))
+    own = estimate_exact(*given)
+    assert any(written_out(network))
+    monkeypatch.setattr(PreNormBlock, "of", lambda *_: None)
+    assert_same(estimate_exact(*given), own, 1e-5)

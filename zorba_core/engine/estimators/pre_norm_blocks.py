@@ -1,0 +1,187 @@
+"""Blocks of two branches with a LayerNorm before each, OPT's and GPT-2's, without autograd.
+
+    x' = x + out(attention(readers(norm(x)))),    y = x' + down(activation(up(norm(x'))))
+
+A fifth of a small model's backward pass is spent between operations: in modules that call modules, and in autograd.
+Written out, a block takes thirty operations both ways, what may be overwritten is, and one product gives a client's
+gradients of queries, keys and values. Any other block goes through its own modules
+(:mod:`zorba_core.engine.estimators.client_layers`), whose layers write the gradients here too.
+
+Shapes: B rows, L positions, P = B L, H hidden size, K heads of D numbers, F width between ``up`` and ``down``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.activations import NewGELUActivation
+
+from zorba_core.engine import products
+from zorba_core.engine.estimators.client_layers import (
+    LinearLayer,
+    Owners,
+    multiplies,
+    put_linear_gradients,
+    put_norm_gradients,
+)
+from zorba_core.planning.shapes import is_written_out
+
+_ATEN = torch.ops.aten
+_attention = _ATEN._scaled_dot_product_flash_attention_for_cpu
+_attention_backward = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """Which of a block's modules is what."""
+
+    norms: tuple[nn.Module, nn.Module]
+    heads: int  # K
+    readers: tuple[nn.Module, ...]  # queries, keys and values, or one layer of all three
+    out: nn.Module
+    up: nn.Module
+    down: nn.Module
+    gelu: bool = False  # else a ReLU
+
+
+def _opt(block: nn.Module) -> _Roles | None:
+    attention, norms = block.self_attn, (block.self_attn_layer_norm, block.final_layer_norm)
+    if not (block.do_layer_norm_before and type(block.activation_fn) is nn.ReLU):
+        return None
+    readers = (attention.q_proj, attention.k_proj, attention.v_proj)
+    return _Roles(norms, attention.num_heads, readers, attention.out_proj, block.fc1, block.fc2)
+
+
+def _gpt2(block: nn.Module) -> _Roles | None:
+    attention, mlp = block.attn, block.mlp
+    joined = isinstance(mlp.act, NewGELUActivation) and not is_written_out(mlp.c_fc.nf)
+    if not (joined and attention.scale_attn_weights and not attention.scale_attn_by_inverse_layer_idx):
+        return None
+    norms, heads = (block.ln_1, block.ln_2), attention.num_heads
+    return _Roles(norms, heads, (attention.c_attn,), attention.c_proj, mlp.c_fc, mlp.c_proj, gelu=True)
+
+
+_ROLES = {"OPTDecoderLayer": _opt, "GPT2Block": _gpt2}
+
+
+class PreNormBlock:
+    """A block whose forward pass gives its own backward pass."""
+
+    def __init__(self, roles: _Roles, starts: Mapping[nn.Module, Mapping[str, int]]) -> None:
+        self._heads, self._gelu = roles.heads, roles.gelu
+        self._norms = [(norm, starts[norm]) for norm in roles.norms]
+        self._readers = [LinearLayer(layer, starts[layer]) for layer in roles.readers]
+        out_up_down = (roles.out, roles.up, roles.down)
+        self._out, self._up, self._down = (LinearLayer(layer, starts[layer]) for layer in out_up_down)
+
+    @classmethod
+    def of(cls, block: nn.Module, starts: Mapping[nn.Module, Mapping[str, int]]) -> PreNormBlock | None:
+        """None for any other block, and for one in which other parameters are trained than those of all these layers.
+
+        Args:
+            starts: for each layer with parameters that are trained, where they stand in the block's vector.
+        """
+        roles = _ROLES[type(block).__name__](block) if type(block).__name__ in _ROLES else None
+        if roles is None:
+            return None
+        multiply = (*roles.readers, roles.out, roles.up, roles.down)
+        plain = {*roles.norms, *multiply} == set(starts) and all(map(multiplies, multiply))
+        plain &= all(type(norm) is nn.LayerNorm for norm in roles.norms)
+        return cls(roles, starts) if plain and all(len(places) == 2 for places in starts.values()) else None
+
+    @torch.no_grad()
+    def forward(self, x_BLH: Tensor) -> tuple[Tensor, Callable[[Owners, bool, Tensor], Tensor | None]]:
+        """Outside of autograd. Returns y, (B, L, H), and the block's backward pass, to be called once: from whose rows
+        are whose, whether the gradient of x is wanted, and that of y it writes the clients' gradients, and gives x's.
+        """
+        x_PH, gelu = x_BLH.flatten(0, 1), partial(F.gelu, approximate="tanh")
+        normed_PH, first = _normed(*self._norms[0], x_PH)
+        qkv = [
+            part_PH.view(*x_BLH.shape[:2], self._heads, -1).transpose(1, 2)
+            for layer in self._readers
+            for part_PH in _product(layer, normed_PH).split(x_PH.shape[1], dim=1)
+        ]
+        del normed_PH
+        o_BKLD, lse_BLK = _attention(*qkv, 0.0, True)
+        middle_PH = _product(self._out, _side_by_side(o_BKLD)).add_(x_PH)
+        normed_PH, second = _normed(*self._norms[1], middle_PH)
+        wide_PF = _product(self._up, normed_PH)
+        del normed_PH
+        active_PF = gelu(wide_PF) if self._gelu else wide_PF.relu_()
+        y_PH = _product(self._down, active_PF).add_(middle_PH)
+        kept = [first, (*qkv, o_BKLD, lse_BLK), second, (wide_PF, active_PF)]
+        return y_PH.view(x_BLH.shape), partial(self._backward, kept)
+
+    @torch.no_grad()
+    def _backward(self, kept: list, owners: Owners, wants_input: bool, dy_BLH: Tensor) -> Tensor | None:
+        dy_PH, (wide_PF, active_PF) = dy_BLH.flatten(0, 1), kept.pop()
+        d_PF = _back([self._down], owners, dy_PH, active_PF)
+        if self._gelu:
+            _ATEN.gelu_backward.grad_input(d_PF, wide_PF, approximate="tanh", grad_input=d_PF)
+        else:
+            _ATEN.threshold_backward.grad_input(d_PF, active_PF, 0, grad_input=d_PF)
+        del wide_PF, active_PF
+        second = kept.pop()
+        scaled_PH, normed_PH = second.again()
+        d_PH = _back([self._up], owners, d_PF, normed_PH)
+        del d_PF, normed_PH
+        d_PH = second.back(owners, d_PH, scaled_PH).add_(dy_PH)
+        *qkv, o_BKLD, lse_BLK = kept.pop()
+        do_PH = _back([self._out], owners, d_PH, _side_by_side(o_BKLD))
+        do_BKLD = do_PH.view(o_BKLD.transpose(1, 2).shape).transpose(1, 2)
+        dqkv = _attention_backward(do_BKLD, *qkv, o_BKLD, lse_BLK, 0.0, True)
+        del qkv, o_BKLD, do_BKLD, do_PH
+        first = kept.pop()
+        scaled_PH, normed_PH = first.again()
+        into_PH = _back(self._readers, owners, torch.cat([_side_by_side(each) for each in dqkv], dim=1), normed_PH)
+        into_PH = first.back(owners, into_PH, scaled_PH)
+        return into_PH.add_(d_PH).view(dy_BLH.shape) if wants_input else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Normed:
+    """What a norm has made, to be made again and differentiated."""
+
+    norm: nn.LayerNorm
+    starts: Mapping[str, int]
+    x_PH: Tensor
+    mean_P1: Tensor
+    scale_P1: Tensor
+
+    def again(self) -> tuple[Tensor, Tensor]:
+        """What the weight multiplies, and what the norm gives, (P, H) each."""
+        scaled_PH = (self.x_PH - self.mean_P1).mul_(self.scale_P1)
+        return scaled_PH, torch.addcmul(self.norm.bias, scaled_PH, self.norm.weight)
+
+    def back(self, owners: Owners, dy_PH: Tensor, scaled_PH: Tensor) -> Tensor:
+        """The gradient of x; ``scaled_PH`` is used up."""
+        norm = self.norm
+        put_norm_gradients(owners, norm, self.starts, dy_PH, scaled_PH)
+        given = (norm.normalized_shape, self.mean_P1, self.scale_P1, norm.weight, norm.bias, [True, False, False])
+        return _ATEN.native_layer_norm_backward(dy_PH, self.x_PH, *given)[0]
+
+
+def _normed(norm: nn.LayerNorm, starts: Mapping[str, int], x_PH: Tensor) -> tuple[Tensor, _Normed]:
+    y_PH, *statistics = torch.native_layer_norm(x_PH, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    return y_PH, _Normed(norm, starts, x_PH, *statistics)
+
+
+def _product(layer: LinearLayer, x_PI: Tensor) -> Tensor:
+    return products.linear(x_PI, layer.weight_OI, layer.module.bias)
+
+
+def _back(layers: Sequence[LinearLayer], owners: Owners, dy_PO: Tensor, x_PI: Tensor) -> Tensor:
+    """The clients' gradients are written; the gradient of x."""
+    put_linear_gradients(owners, layers, dy_PO, x_PI)
+    weights = [layer.weight_OI for layer in layers]
+    return products.linear(dy_PO, (torch.cat(weights) if weights[1:] else weights[0]).t())
+
+
+def _side_by_side(heads_BKLD: Tensor) -> Tensor:
+    """(B, K, L, D) -> (P, H), without a copy of what attention's kernels give."""
+    return heads_BKLD.transpose(1, 2).flatten(2).flatten(0, 1)
