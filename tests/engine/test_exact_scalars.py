@@ -58,6 +58,15 @@ def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_mod
     assert all("forward" not in vars(module) for module in network.model.modules())
 
 
+def test_blocks_are_dropped_from_a_network_that_nothing_was_computed_with_before(make_tiny_model):
+    """A block without weights is a copy of one, and not of what stands in for its layers meanwhile."""
+    networks = [BlockNetwork(make_tiny_model("opt-post-norm"), LABELS, dtype=torch.float64) for _ in range(2)]
+    directions, A_MN = Directions("gaussian", networks[0].sizes_M, dtype=torch.float64), random_allocation(0, 3, 5, 0.5)
+    expected = estimate_jvp(networks[0], batches(5), A_MN, SEEDS, directions, inactive="dropped")
+    for estimate in (estimate_exact, estimate_jvp):
+        assert_same(expected, estimate(networks[1], batches(5), A_MN, SEEDS, directions, inactive="dropped"), 1e-10)
+
+
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_random_allocations_with_idle_clients_and_idle_blocks(make_tiny_model, inactive, share):

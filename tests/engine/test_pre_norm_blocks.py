@@ -7,13 +7,16 @@ import pytest
 import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
+from transformers.models.opt.modeling_opt import OPTAttention
 
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from tests.engine.test_exact_scalars import LABELS, TOLERANCE, assert_same
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients
 from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.pre_norm_blocks import PreNormBlock
+from zorba_core.engine.families.activations import OneGelu
 from zorba_core.engine.network import BlockNetwork
 
 OPT = {"hidden_size": 32, "ffn_dim": 96, "num_attention_heads": 2, "word_embed_proj_dim": 32}
@@ -71,7 +74,6 @@ def test_all_blocks_but_the_last_are_written_out(family):
         ("opt", {"layer_norm_elementwise_affine": False}),
         ("gpt2", {"n_inner": 100}),  # its GELU is not one operation
         ("gpt2", {"activation_function": "relu"}),
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
         ("gpt2", {"scale_attn_weights": False}),
         ("gpt2", {"add_cross_attention": True}),
     ],
@@ -81,20 +83,77 @@ def test_a_block_that_computes_anything_else_goes_through_its_own_modules(family
     assert not any(written_out(network))
 
 
-def test_so_does_one_with_a_layer_of_another_kind():
+class Louder(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+class Shifted(nn.LayerNorm):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1 + super().forward(x)
+
+
+class Halved(OPTAttention):
+    def forward(self, *args, **named):
+        attended, *rest = super().forward(*args, **named)
+        return attended / 2, *rest
+
+
+class Flatter(OneGelu):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) / 2
+
+
+def replace_fc1(block: nn.Module) -> None:
+    block.fc1 = Louder(32, 96)
+
+
+def replace_norm(block: nn.Module) -> None:
+    block.final_layer_norm = Shifted(32)
+
+
+def hook_fc1(block: nn.Module) -> None:
+    block.fc1.register_forward_hook(lambda module, given, made: 1.5 * made)
+
+
+def hook_before_attention(block: nn.Module) -> None:
+    block.self_attn.out_proj.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+
+
+def subclass_attention(block: nn.Module) -> None:
+    block.self_attn.__class__ = Halved
+
+
+def scale_attention(block: nn.Module) -> None:
+    block.self_attn.scaling *= 2
+
+
+def own_forward(block: nn.Module) -> None:
+    forward = block.self_attn.forward
+    block.self_attn.forward = lambda *args, **named: forward(*args, **named)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [replace_fc1, replace_norm, hook_fc1, hook_before_attention, subclass_attention, scale_attention, own_forward],
+)
+def test_so_does_one_with_a_changed_module(change):
     model = model_of("opt")
-    first, second, *_ = model.model.decoder.layers
+    change(model.model.decoder.layers[1])
+    network = BlockNetwork(model, LABELS, dtype=torch.float64)
+    assert written_out(network) == [True, False, True, False]
+    directions, A_MN = Directions("gaussian", network.sizes_M, dtype=torch.float64), np.ones((4, 3), bool)
+    given = (network, batches(3), A_MN, SEEDS, directions)
+    assert_same(estimate_jvp(*given), estimate_exact(*given), 1e-10)
 
-    class Louder(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return 2 * super().forward(x)
 
-    class Shifted(nn.LayerNorm):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return 1 + super().forward(x)
-
-    first.fc1, second.final_layer_norm = Louder(32, 96), Shifted(32)
-    assert written_out(BlockNetwork(model, LABELS)) == [False, False, True, False]
+def test_and_one_of_gpt2_with_another_activation_or_scale_of_its_own():
+    model = model_of("gpt2", scale_attn_by_inverse_layer_idx=True)
+    assert written_out(BlockNetwork(model, LABELS)) == [True, False, False, False]  # the first one's scale is 1
+    model = model_of("gpt2")
+    network = BlockNetwork(model, LABELS)
+    model.transformer.h[1].mlp.act.__class__ = Flatter
+    assert written_out(network) == [True, False, True, False]
 
 
 def test_and_all_do_where_products_are_in_bfloat16():

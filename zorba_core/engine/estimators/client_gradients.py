@@ -81,16 +81,13 @@ class ClientGradients:
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
             for m in range(network.num_blocks)
         ]
-
-    @functools.cached_property
-    def _written_out_M(self) -> list[PreNormBlock | None]:
-        """Blocks with a backward pass of their own. The last block is read at some positions, by its own modules."""
-        blocks: list[PreNormBlock | None] = [None] * self._network.num_blocks
-        if self._network.device.type == "cpu" and self._network.precision != "bf16":
-            for m, layers in enumerate(self._layers_M[:-1]):
-                if layers is not None:
-                    blocks[m] = PreNormBlock.of(self._network.block_module(m), dict(layers.layers))
-        return blocks
+        plain = network.device.type == "cpu" and network.precision != "bf16"
+        self._written_out_M: list[PreNormBlock | None] = [None] * network.num_blocks
+        for m, layers in enumerate(self._layers_M[:-1]):  # the last block is read at some positions, by its own modules
+            if plain and layers is not None:
+                self._written_out_M[m] = PreNormBlock.of(network.block_module(m), dict(layers.layers))
+        if inactive == "dropped":  # a block without weights is made now: a copy of one whose layers are still its own
+            network.run_block_without_weights(self._anchor.new_zeros(1, 1, network.model.config.hidden_size))
 
     def tables(self, share: Sequence[int], A_MN: np.ndarray, early: Container[int]) -> list[tuple[list[int], Tensor]]:
         """Of each block, which clients of the share activate it, and a table for their gradients of it, (C, D_m).

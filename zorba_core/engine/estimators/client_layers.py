@@ -224,12 +224,12 @@ class LayerFunctions:
                 return plain(x)
             if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
                 raise UnknownLayoutError
-            if multiplies(layer):
+            if _multiplies(layer):
                 whole, norm = _goes_into_memory(x, layer), _norm_of(x)
                 x = x if whole else x.flatten(0, -2)
                 y = _Linear.apply(self._anchor, x, LinearLayer(layer, starts), self._owners, whole, norm)
                 return y if whole else y.view(*shape[:-1], -1)
-            if isinstance(layer, nn.LayerNorm) and x.dtype == layer.weight.dtype:
+            if type(layer).forward is nn.LayerNorm.forward and x.dtype == layer.weight.dtype:
                 norm = _Norm(x, partial(_layer_norm, layer))
                 y = _LayerNorm.apply(self._anchor, x, layer, starts, self._owners, norm)
             else:
@@ -241,7 +241,7 @@ class LayerFunctions:
         return forward
 
 
-def multiplies(layer: nn.Module) -> bool:
+def _multiplies(layer: nn.Module) -> bool:
     """Is it x W^T + b and nothing else?"""
     return type(layer).forward in _PRODUCTS
 

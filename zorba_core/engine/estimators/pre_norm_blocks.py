@@ -19,16 +19,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.activations import NewGELUActivation
 
 from zorba_core.engine import products
 from zorba_core.engine.estimators.client_layers import (
     LinearLayer,
     Owners,
-    multiplies,
     put_linear_gradients,
     put_norm_gradients,
 )
+from zorba_core.engine.families.activations import OneGelu
 from zorba_core.planning.shapes import is_written_out
 
 _ATEN = torch.ops.aten
@@ -40,8 +39,8 @@ _attention_backward = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward
 class _Roles:
     """Which of a block's modules is what."""
 
+    attention: nn.Module
     norms: tuple[nn.Module, nn.Module]
-    heads: int  # K
     readers: tuple[nn.Module, ...]  # queries, keys and values, or one layer of all three
     out: nn.Module
     up: nn.Module
@@ -51,29 +50,34 @@ class _Roles:
 
 def _opt(block: nn.Module) -> _Roles | None:
     attention, norms = block.self_attn, (block.self_attn_layer_norm, block.final_layer_norm)
-    if not (block.do_layer_norm_before and type(block.activation_fn) is nn.ReLU):
+    if not (block.do_layer_norm_before and isinstance(block.activation_fn, nn.ReLU)):
         return None
     readers = (attention.q_proj, attention.k_proj, attention.v_proj)
-    return _Roles(norms, attention.num_heads, readers, attention.out_proj, block.fc1, block.fc2)
+    return _Roles(attention, norms, readers, attention.out_proj, block.fc1, block.fc2)
 
 
 def _gpt2(block: nn.Module) -> _Roles | None:
     attention, mlp = block.attn, block.mlp
-    joined = isinstance(mlp.act, NewGELUActivation) and not is_written_out(mlp.c_fc.nf)
-    if not (joined and attention.scale_attn_weights and not attention.scale_attn_by_inverse_layer_idx):
+    if not isinstance(mlp.act, OneGelu) or is_written_out(mlp.c_fc.nf):
         return None
-    norms, heads = (block.ln_1, block.ln_2), attention.num_heads
-    return _Roles(norms, heads, (attention.c_attn,), attention.c_proj, mlp.c_fc, mlp.c_proj, gelu=True)
+    norms, readers = (block.ln_1, block.ln_2), (attention.c_attn,)
+    return _Roles(attention, norms, readers, attention.c_proj, mlp.c_fc, mlp.c_proj, gelu=True)
 
 
 _ROLES = {"OPTDecoderLayer": _opt, "GPT2Block": _gpt2}
+# Where the modules of such a block are defined. One of anybody else's may compute something else.
+_DEFINED_IN = {
+    *(f"transformers.{name}" for name in ("models.opt.modeling_opt", "models.gpt2.modeling_gpt2", "pytorch_utils")),
+    *(f"torch.nn.modules.{name}" for name in ("linear", "normalization", "activation", "dropout")),
+    *(products.__name__, OneGelu.__module__),
+}
 
 
 class PreNormBlock:
     """A block whose forward pass gives its own backward pass."""
 
     def __init__(self, roles: _Roles, starts: Mapping[nn.Module, Mapping[str, int]]) -> None:
-        self._heads, self._gelu = roles.heads, roles.gelu
+        self._heads, self._gelu = roles.attention.num_heads, roles.gelu
         self._norms = [(norm, starts[norm]) for norm in roles.norms]
         self._readers = [LinearLayer(layer, starts[layer]) for layer in roles.readers]
         out_up_down = (roles.out, roles.up, roles.down)
@@ -81,18 +85,16 @@ class PreNormBlock:
 
     @classmethod
     def of(cls, block: nn.Module, starts: Mapping[nn.Module, Mapping[str, int]]) -> PreNormBlock | None:
-        """None for any other block, and for one in which other parameters are trained than those of all these layers.
+        """None for any other block, one with a changed module, and one in which not just all its layers are trained.
 
         Args:
             starts: for each layer with parameters that are trained, where they stand in the block's vector.
         """
-        roles = _ROLES[type(block).__name__](block) if type(block).__name__ in _ROLES else None
-        if roles is None:
+        roles = _ROLES[type(block).__name__](block) if all(map(_is_as_defined, block.modules())) else None
+        if roles is None or getattr(roles.attention, "scaling", None) != roles.attention.head_dim**-0.5:
             return None
-        multiply = (*roles.readers, roles.out, roles.up, roles.down)
-        plain = {*roles.norms, *multiply} == set(starts) and all(map(multiplies, multiply))
-        plain &= all(type(norm) is nn.LayerNorm for norm in roles.norms)
-        return cls(roles, starts) if plain and all(len(places) == 2 for places in starts.values()) else None
+        all_trained = {*roles.norms, *roles.readers, roles.out, roles.up, roles.down} == set(starts)
+        return cls(roles, starts) if all_trained and all(len(places) == 2 for places in starts.values()) else None
 
     @torch.no_grad()
     def forward(self, x_BLH: Tensor) -> tuple[Tensor, Callable[[Owners, bool, Tensor], Tensor | None]]:
@@ -143,6 +145,11 @@ class PreNormBlock:
         return into_PH.add_(d_PH).view(dy_BLH.shape) if wants_input else None
 
 
+def _is_as_defined(module: nn.Module) -> bool:
+    hooked = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    return type(module).__module__ in _DEFINED_IN and not hooked
+
+
 @dataclass(frozen=True, eq=False)
 class _Normed:
     """What a norm has made, to be made again and differentiated."""
@@ -159,7 +166,7 @@ class _Normed:
         return scaled_PH, torch.addcmul(self.norm.bias, scaled_PH, self.norm.weight)
 
     def back(self, owners: Owners, dy_PH: Tensor, scaled_PH: Tensor) -> Tensor:
-        """The gradient of x; ``scaled_PH`` is used up."""
+        """The clients' gradients are written; the gradient of x. ``scaled_PH`` is used up."""
         norm = self.norm
         put_norm_gradients(owners, norm, self.starts, dy_PH, scaled_PH)
         given = (norm.normalized_shape, self.mean_P1, self.scale_P1, norm.weight, norm.bias, [True, False, False])

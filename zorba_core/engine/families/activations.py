@@ -14,7 +14,7 @@ from transformers.activations import NewGELUActivation
 from zorba_core.planning.shapes import is_written_out
 
 
-class _OneGelu(NewGELUActivation):
+class OneGelu(NewGELUActivation):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if is_written_out(x.shape[-1]) else F.gelu(x, approximate="tanh")
 
@@ -23,4 +23,4 @@ def join_gelus(block: nn.Module) -> None:
     """Make the block's GELUs that are written out the one operation."""
     for module in block.modules():
         if type(module) is NewGELUActivation:
-            module.__class__ = _OneGelu
+            module.__class__ = OneGelu
