@@ -42,7 +42,7 @@ OUT = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "exact.
 SETTINGS = BenchSettings(repeats=3)
 COMPARED = 4  # directions
 PROCESSES = 7  # whose memory is measured
-TURNS = {10: 3, 100: 1}  # by directions; the cohort takes a minute at a hundred
+TURNS = {10: 5, 100: 1}  # by directions; the cohort takes a minute at a hundred
 
 
 def estimators(dtype: torch.dtype = torch.float32, *, smooth: bool = False) -> dict[str, Callable[[int], Estimate]]:

@@ -109,8 +109,8 @@ def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
     """
     if not _suits_onednn(x_PI):
         return F.linear(x_PI, weight_OI, bias_O)
-    (positions, inputs), whole, start = x_PI.shape, _whole(len(x_PI)), 0
-    few_zeros = whole <= _MOST_PADDED * positions and inputs <= len(weight_OI)
+    (positions, inputs), whole, start = x_PI.shape, _whole(x_PI.shape[0]), 0
+    few_zeros = whole <= _MOST_PADDED * positions and inputs <= weight_OI.shape[0]
     if whole <= _MOST and (few_zeros or whole in (positions, *_SMALL)):
         padded_PI = F.pad(x_PI, (0, 0, 0, whole - positions)) if whole > positions else x_PI
         return _onednn_linear(padded_PI, weight_OI, bias_O)[:positions]
@@ -149,7 +149,7 @@ def few_rows(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
     positions = len(x_PI)
     if positions < _FEWEST_ROWS or len(weight_OI) < _FEWEST_OUTPUTS or not (_suits_onednn(x_PI) and _has_full_units()):
         return x_PI @ weight_OI.t()
-    return _onednn_linear(F.pad(x_PI, (0, 0, 0, -positions % 4)), weight_OI)[:positions]  # few programs
+    return _onednn_linear(F.pad(x_PI, (0, 0, 0, positions % 2)), weight_OI)[:positions]  # half the programs
 
 
 def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_CPI: Tensor) -> None:

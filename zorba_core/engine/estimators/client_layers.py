@@ -139,10 +139,6 @@ class Owners:
             groups = [replace(group, alone=False) for group in groups]
         return cls(rows, length, tuple(groups))
 
-    @property
-    def positions(self) -> int:
-        return self.rows * self.length
-
     def split(self, *x_PI: Tensor) -> Iterator[tuple[Neighbours, *tuple[Tensor, ...]]]:
         """Of positions that are laid out row after row, those of each client, of every tensor: (C, P, I)."""
         each = x_PI[0].shape[0] // self.rows
@@ -222,7 +218,7 @@ class LayerFunctions:
             shape = x.shape
             if self._owners is None or not self._owners.of or not torch.is_grad_enabled():
                 return plain(x)
-            if not (x.shape[0] == self._owners.rows if x.dim() > 2 else x.shape[0] == self._owners.positions):
+            if x.shape[0] != self._owners.rows * (1 if x.dim() > 2 else self._owners.length):
                 raise UnknownLayoutError
             if _multiplies(layer):
                 whole, norm = _goes_into_memory(x, layer), _norm_of(x)
@@ -320,22 +316,23 @@ class LinearLayer:
     """A layer that multiplies, and where its parameters stand in the block's vector."""
 
     def __init__(self, module: nn.Module, starts: Mapping[str, int]) -> None:
-        self.module, self.starts = module, starts
+        self.starts = starts
         self.transposed = isinstance(module, Conv1D)  # do its weights stand the other way round?
+        self.weight, self.bias = module.weight, module.bias
         self.outputs = module.weight.shape[1 if self.transposed else 0]
 
     @property
     def weight_OI(self) -> Tensor:
-        return self.module.weight.t() if self.transposed else self.module.weight
+        return self.weight.t() if self.transposed else self.weight
 
 
 def put_linear_gradients(owners: Owners, layers: Sequence[LinearLayer], dy_PO: Tensor, x_PI: Tensor) -> None:
     """What each client wants of layers that read one x; their outputs stand side by side in dy."""
-    weight, bias = layers[0].module.weight, layers[0].module.bias
+    weight, bias = layers[0].weight, layers[0].bias
     for group, dy_CPO, x_CPI in owners.split(dy_PO, x_PI):
         left, right = (x_CPI, dy_CPO) if layers[0].transposed else (dy_CPO, x_CPI)
         if weight.dtype == dy_PO.dtype:
-            parts = [group.part(layer.starts["weight"], layer.module.weight) for layer in layers]
+            parts = [group.part(layer.starts["weight"], layer.weight) for layer in layers]
             products.put_products(parts, left, right)
         else:  # one layer's, which autocast has rounded
             group.add(layers[0].starts["weight"], weight, left.transpose(1, 2) @ right)
@@ -343,7 +340,7 @@ def put_linear_gradients(owners: Owners, layers: Sequence[LinearLayer], dy_PO: T
             sum_CO = dy_CPO.sum(dim=1, dtype=bias.dtype)
             own_CO = sum_CO.split_with_sizes([layer.outputs for layer in layers], 1)
             for layer, gradient_CO in zip(layers, own_CO, strict=True):
-                group.add(layer.starts["bias"], layer.module.bias, gradient_CO)
+                group.add(layer.starts["bias"], layer.bias, gradient_CO)
 
 
 class _Linear(torch.autograd.Function):
@@ -360,9 +357,9 @@ class _Linear(torch.autograd.Function):
             norm.will_be_read()
         ctx.norm, ctx.layer, ctx.owners, ctx.shape = norm, layer, owners, x.shape
         if not into_memory:
-            return F.linear(x, layer.weight_OI, layer.module.bias)
+            return F.linear(x, layer.weight_OI, layer.bias)
         y = _with_room_behind(x, layer.outputs)
-        products.put_linear(y.flatten(0, -2), x_PI, layer.weight_OI, layer.module.bias)
+        products.put_linear(y.flatten(0, -2), x_PI, layer.weight_OI, layer.bias)
         return y
 
     @staticmethod

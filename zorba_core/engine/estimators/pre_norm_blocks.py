@@ -179,7 +179,7 @@ def _normed(norm: nn.LayerNorm, starts: Mapping[str, int], x_PH: Tensor) -> tupl
 
 
 def _product(layer: LinearLayer, x_PI: Tensor) -> Tensor:
-    return products.linear(x_PI, layer.weight_OI, layer.module.bias)
+    return products.linear(x_PI, layer.weight_OI, layer.bias)
 
 
 def _back(layers: Sequence[LinearLayer], owners: Owners, dy_PO: Tensor, x_PI: Tensor) -> Tensor:
