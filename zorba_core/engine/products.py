@@ -163,17 +163,17 @@ def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_C
     done = positions if positions == _whole(positions) else positions // _STEP * _STEP
     if done * outputs * inputs < _LEAST_WORK or not (_suits_onednn(left_CPO) and _has_full_units()):
         done = 0
+    # oneDNN has its first matrix copied into order: the narrow one, if that saves more than to turn the product costs.
+    turned = positions * (outputs - inputs) > outputs * inputs
     outs = [(out_COI.unbind(), adds) for out_COI, adds in parts] if done else []
     for start in range(0, done, _MOST):
-        some, wide = slice(start, min(start + _MOST, done)), outputs > inputs
+        some = slice(start, min(start + _MOST, done))
         left_COP, right_CIP = left_CPO[:, some].transpose(1, 2), right_CPI[:, some].transpose(1, 2)
-        # oneDNN has its first matrix copied into order: the narrow one.
-        first, second = (right_CIP, left_COP) if wide else (left_COP, right_CIP)
-        for client, (x, weight) in enumerate(zip(first.contiguous(), second, strict=True)):
-            product_OI = _onednn_linear(x, weight).t() if wide else _onednn_linear(x, weight)
-            for (out_C, adds), own_OI in zip(
-                outs, product_OI.split_with_sizes(rows) if rows[1:] else [product_OI], strict=True
-            ):
+        first, second = (right_CIP.contiguous(), left_COP) if turned else (left_COP, right_CIP)
+        for client, (x, weight) in enumerate(zip(first, second, strict=True)):
+            product_OI = _onednn_linear(x, weight).t() if turned else _onednn_linear(x, weight)
+            some_OI = product_OI.split_with_sizes(rows) if rows[1:] else [product_OI]
+            for (out_C, adds), own_OI in zip(outs, some_OI, strict=True):
                 out_C[client].add_(own_OI) if adds or start else out_C[client].copy_(own_OI)
     if done < positions:
         left_COP, right_CPI = left_CPO[:, done:].transpose(1, 2), right_CPI[:, done:]

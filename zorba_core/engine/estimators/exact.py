@@ -13,8 +13,8 @@ four times the memory that a cohort holds: with many directions the rows go thro
 leaves room for the gradients of more clients.
 
 It is what :func:`zorba_core.engine.estimators.jvp.estimate_jvp` gives: to 1e-10 in float64 and 1e-5 in float32, but
-that a ReLU's derivative jumps where its input is within rounding of 0 (of 50 clients of opt-mini none to five are apart,
-by up to 5e-4).
+that a ReLU's derivative jumps where its input is within rounding of 0 (of 50 clients of opt-mini none to five are
+apart, by up to 5e-4).
 
 Shapes: M blocks, N clients, Q directions, C clients of a share that activate a block, D_m parameters of block m, K of
 the directions at once, S elements of a piece of a block.
