@@ -61,6 +61,19 @@ def test_few_rows_of_thousands_of_inputs(library, monkeypatch, rows, outputs):
     torch.testing.assert_close(products.few_rows(x_PI, weight_OI), exact_PO, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("inputs", [5237, 5240])
+def test_a_part_of_each_weights_row_is_not_given_to_onednn(library, monkeypatch, inputs):
+    """It would take hundreds of times as long. Directions of a block with an odd number of parameters are such."""
+    monkeypatch.setattr(products, "_has_full_units", lambda: True)
+    given, multiply = [], products._onednn_linear
+    monkeypatch.setattr(products, "_onednn_linear", lambda x, weight: given.append(weight) or multiply(x, weight))
+    x_PI, weight_OI = _numbers(6, inputs), _numbers(40, 5240)[:, :inputs]
+    exact_PO = (x_PI.double() @ weight_OI.double().t()).float()
+    torch.testing.assert_close(products.few_rows(x_PI, weight_OI), exact_PO, rtol=1e-4, atol=1e-3)
+    assert all(weight.is_contiguous() for weight in given)
+    assert bool(given) == (inputs == 5240 and products._onednn_is_faster())
+
+
 def test_double_precision_is_kept(library):
     x_PI, weight_OI = _numbers(5, 96).double(), _numbers(40, 96).double()
     assert torch.equal(products.linear(x_PI, weight_OI), x_PI @ weight_OI.t())

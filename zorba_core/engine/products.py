@@ -146,8 +146,9 @@ def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor |
 
 def few_rows(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
     """x W^T, (P, O), of few rows with many inputs each, outside of autograd."""
-    positions = len(x_PI)
-    if positions < _FEWEST_ROWS or len(weight_OI) < _FEWEST_OUTPUTS or not (_suits_onednn(x_PI) and _has_full_units()):
+    positions, outputs = len(x_PI), len(weight_OI)
+    suits = _suits_onednn(x_PI) and _has_full_units() and weight_OI.is_contiguous()  # else a thousand times as slow
+    if not suits or positions < _FEWEST_ROWS or outputs < _FEWEST_OUTPUTS:
         return x_PI @ weight_OI.t()
     return _onednn_linear(F.pad(x_PI, (0, 0, 0, positions % 2)), weight_OI)[:positions]  # half the programs
 

@@ -90,7 +90,8 @@ class PreNormBlock:
         Args:
             starts: for each layer with parameters that are trained, where they stand in the block's vector.
         """
-        roles = _ROLES[type(block).__name__](block) if all(map(_is_as_defined, block.modules())) else None
+        roles_of = _ROLES.get(type(block).__name__, lambda block: None)
+        roles = roles_of(block) if all(map(_is_as_defined, block.modules())) else None
         if roles is None or getattr(roles.attention, "scaling", None) != roles.attention.head_dim**-0.5:
             return None
         all_trained = {*roles.norms, *roles.readers, roles.out, roles.up, roles.down} == set(starts)
