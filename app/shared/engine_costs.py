@@ -24,7 +24,8 @@ from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import ModelSpec
 from zorba_core.planning.shapes import ModelShape, model_shape
 from zorba_core.runs.fleet_plan import ClientPlan, plan_modes, with_seconds
-from zorba_core.runs.round_seconds import Calibration, calibration_of, read_calibration, round_seconds
+from zorba_core.runs.rates import Calibration, calibration_of, read_calibration
+from zorba_core.runs.round_seconds import round_seconds
 
 VARIABLE = "ZORBA_CALIBRATION"
 _STORED = Path(__file__).resolve().parents[2] / "artifacts" / "benchmarks" / "plan.json"

@@ -63,7 +63,7 @@ def _estimate(
         eval_every=int(options.get("eval_every") or TrainSettings.eval_every),
         eval_rows=int(options.get("eval_rows") or rows),
         eval_len=min(usual, most),
-        first_order=facts.first_order,
+        method=facts.name,
         estimator=str(options.get("estimator") or TrainSettings.estimator),
         pace=pace,
     )

@@ -14,7 +14,8 @@ from zorba_core.planning.engine_memory import Load, footprint
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.shapes import model_shape
 from zorba_core.runs import calibration as measuring
-from zorba_core.runs.round_seconds import read_calibration
+from zorba_core.runs import own_block
+from zorba_core.runs.rates import read_calibration
 
 RATES = {
     "version": 1,
@@ -136,7 +137,7 @@ def test_a_calibration_is_measured_once_and_read_back(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "WIDTHS", (64, 128))
     monkeypatch.setattr(measuring, "_FILE_BYTES", 2**20)
     monkeypatch.setattr(measuring, "_NOISE_NUMBERS", 2**17)
-    monkeypatch.setattr(measuring, "_SECONDS_EACH", 0.01)
+    monkeypatch.setattr(own_block, "_SECONDS_EACH", 0.01)
     (tmp_path / "fleet.csv").write_text("vram_gib\n8\n")
     rates = tmp_path / "rates.json"
     arguments = ["plan", "--fleet", str(tmp_path / "fleet.csv"), "--calibration", str(rates), "--json"]
@@ -158,3 +159,42 @@ def test_adapters_and_written_answers_change_what_a_client_needs(files):
     assert peak("--dataset", "toy-verdicts") > peak()  # logits of the whole vocabulary
     answer = planned(files, "--model", "opt-mini", "--train", "lora")
     assert {client["mode"] for client in answer["clients"]} <= {"in-memory", "cannot"}  # adapters do not stream
+
+
+def test_methods_and_estimators_have_seconds_and_memory_of_their_own(files):
+    def simulation(*words: str) -> dict:
+        return planned(files, "--model", "opt-125m", "--seq-len", "32", *words)["simulation"]
+
+    cohort, everything = simulation(), simulation("--method", "decomfl", "--perturbations", "10")
+    exact = simulation("--estimator", "exact")
+    assert exact["seconds_per_round"] < cohort["seconds_per_round"] / 2
+    own = simulation("--method", "zorba-own")
+    assert own["seconds_per_round"] > cohort["seconds_per_round"]
+    wide, narrow = (
+        simulation("--batch-size", "96", "--method", method)["peak_gib"] for method in ("zorba", "zorba-own")
+    )
+    assert narrow < wide  # the rows of one client at a time
+    assert simulation("--method", "fedit")["seconds_per_round"] < everything["seconds_per_round"] / 2
+    weights = 12 * model_shape("opt-125m").block_parameters * 4 / GIB
+    assert simulation("--method", "hiso")["peak_gib"] == pytest.approx(everything["peak_gib"] + weights)
+    plain = planned(files, "--model", "opt-125m")["clients"][0]["peak_gib"]
+    picked = planned(files, "--model", "opt-125m", "--method", "fedkseed")
+    assert picked["clients"][0]["peak_gib"] == pytest.approx(plain + weights)
+    assert {client["mode"] for client in picked["clients"]} == {"in-memory", "cannot"}  # its steps need all blocks
+    assert simulation("--method", "fedkseed", "--perturbations", "10")["seconds_per_round"] > own["seconds_per_round"]
+
+
+def test_the_models_own_block_is_measured_with_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "WIDTHS", (64, 128))
+    monkeypatch.setattr(measuring, "_FILE_BYTES", 2**20)
+    monkeypatch.setattr(measuring, "_NOISE_NUMBERS", 2**17)
+    monkeypatch.setattr(own_block, "_SECONDS_EACH", 0.01)
+    (tmp_path / "fleet.csv").write_text("vram_gib\n8\n8\n")
+    rates = tmp_path / "rates.json"
+    words = ["plan", "--fleet", str(tmp_path / "fleet.csv"), "--calibration", str(rates), "--json"]
+    first = CliRunner().invoke(build_app(), [*words, "--estimator", "exact"], catch_exceptions=False)
+    assert len(json.loads(first.stdout)["calibration"]["models"]) == 2  # of a client, and of the simulation
+    kept = rates.read_bytes()
+    longer = CliRunner().invoke(build_app(), [*words, "--seq-len", "40"], catch_exceptions=False)
+    assert longer.exit_code == 0  # by the general rates: the file may be of another machine
+    assert rates.read_bytes() == kept

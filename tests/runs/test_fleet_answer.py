@@ -15,7 +15,7 @@ from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
 from zorba_core.planning.shapes import model_shape
 from zorba_core.runs.fleet_answer import BY_ENGINE, answer, remedies, sample_of_plan
-from zorba_core.runs.round_seconds import calibration_of
+from zorba_core.runs.rates import calibration_of
 from zorba_core.runs.run_estimate import estimate_run, pace_of
 
 LOAD = Load(8, 64, 10)
@@ -84,10 +84,11 @@ def test_an_estimate_adds_up_and_runs_that_ended_here_correct_it(rates):
     assert long.total - short.total == pytest.approx(10 * short.round + short.evaluation)
     assert of(10, pace=2.0).total == pytest.approx(2 * short.total)
     exact = of(10, estimator="exact").round
-    first_order = of(10, first_order=True).round
-    assert first_order < exact < short.round / 2  # a backward pass and the directions, and eleven forward passes
-    more = of(10, estimator="exact", num_perturbations=20).round
-    assert more - exact == pytest.approx(exact - first_order)  # twice the directions
+    first_order = of(10, method="fedit").round
+    assert first_order < exact < short.round / 2  # a pass both ways, and eleven forward passes
+    more, most = (of(10, estimator="exact", num_perturbations=q).round for q in (20, 30))
+    assert most - more == pytest.approx(more - exact)  # ten directions
+    assert 0 < more - exact < exact
     late = np.zeros((12, 4), bool)
     late[-1] = True
     assert of(10, estimator="exact", A_MN=late).round < exact / 2

@@ -35,7 +35,7 @@ from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.memory import GIB, Workload, affordable_blocks
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.models import PRESETS, model_spec
-from zorba_core.planning.shapes import ModelShape, model_shape
+from zorba_core.planning.shapes import ModelShape, model_config, model_shape
 from zorba_core.runs.fleet_plan import (
     ASSUMED,
     MEASURED,
@@ -46,7 +46,7 @@ from zorba_core.runs.fleet_plan import (
     simulated,
     with_seconds,
 )
-from zorba_core.runs.round_seconds import Calibration, read_calibration
+from zorba_core.runs.rates import Calibration, read_calibration
 
 _MOST_ROWS = 60
 _MODELS = f"opt-mini, {', '.join(PRESETS)}, or a Hugging Face folder or config.json."
@@ -121,16 +121,19 @@ def plan(
         rank=settings.rank if DIRECTIONS[settings.direction].low_rank else None,
     )
     budget_N = affordable_blocks(fleet.capacity_N_bytes, spec, workload).clip(min=0)
-    plans = plan_modes(fleet, shape, load, budget_N)
+    plans = plan_modes(fleet, shape, load, budget_N, settings.method)
     allocation = _allocation(options, settings, plans, shape)
-    calibration = _calibration(options.calibration, settings.threads)
+    simulation = replace(load, estimator=settings.estimator, num_clients=max(1, sum(each.fits for each in plans)))
+    facts = method_facts(settings.method)
+    # What scales its directions number by number draws them at a speed of its own.
+    direction = settings.direction if facts.along != "scaled" else f"{settings.direction} of {facts.name}"
+    calibration = _calibration(options, settings, shape, [load, simulation], direction)
     result: dict[str, Any] = {"model": spec.name, "num_blocks": shape.num_blocks, "method": settings.method}
     together = None
     if allocation is not None:
         A_MN = allocation.A_MN
-        plans = with_seconds(plans, shape, load, calibration, direction=settings.direction, A_MN=A_MN)
-        simulation = replace(load, estimator=settings.estimator)
-        memory, seconds = simulated(shape, simulation, calibration, direction=settings.direction, A_MN=A_MN)
+        plans = with_seconds(plans, shape, load, calibration, direction=direction, A_MN=A_MN, method=facts.name)
+        memory, seconds = simulated(shape, simulation, calibration, direction=direction, A_MN=A_MN, method=facts.name)
         together = {"peak_gib": memory.peak / GIB, "seconds_per_round": seconds.total}
     slowest = bottleneck(plans)
     result |= {
@@ -207,15 +210,22 @@ def _allocation(
     return solve(problem, options.solver, seed=settings.seed, block_order=options.block_order).allocation
 
 
-def _calibration(path: Path | None, threads: int) -> Calibration:
+def _calibration(
+    options: PlanOptions, settings: TrainSettings, shape: ModelShape, loads: Sequence[Load], direction: str
+) -> Calibration:
+    """Read from the file if it is there; else measured, the model's own block too, and kept in it."""
+    path = options.calibration
     if path is not None and path.is_file():
         return read_calibration(path)
     if path is not None:
         check_target(path)
-    from zorba_core.runs.calibration import calibrate
+    from zorba_core.runs.calibration import calibrate, with_own_block
 
     typer.echo("measuring this machine, a few seconds ...", err=True)
-    measured = calibrate(threads=threads)
+    config = model_config(_source(options.model))
+    measured = calibrate(threads=settings.threads)
+    for load in loads:
+        measured = with_own_block(measured, config, shape, load, settings, direction)
     if path is not None:
         write_sealed(path, measured.describe())
     return measured

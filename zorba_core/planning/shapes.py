@@ -17,14 +17,8 @@ from zorba_core.planning.lora import Lora
 from zorba_core.planning.models import PRESETS, config_of, model_spec
 from zorba_core.planning.parameter_counts import ConfigFields, Counts, parameter_counts
 
-# The configs that the presets stand for, as published with the OPT models.
-_OPT_SIZES: Mapping[str, Mapping[str, Any]] = {
-    "opt-125m": {},
-    "opt-350m": {"word_embed_proj_dim": 512, "do_layer_norm_before": False},
-    "opt-1.3b": {},
-    "opt-2.7b": {},
-    "opt-30b": {},
-}
+# In what a preset's config, as published with the OPT models, is not as its sizes say.
+_OPT_350M = {"word_embed_proj_dim": 512, "do_layer_norm_before": False}
 _LIKE_LLAMA = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2", "gemma3_text", "phi3")
 
 
@@ -80,21 +74,26 @@ def model_shape(name_or_path: str | os.PathLike[str], lora: Lora | None = None) 
     Raises:
         InvalidInputError, MissingDataError: as :func:`zorba_core.planning.models.model_spec`.
     """
+    return shape_from_config(model_config(name_or_path), model_spec(name_or_path).name, lora)
+
+
+def model_config(name_or_path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Its Hugging Face config; raises likewise."""
     spec = model_spec(name_or_path)
-    if spec is PRESETS.get(spec.name):
-        hidden = spec.hidden_size
-        sizes = {
-            "model_type": "opt",
-            "hidden_size": hidden,
-            "num_hidden_layers": spec.num_blocks,
-            "num_attention_heads": spec.num_heads,
-            "ffn_dim": round(hidden * spec.ffn_ratio),
-            "vocab_size": 50272,
-            "max_position_embeddings": 2048,
-            "word_embed_proj_dim": hidden,
-        }
-        return shape_from_config({**sizes, **_OPT_SIZES[spec.name]}, spec.name, lora)
-    return shape_from_config(config_of(name_or_path), spec.name, lora)
+    if spec is not PRESETS.get(spec.name):
+        return config_of(name_or_path)
+    hidden = spec.hidden_size
+    sizes = {
+        "model_type": "opt",
+        "hidden_size": hidden,
+        "num_hidden_layers": spec.num_blocks,
+        "num_attention_heads": spec.num_heads,
+        "ffn_dim": round(hidden * spec.ffn_ratio),
+        "vocab_size": 50272,
+        "max_position_embeddings": 2048,
+        "word_embed_proj_dim": hidden,
+    }
+    return {**sizes, **(_OPT_350M if spec.name == "opt-350m" else {})}
 
 
 def shape_from_config(config: Mapping[str, Any], name: str, lora: Lora | None = None) -> ModelShape:

@@ -1,9 +1,10 @@
 """A few seconds of measuring what a round is made of, on this machine: for ``zorba plan``.
 
 Blocks of several widths run on random rows, in pieces as large as a cohort's and in small ones: the two give the cost
-of a call and of a multiplication. Beside them: noise drawn and added to weights, weights copied, a file read and
-written. On one CPU thread the clock is this process's own CPU time, which other work on the machine changes little;
-reading and writing are timed by the wall, and a file is dropped from the system's cache before it is read.
+of a call and of a multiplication. Beside them: what a backward pass costs beside a forward one, noise drawn and added
+to weights, weights copied, a file read and written. On one CPU thread the clock is this process's own CPU time, which
+other work on the machine changes little; reading and writing are timed by the wall, and a file is dropped from the
+system's cache before it is read.
 
 Shapes: B rows, L positions, H hidden size.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,17 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.engine_memory import Load
+from zorba_core.planning.shapes import ModelShape, shape_from_config
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import resident_bytes
-from zorba_core.runs.round_seconds import BlockRate, Calibration
+from zorba_core.runs.own_block import Clock, is_small_enough, measure_block, seconds_of
+from zorba_core.runs.rates import BlockRate, Calibration, model_key, seconds_of_rows
 
 WIDTHS = (64, 128, 256, 512, 1024)
 _HEAD_SIZE, _LENGTH, _FEW_ROWS = 64, 32, 2
-_SECONDS_EACH, _LEAST_TIMES = 0.12, 3
+_WIDTH_BACK, _ROWS_BACK, _CLIENTS_BACK = 256, 8, 4
+_WAYS = {"exact": {"estimator": "exact"}, "first-order": {"first_order": True}, "jvp": {"estimator": "jvp"}}
 _NOISE_NUMBERS = 2**22
 _FILE_BYTES = 2**26
 _KINDS = ("gaussian", "rademacher")
@@ -47,7 +53,7 @@ def calibrate(*, threads: int = 1, folder: str | os.PathLike[str] | None = None)
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    clock = time.process_time if threads == 1 else time.perf_counter
+    clock = _clock(threads)
     try:
         blocks = tuple(_block_rate(width, clock) for width in WIDTHS)
         process = resident_bytes() or 1  # where it cannot be read: nothing is known, and nothing is added
@@ -55,6 +61,7 @@ def calibrate(*, threads: int = 1, folder: str | os.PathLike[str] | None = None)
         copied = _copy_rate(clock)
         read, written = _disk_rates(folder)
         settings = TrainSettings(threads=threads)
+        backward = _backward(settings, clock)
         machine = {
             **describe(settings),
             "clock": "process CPU seconds" if threads == 1 else "wall seconds",
@@ -63,20 +70,51 @@ def calibrate(*, threads: int = 1, folder: str | os.PathLike[str] | None = None)
         }
     finally:
         torch.set_num_threads(before)
-    return Calibration(blocks, noise, copied, read, written, process, machine)
+    return Calibration(blocks, noise, copied, read, written, process, machine, backward)
 
 
-def _block_rate(width: int, clock: Callable[[], float]) -> BlockRate:
+def with_own_block(
+    calibration: Calibration,
+    config: Mapping[str, Any],
+    shape: ModelShape,
+    load: Load,
+    settings: TrainSettings,
+    direction: str,
+) -> Calibration:
+    """The calibration and, where the model is small enough for it, what its own block takes at this load. A model of
+    a kind that cannot be made of its config alone is left to the general rates."""
+    key = model_key(shape, load, direction)
+    if key in calibration.models or not is_small_enough(shape, load):
+        return calibration
+    before = torch.get_num_threads()
+    torch.set_num_threads(settings.threads)
+    try:
+        block = measure_block(config, shape, load, settings, _clock(settings.threads))
+    except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError):
+        return calibration
+    finally:
+        torch.set_num_threads(before)
+    return replace(calibration, models={**calibration.models, key: block})
+
+
+def _clock(threads: int) -> Clock:
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def _backward(settings: TrainSettings, clock: Clock) -> dict[str, float]:
+    """What goes backward through a block, in forward passes of the same rows: of one width, for all."""
+    config = _config(_WIDTH_BACK).to_dict()
+    shape, taken = shape_from_config(config, "calibration"), {}
+    for way, options in _WAYS.items():
+        load = Load(_ROWS_BACK, _LENGTH, 1, num_clients=_CLIENTS_BACK, **options)
+        block = measure_block(config, shape, load, settings, clock)
+        taken[way] = block.differentiated / seconds_of_rows(block.passed, _ROWS_BACK, load.rows_at_once(_WIDTH_BACK))
+    return taken
+
+
+def _block_rate(width: int, clock: Clock) -> BlockRate:
     """Seconds a call and multiply-adds a second, from a small piece and one of a cohort's size."""
-    config = OPTConfig(
-        vocab_size=64,
-        hidden_size=width,
-        ffn_dim=4 * width,
-        num_hidden_layers=1,
-        num_attention_heads=max(1, width // _HEAD_SIZE),
-        word_embed_proj_dim=width,
-        max_position_embeddings=2 * _LENGTH,
-    )
+    config = _config(width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = BlockNetwork(OPTForCausalLM(config), [1, 2])
@@ -84,7 +122,7 @@ def _block_rate(width: int, clock: Callable[[], float]) -> BlockRate:
     size = network.sizes_M[0]
     work = size + _LENGTH * width  # multiply-adds a position, as round_seconds counts them
     few, many = (
-        _seconds(lambda rows=rows: network.run_block(0, states_BLH[:rows]), clock)
+        seconds_of(lambda rows=rows: network.run_block(0, states_BLH[:rows]), clock)
         for rows in (_FEW_ROWS, len(states_BLH))
     )
     positions = (len(states_BLH) - _FEW_ROWS) * _LENGTH
@@ -93,26 +131,26 @@ def _block_rate(width: int, clock: Callable[[], float]) -> BlockRate:
     return BlockRate(size, a_call, work / a_position)
 
 
-def _noise_rate(kind: str, clock: Callable[[], float]) -> float:
+def _config(width: int) -> OPTConfig:
+    return OPTConfig(
+        vocab_size=64,
+        hidden_size=width,
+        ffn_dim=4 * width,
+        num_hidden_layers=1,
+        num_attention_heads=max(1, width // _HEAD_SIZE),
+        word_embed_proj_dim=width,
+        max_position_embeddings=2 * _LENGTH,
+    )
+
+
+def _noise_rate(kind: str, clock: Clock) -> float:
     weights, directions = torch.zeros(_NOISE_NUMBERS), Directions(kind, [_NOISE_NUMBERS])
-    return _NOISE_NUMBERS / _seconds(lambda: directions.add_to(weights, 1, 0, 1e-3), clock)
+    return _NOISE_NUMBERS / seconds_of(lambda: directions.add_to(weights, 1, 0, 1e-3), clock)
 
 
-def _copy_rate(clock: Callable[[], float]) -> float:
+def _copy_rate(clock: Clock) -> float:
     weights, other = torch.zeros(_NOISE_NUMBERS), torch.zeros(_NOISE_NUMBERS)
-    return 4 * _NOISE_NUMBERS / _seconds(lambda: other.copy_(weights), clock)
-
-
-def _seconds(run: Callable[[], Any], clock: Callable[[], float]) -> float:
-    """The median of as many calls as fit into a moment; the first is not counted."""
-    run()
-    times: list[float] = []
-    started = time.perf_counter()
-    while len(times) < _LEAST_TIMES or time.perf_counter() - started < _SECONDS_EACH:
-        before = clock()
-        run()
-        times.append(clock() - before)
-    return max(float(np.median(times)), 1e-7)
+    return 4 * _NOISE_NUMBERS / seconds_of(lambda: other.copy_(weights), clock)
 
 
 def _disk_rates(folder: str | os.PathLike[str] | None) -> tuple[float, float]:

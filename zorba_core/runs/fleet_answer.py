@@ -22,7 +22,7 @@ from zorba_core.planning.memory import DTYPE_BYTES, GIB, Workload, affordable_bl
 from zorba_core.planning.models import ModelSpec
 from zorba_core.planning.shapes import ModelShape
 from zorba_core.runs.fleet_plan import ClientPlan, bottleneck, plan_modes, with_seconds
-from zorba_core.runs.round_seconds import Calibration
+from zorba_core.runs.rates import Calibration
 
 BY_PAPER, BY_ENGINE = "paper", "engine"
 

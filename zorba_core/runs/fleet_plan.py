@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +23,20 @@ from zorba_core.planning.engine_memory import (
     footprint,
     most_resident_blocks,
 )
+from zorba_core.planning.estimate_terms import Term
 from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import DTYPE_BYTES, GIB
+from zorba_core.planning.methods import method_facts
 from zorba_core.planning.shapes import ModelShape
-from zorba_core.runs.round_seconds import Calibration, RoundSeconds, round_seconds
+from zorba_core.runs.rates import Calibration
+from zorba_core.runs.round_seconds import RoundSeconds, process_seconds, round_seconds, update_draws
 
 Mode = Literal["in-memory", "streamed", "cannot"]
 # What a plan says of itself, beside its numbers.
 MEASURED = (
-    "seconds a block pass and position, at several widths, of a cohort's pieces and of small ones",
-    "noise drawn and added to weights, numbers a second",
-    "weights copied, bytes a second",
+    "seconds of the model's own block at its own length of rows, where three of them are at most 1 GiB; else of OPT's "
+    "blocks of several widths",
+    "noise drawn and added to weights, and weights copied",
     "a file read from and written to the disk, bytes a second",
 )
 ASSUMED = (
@@ -41,7 +44,7 @@ ASSUMED = (
     "column), reads and writes its disk as fast as it, and has no other work",
     "rows are as long as seq_len; shorter ones take less memory and time",
     "streaming reads and writes while it computes",
-    "16-bit weights compute as fast as float32; nothing is measured for them",
+    "where the model's own block was not measured, 16-bit weights compute as fast as float32",
     "sending scalars and waiting for the server take no time",
     "peak_gib is of tensors alone, without the process itself, a kernel's own buffers and an allocator's holes",
 )
@@ -88,14 +91,27 @@ class ClientPlan:
         }
 
 
-def plan_modes(fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np.int64]) -> list[ClientPlan]:
+def needs(shape: ModelShape, load: Load, method: str, **options: Any) -> Footprint:
+    """:func:`zorba_core.planning.engine_memory.footprint` of these options, and what the method itself holds."""
+    along, weights = method_facts(method).along, shape.num_blocks * shape.trained_parameters
+    held = {
+        "scaled": Term("always", "a scale of every weight", weights * load.number_bytes, "scaled_directions: scale_M"),
+        "picked": Term("estimate", "weights before local steps", weights * load.kept_bytes, "fedkseed: before_M"),
+    }
+    return Footprint((*footprint(shape, load, **options).terms, *([held[along]] if along in held else [])))
+
+
+def plan_modes(
+    fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np.int64], method: str = "zorba"
+) -> list[ClientPlan]:
     """Each client's mode and memory. Time is not in it yet: that needs to know who activates what.
 
     Args:
         budget_N: whole blocks by the paper's psi, at least 0, for comparison.
     """
-    in_memory = footprint(shape, load)
+    in_memory = needs(shape, load, method)
     streams = not load.first_order and load.estimator == "cohort" and not shape.adapter_parameters and not load.widens
+    streams = streams and method_facts(method).along in ("shared", "own")  # the others hold all blocks
     cures: dict[float, str] = {}
     streamed: dict[int, Footprint] = {}  # by resident blocks: clients share them
     plans = []
@@ -113,7 +129,7 @@ def plan_modes(fleet: Fleet, shape: ModelShape, load: Load, budget_N: NDArray[np
             mode, resident = "cannot", 0
             peak = footprint(shape, load, resident_blocks=LEAST_RESIDENT) if streams else in_memory
             if capacity not in cures:
-                cures[capacity] = _what_would_fit(shape, load, float(capacity), peak, streams)
+                cures[capacity] = _what_would_fit(shape, load, float(capacity), peak, streams, method)
         plans.append(
             ClientPlan(
                 client=name,
@@ -137,9 +153,11 @@ def with_seconds(
     *,
     direction: str,
     A_MN: NDArray[np.bool_],
+    method: str = "zorba",
 ) -> list[ClientPlan]:
     """The plans with what a round takes. ``A_MN`` has a column for each client that fits, in their order."""
-    held_N, first_N, updated = A_MN.sum(axis=0), A_MN.argmax(axis=0), int(A_MN.any(axis=1).sum())
+    held_N, first_N, facts = A_MN.sum(axis=0), A_MN.argmax(axis=0), method_facts(method)
+    draws = update_draws(facts, load.num_perturbations, A_MN)
     column, timed = 0, []
     for plan in plans:
         if not plan.fits:
@@ -154,7 +172,9 @@ def with_seconds(
             direction=direction,
             active_blocks=held,
             forward_work=shape.num_blocks - first,
-            updated_blocks=updated,
+            method=method,
+            # Whose clients send estimates draws its own directions alone, for what it sends.
+            update_draws=load.num_perturbations * held if facts.exchanges == "estimates" else draws,
             resident_blocks=plan.resident_blocks if plan.mode == "streamed" else None,
         )
         timed.append(replace(plan, active_blocks=held, first_block=first, seconds=seconds))
@@ -174,30 +194,30 @@ def alike(plans: Sequence[ClientPlan]) -> bool:
 
 
 def simulated(
-    shape: ModelShape, load: Load, calibration: Calibration, *, direction: str, A_MN: NDArray[np.bool_]
+    shape: ModelShape,
+    load: Load,
+    calibration: Calibration,
+    *,
+    direction: str,
+    A_MN: NDArray[np.bool_],
+    method: str = "zorba",
 ) -> tuple[Footprint, RoundSeconds]:
     """Memory and time of one process that simulates all clients of the allocation, as ``zorba train`` does."""
-    together = replace(load, num_clients=A_MN.shape[1])
-    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), len(A_MN))
-    popular = int(A_MN.any(axis=1).sum())
-    seconds = round_seconds(
-        shape,
-        together,
-        calibration,
-        direction=direction,
-        active_blocks=popular,
-        forward_work=float((len(A_MN) - first_N).sum()),
-        updated_blocks=popular,
-    )
-    return footprint(shape, together, active_blocks=A_MN.sum(axis=0).tolist(), evaluates=True), seconds
+    seconds = process_seconds(shape, load, calibration, direction=direction, A_MN=A_MN, method=method)
+    one_by_one = method_facts(method).along in ("own", "picked")
+    together = replace(load, num_clients=1 if one_by_one else A_MN.shape[1])
+    active_blocks = [int(A_MN.sum(axis=0).max())] if one_by_one else A_MN.sum(axis=0).tolist()
+    return needs(shape, together, method, active_blocks=active_blocks, evaluates=True), seconds
 
 
-def _what_would_fit(shape: ModelShape, load: Load, capacity: float, least: Footprint, streams: bool) -> str:
+def _what_would_fit(
+    shape: ModelShape, load: Load, capacity: float, least: Footprint, streams: bool, method: str
+) -> str:
     """What would let a client of that capacity take part, the smallest change first."""
 
     def fits(changed: Load) -> bool:
         resident = LEAST_RESIDENT if streams and not changed.widens else None
-        return footprint(shape, changed, resident_blocks=resident).peak <= capacity
+        return needs(shape, changed, method, resident_blocks=resident).peak <= capacity
 
     cures = []
     for name, value, words in (

@@ -1,145 +1,45 @@
-"""Seconds of a round on a client, from rates that a calibration measured on one machine.
+"""Seconds of a round, from what a calibration says of a block (:mod:`zorba_core.runs.rates`).
 
-A round of one client: the base pass through all M blocks; for each of Q directions the blocks from its first active
-one on, and for each active block noise to draw and add, and weights to put aside and back; then the update, Q
-directions of noise for all M blocks, which every replica applies. Streaming also reads and writes every block that does
-not stay in memory, once a round, while it computes.
+A client's round is the base pass through all M blocks; for each of Q directions the blocks from its first active one
+on, of which the active ones are moved and put back; then the update, which every replica computes for all blocks.
+Streaming also reads and writes every block that does not stay in memory, once a round, while it computes.
 
-Shapes: M blocks of D parameters, B rows, L positions, Q directions.
+A process that simulates many clients passes all their rows at once, those who activate a block apart from those who do
+not. Where clients have directions of their own it takes one after another. Exact scalars go once forward and back, and
+multiply each share's gradients with every direction; FedIT goes once forward and back.
+
+Shapes: M blocks of D parameters, N clients, B rows of a client, L positions, Q directions, H hidden size.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from zorba_core.checksums import read_sealed
-from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.engine_memory import Load
+from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.methods import MethodFacts, method_facts
 from zorba_core.planning.shapes import ModelShape
-
-MAX_CALIBRATION_BYTES = 1_000_000
-_VERSION = 1
-
-
-@dataclass(frozen=True)
-class BlockRate:
-    """How fast blocks of one size run: ``calls`` seconds for every piece, and multiply-adds a second within it."""
-
-    block_parameters: int
-    call_seconds: float
-    multiply_adds_per_second: float
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What was measured on one machine. Numbers a second are of float32."""
-
-    blocks: tuple[BlockRate, ...]  # by rising size
-    noise_numbers_per_second: Mapping[str, float]  # by kind of direction: drawn, scaled and added to weights
-    copy_bytes_per_second: float
-    read_bytes_per_second: float  # of a file that is not in memory
-    write_bytes_per_second: float
-    process_bytes: int  # resident set of a process with the libraries loaded and no model
-    machine: Mapping[str, Any]
-
-    def noise_rate(self, direction: str) -> float:
-        """Of a kind that was not measured: the slowest measured one."""
-        rates = self.noise_numbers_per_second
-        return rates.get(direction, min(rates.values()))
-
-    def block_rate(self, block_parameters: int) -> tuple[float, float]:
-        """(seconds a call, multiply-adds a second) of a block of that size: between the measured sizes on logarithmic
-        scales, beyond them as at the end. A call reads the block's weights, so a larger block's takes longer in
-        proportion."""
-        size = np.log([rate.block_parameters for rate in self.blocks])
-        at = math.log(block_parameters)
-        calls = np.interp(at, size, np.log([rate.call_seconds for rate in self.blocks]))
-        speeds = np.interp(at, size, np.log([rate.multiply_adds_per_second for rate in self.blocks]))
-        return math.exp(calls + max(0.0, at - size[-1])), math.exp(speeds)
-
-    def describe(self) -> dict[str, Any]:
-        return {"version": _VERSION, **asdict(self)}
-
-
-def read_calibration(path: Path) -> Calibration:
-    """A calibration that ``zorba plan --calibration FILE`` wrote.
-
-    Raises:
-        MissingDataError: no such file.
-        InvalidInputError: not such a file, or a number in it that cannot be.
-    """
-    if not path.is_file():
-        raise MissingDataError(f"calibration file {str(path)!r} does not exist")
-    if path.stat().st_size > MAX_CALIBRATION_BYTES:
-        raise InvalidInputError(f"{path}: too large for a calibration (limit {MAX_CALIBRATION_BYTES} bytes)")
-    try:
-        return calibration_of(read_sealed(path))
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}; remove it, and it is measured anew") from None
-    except (ValueError, TypeError, KeyError, RecursionError, AttributeError):
-        raise InvalidInputError(
-            f"{path}: not a calibration of zorba plan; remove it, and it is measured anew"
-        ) from None
-
-
-def calibration_of(content: Any) -> Calibration:
-    """The calibration of parsed JSON.
-
-    Raises:
-        InvalidInputError: another version, or a number that cannot be.
-        KeyError, TypeError, AttributeError, ValueError: it is no calibration at all.
-    """
-    if content["version"] != _VERSION:
-        raise InvalidInputError(f"a calibration of version {content['version']!r}, and this program reads {_VERSION}")
-
-    def positive(value: Any, name: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
-            raise InvalidInputError(f"{name} is {value!r}; it must be a finite number above 0")
-        return float(value)
-
-    blocks = tuple(
-        BlockRate(
-            int(positive(rate["block_parameters"], "block_parameters")),
-            positive(rate["call_seconds"], "call_seconds"),
-            positive(rate["multiply_adds_per_second"], "multiply_adds_per_second"),
-        )
-        for rate in content["blocks"]
-    )
-    sizes = [rate.block_parameters for rate in blocks]
-    if not blocks or sizes != sorted(set(sizes)):
-        raise InvalidInputError("its block sizes must rise")
-    noise = {str(kind): positive(rate, "noise") for kind, rate in content["noise_numbers_per_second"].items()}
-    if not noise:
-        raise InvalidInputError("it has no speed of noise")
-    rates = ("copy_bytes_per_second", "read_bytes_per_second", "write_bytes_per_second")
-    return Calibration(
-        blocks,
-        noise,
-        *(positive(content[name], name) for name in rates),
-        process_bytes=int(positive(content["process_bytes"], "process_bytes")),
-        machine=dict(content["machine"]),
-    )
+from zorba_core.runs.rates import BlockSeconds, Calibration, seconds_of_rows
 
 
 @dataclass(frozen=True)
 class RoundSeconds:
-    """Seconds of a client's round by what they are spent on. Reading goes on while the rest is computed."""
+    """Seconds of a round by what they are spent on. Reading goes on while the rest is computed."""
 
     passes: float
-    noise: float
-    copies: float
+    noise: float  # drawn, and weights moved along it and back
     update: float
+    backward: float = 0.0
     reading: float = 0.0
 
     @property
     def computing(self) -> float:
-        return self.passes + self.noise + self.copies + self.update
+        return self.passes + self.noise + self.update + self.backward
 
     @property
     def total(self) -> float:
@@ -150,8 +50,91 @@ class RoundSeconds:
         """What most of the time goes to."""
         if self.reading > self.computing:
             return "reading weights"
-        parts = {"forward passes": self.passes, "noise": self.noise + self.update, "copying weights": self.copies}
+        parts = {"forward passes": self.passes, "noise": self.noise + self.update, "backward passes": self.backward}
         return max(parts, key=parts.__getitem__)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What all rounds of a model and load are counted from."""
+
+    shape: ModelShape
+    load: Load
+    block: BlockSeconds
+    copy_bytes_per_second: float
+
+    @classmethod
+    def of(cls, shape: ModelShape, load: Load, calibration: Calibration, direction: str) -> _Round:
+        return cls(shape, load, calibration.block(shape, load, direction), calibration.copy_bytes_per_second)
+
+    @property
+    def along(self) -> bool:
+        """Whether weights stay where they are: low-rank directions of wide blocks go beside the rows."""
+        return self.load.directions_at_once(self.shape.hidden) is not None
+
+    def passes(self, rows: int, blocks: int) -> float:
+        """Of rows through so many blocks, none of them the last."""
+        return blocks * seconds_of_rows(self.block.passed, rows, self.load.rows_at_once(self.shape.hidden))
+
+    def ends(self, rows: int) -> float:
+        """Through the last block, and the loss."""
+        return seconds_of_rows(self.block.ended, rows, self.load.rows_at_once(self.shape.hidden))
+
+    def of_directions(self, seconds: Callable[[int], float], rows: int) -> float:
+        """Of all Q; several may share a batch where no weight is moved."""
+        together = self.load.directions_at_once(self.shape.hidden) or 1
+        return self.load.num_perturbations / together * seconds(together * rows)
+
+    def restarts(self, rows: int) -> float:
+        """Every direction begins with the states that the base pass kept."""
+        numbers = self.load.num_perturbations * rows * self.load.seq_len * self.shape.hidden
+        return numbers * self.load.number_bytes / self.copy_bytes_per_second
+
+    def alone(self, first: int, held: int) -> RoundSeconds:
+        """A client on its own, without the update; it activates ``held`` blocks, from ``first`` on."""
+        rows, M, Q = self.load.client_rows, self.shape.num_blocks, self.load.num_perturbations
+        base, end = self.passes(rows, M - 1), self.ends(rows)
+        if not held:
+            return RoundSeconds(base + end, 0.0, 0.0)
+        onward = M - 1 - first
+        if self.load.estimator == "jvp":  # the last block as any other
+            return RoundSeconds(base + end, 0.0, 0.0, Q * (onward + 1) * self.block.differentiated)
+        noise = 0.0 if self.along else Q * held * self.block.moved
+        directed = self.of_directions(lambda together: self.passes(together, onward) + self.ends(together), rows)
+        return RoundSeconds(base + end + directed + self.restarts(rows), noise, 0.0)
+
+    def together(self, A_MN: NDArray[np.bool_]) -> RoundSeconds:
+        """All clients in the cohort's passes, without the update."""
+        rows, M, Q = self.load.client_rows, self.shape.num_blocks, self.load.num_perturbations
+        everyone = rows * A_MN.shape[1]
+        started_MN = np.logical_or.accumulate(A_MN, axis=0)
+        passes = self.passes(everyone, M - 1) + self.ends(everyone)
+        for m in range(M):
+            for clients in (A_MN[m].sum(), (started_MN[m] & ~A_MN[m]).sum()):
+                taking_part = rows * int(clients)
+                passes += self.of_directions(partial(self.passes, blocks=1) if m < M - 1 else self.ends, taking_part)
+        moved = 0.0 if self.along else Q * int(A_MN.any(axis=1).sum()) * self.block.moved
+        return RoundSeconds(passes + self.restarts(everyone), moved, 0.0)
+
+    def backward(self, A_MN: NDArray[np.bool_], *, own_directions: bool) -> RoundSeconds:
+        """All clients once forward and back, and every share's gradients along every direction."""
+        rows, (M, N), Q = self.load.client_rows, A_MN.shape, self.load.num_perturbations
+        plan = GradientPlan.of(
+            [self.shape.trained_parameters] * M,
+            Widths.of_shape(self.shape),
+            self.load.number_bytes,
+            np.full((N, 2), (rows, self.load.seq_len)),
+            A_MN,
+            num_directions=Q,
+            max_rows=self.load.max_rows,
+        )
+        shares = [[n] for n in range(N)] if own_directions else plan.shares
+        draws = sum(int(A_MN[:, share].any(axis=1).sum()) for share in shares)
+        # Of a client's blocks from the first active one on half a backward pass, and of the active ones the other half.
+        back_MN = np.logical_or.accumulate(A_MN, axis=0)[:-1]
+        back = (back_MN.sum() + A_MN[:-1].sum()) / 2 * self.block.differentiated
+        forward = self.passes(rows * N, M - 1) + self.ends(rows * N)
+        return RoundSeconds(forward, Q * draws * self.block.multiplied, 0.0, float(back))
 
 
 def round_seconds(
@@ -161,39 +144,100 @@ def round_seconds(
     *,
     direction: str,
     active_blocks: int,
-    forward_work: float,
-    updated_blocks: int | None = None,
+    forward_work: int,
+    method: str = "zorba",
+    update_draws: int | None = None,
     resident_blocks: int | None = None,
 ) -> RoundSeconds:
-    """A round of one client; or, for ``num_clients`` above 1, of a process that simulates them all.
+    """A round of one client.
 
     Args:
-        active_blocks: blocks to perturb for each direction: a client's own, or in a simulation all that anybody has.
-        forward_work: blocks that a direction computes anew, summed over clients: M less the first active block of each.
-        updated_blocks: that the round changes: those that anybody activates; default all M.
+        active_blocks: how many it has perturbed for each direction, its own.
+        forward_work: blocks that a direction computes anew: M less its first active block.
+        update_draws: blocks that the round's update draws noise for, summed over its directions
+            (:func:`update_draws`); default: all M for each of Q.
         resident_blocks: as for :func:`zorba_core.planning.engine_memory.footprint`.
     """
-    M, Q, D = shape.num_blocks, load.num_perturbations, shape.block_parameters
-    positions = load.client_rows * load.seq_len
-    calls, speed = calibration.block_rate(D)
-    one_pass = positions * (D + load.seq_len * shape.query) / speed  # causal: half the positions on average, twice
-    # Of the last block nothing but keys and values is computed at every position.
-    last = (2 * shape.hidden * shape.key_value) / D
-    base = load.num_clients * (M - 1 + last)
-    anew = forward_work - load.num_clients * (1 - last)
-    pieces = -(-load.rows // load.rows_at_once(shape.hidden))
-    called = calls * pieces * (M + Q * forward_work / load.num_clients)
-    moves = shape.trained_parameters
-    noise = Q * active_blocks * moves / calibration.noise_rate(direction)
-    copied = Q * (2 * active_blocks * moves + load.rows * load.seq_len * shape.hidden) * load.number_bytes
+    counted = _Round.of(shape, load, calibration, direction)
+    if load.first_order:
+        return _first_order(counted, 1)
     reading = 0.0
     if resident_blocks is not None:
-        moved = max(0, M - resident_blocks) * D * load.number_bytes
+        moved = max(0, shape.num_blocks - resident_blocks) * shape.block_parameters * load.number_bytes
         reading = moved / calibration.read_bytes_per_second + moved / calibration.write_bytes_per_second
+    draws = load.num_perturbations * shape.num_blocks if update_draws is None else update_draws
+    estimate = counted.alone(shape.num_blocks - forward_work, active_blocks)
+    if method_facts(method).along == "picked":
+        estimate = _in_local_steps(counted, estimate, 1, active_blocks)
+    return replace(estimate, update=estimate.update + draws * counted.block.updated, reading=reading)
+
+
+def process_seconds(
+    shape: ModelShape,
+    load: Load,
+    calibration: Calibration,
+    *,
+    direction: str,
+    A_MN: NDArray[np.bool_],
+    method: str = "zorba",
+) -> RoundSeconds:
+    """A round of one process that simulates all clients of an allocation."""
+    facts, clients = method_facts(method), A_MN.shape[1]
+    counted = _Round.of(shape, replace(load, num_clients=clients), calibration, direction)
+    if load.first_order:
+        return _first_order(counted, clients)
+    by_itself = facts.along in ("own", "picked")
+    if load.estimator == "exact":
+        estimate = counted.backward(A_MN, own_directions=by_itself)
+    elif by_itself or load.estimator in ("reference", "jvp"):
+        counted = _Round.of(shape, replace(load, num_clients=1), calibration, direction)
+        estimate = _one_by_one(counted, A_MN)
+    else:
+        estimate = counted.together(A_MN)
+    if facts.along == "picked":
+        estimate = _in_local_steps(counted, estimate, clients, int(A_MN.sum()))
+    draws = update_draws(facts, load.num_perturbations, A_MN)
+    return replace(estimate, update=estimate.update + draws * counted.block.updated)
+
+
+def _in_local_steps(counted: _Round, estimate: RoundSeconds, clients: int, held: int) -> RoundSeconds:
+    """FedKSeed's: of Q steps each begins with the loss of its own rows, and moves the client's own blocks."""
+    Q = counted.load.num_perturbations
+    update = Q * held * counted.block.updated
+    if counted.load.estimator == "exact":
+        return replace(estimate, passes=Q * estimate.passes, backward=Q * estimate.backward, update=update)
+    rows = counted.load.client_rows
+    again = (Q - 1) * clients * (counted.passes(rows, counted.shape.num_blocks - 1) + counted.ends(rows))
+    return replace(estimate, passes=estimate.passes + again, update=update)
+
+
+def update_draws(facts: MethodFacts, num_perturbations: int, A_MN: NDArray[np.bool_]) -> int:
+    """Blocks that a round's update draws noise for, summed over its directions: those of every client, where they are
+    not shared."""
+    moved = A_MN.sum() if facts.along in ("own", "picked") else A_MN.any(axis=1).sum()
+    return num_perturbations * int(moved)
+
+
+def _one_by_one(counted: _Round, A_MN: NDArray[np.bool_]) -> RoundSeconds:
+    first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), len(A_MN))
+    alike: dict[tuple[int, int], int] = {}
+    for first, held in zip(first_N.tolist(), A_MN.sum(axis=0).tolist(), strict=True):
+        alike[first, held] = alike.get((first, held), 0) + 1
+    passes = noise = backward = 0.0
+    for (first, held), count in alike.items():
+        own = counted.alone(first, held)
+        passes, noise = passes + count * own.passes, noise + count * own.noise
+        backward += count * own.backward
+    return RoundSeconds(passes, noise, 0.0, backward)
+
+
+def _first_order(counted: _Round, clients: int) -> RoundSeconds:
+    """One forward and one backward pass, and a step of all weights: read, and written."""
+    M = counted.shape.num_blocks
+    step = 3 * M * counted.shape.trained_parameters * counted.load.number_bytes / counted.copy_bytes_per_second
     return RoundSeconds(
-        passes=(base + Q * anew) * one_pass + called,
-        noise=noise,
-        copies=copied / calibration.copy_bytes_per_second,
-        update=Q * (M if updated_blocks is None else updated_blocks) * moves / calibration.noise_rate(direction),
-        reading=reading,
+        counted.passes(counted.load.client_rows * clients, M - 1) + counted.ends(counted.load.client_rows * clients),
+        0.0,
+        step,
+        clients * (M - 1) * counted.block.differentiated,
     )

@@ -1,8 +1,8 @@
 """How long ``zorba train`` will take here, before it is started: the way to its first round, rounds, evaluations.
 
-Rounds are those of :func:`zorba_core.runs.fleet_plan.simulated`; an evaluation is forward passes. What comes before the
-first round (libraries, model, rows, the check of the settings) was measured once and is nearly the same for every small
-model. Runs that ended on this machine correct the rest: ``pace_of`` says by how much.
+Rounds are those of :func:`zorba_core.runs.round_seconds.process_seconds`; an evaluation is forward passes. What comes
+before the first round (libraries, model, rows, the check of the settings) was measured once and is nearly the same for
+every small model. Runs that ended on this machine correct the rest: ``pace_of`` says by how much.
 
 Shapes: M blocks, N clients.
 """
@@ -15,17 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.planning.engine_memory import EVALUATION_ROWS, Load
-from zorba_core.planning.gradient_plan import GradientPlan, Widths
 from zorba_core.planning.memory import Workload
+from zorba_core.planning.methods import method_facts
 from zorba_core.planning.shapes import ModelShape
-from zorba_core.runs.fleet_plan import simulated
-from zorba_core.runs.round_seconds import Calibration
+from zorba_core.runs.rates import Calibration
+from zorba_core.runs.round_seconds import process_seconds
 
 START_SECONDS = 6.5  # until the rows are ready (artifacts/benchmarks/startup.json), one CPU thread
 CHECK_SECONDS = 1.2  # of the settings, there
-_BACKWARD = 3.0  # a forward and a backward pass, in forward passes
 _PACES = 5  # runs that count
 _PACE_BOUNDS = (0.2, 5.0)
 
@@ -68,7 +66,7 @@ def estimate_run(
     eval_rows: int,
     eval_len: float | None = None,
     direction: str = "gaussian",
-    first_order: bool = False,
+    method: str = "zorba",
     estimator: str = "cohort",
     pace: float = 1.0,
 ) -> RunEstimate:
@@ -78,57 +76,34 @@ def estimate_run(
         workload: its seq_len is the length of the longest row of a round: batches are cut to it.
         eval_rows: rows that an evaluation reads.
         eval_len: their mean length; rows of like length are read together. Default: as long as the longest.
-        first_order: one backward pass a round instead of directions.
-        estimator: one that goes backward (exact) takes one such pass too, and draws every share's directions.
         pace: of :func:`pace_of`.
     """
-    load = Load(workload.batch_size, workload.seq_len, max(1, num_perturbations), workload.dtype)
-    _, seconds = simulated(shape, load, calibration, direction=direction, A_MN=A_MN)
-    one_round = seconds.total
+    load = Load(
+        workload.batch_size,
+        workload.seq_len,
+        max(1, num_perturbations),
+        workload.dtype,
+        estimator=estimator,
+        first_order=method_facts(method).first_order,
+    )
+    seconds = process_seconds(shape, load, calibration, direction=direction, A_MN=A_MN, method=method)
     calls, speed = calibration.block_rate(shape.block_parameters)
 
     def a_pass(length: float) -> float:  # of a row and block
         return length * (shape.block_parameters + length * shape.query) / speed
 
-    a_block = workload.batch_size * a_pass(workload.seq_len)  # of a client's rows
-    if first_order:
-        one_round = _BACKWARD * A_MN.shape[1] * shape.num_blocks * a_block
-    elif ESTIMATORS[estimator].backward:
-        one_round = a_block * _passes_with_gradients(A_MN)
-        one_round += _drawn(shape, load, A_MN) / calibration.noise_rate(direction)
     pieces = -(-eval_rows // EVALUATION_ROWS)
     parts = replace(load, batch_size=EVALUATION_ROWS)
     evaluation = eval_rows * shape.num_blocks * a_pass(eval_len or workload.seq_len)
     evaluation += calls * shape.num_blocks * pieces * -(-EVALUATION_ROWS // parts.rows_at_once(shape.hidden))
     return RunEstimate(
         START_SECONDS + CHECK_SECONDS,
-        one_round,
+        seconds.total,
         evaluation,
         rounds,
         1 + -(-rounds // max(1, eval_every)),
         pace,
     )
-
-
-def _passes_with_gradients(A_MN: NDArray[np.bool_]) -> int:
-    """Passes of a client's rows through a block: forward through all, back to the first that it activates, and once
-    more for the gradient of each of these."""
-    back_N = np.where(A_MN.any(axis=0), len(A_MN) - A_MN.argmax(axis=0), 0)
-    return int(A_MN.size + back_N.sum() + A_MN.sum())
-
-
-def _drawn(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> int:
-    """Numbers of directions: each share of the clients has them drawn anew."""
-    sizes_M = [shape.block_parameters] * shape.num_blocks
-    plan = GradientPlan.of(
-        sizes_M,
-        Widths.of_shape(shape),
-        load.number_bytes,
-        np.full((A_MN.shape[1], 2), (load.batch_size, load.seq_len)),
-        A_MN,
-        num_directions=load.num_perturbations,
-    )
-    return len(plan.shares) * load.num_perturbations * shape.block_parameters * int(A_MN.any(axis=1).sum())
 
 
 def pace_of(ratios: Iterable[float], load: float = 0.0, cores: int = 1) -> float:
