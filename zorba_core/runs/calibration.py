@@ -31,13 +31,12 @@ from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.shapes import ModelShape, shape_from_config
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import resident_bytes
-from zorba_core.runs.own_block import Clock, is_small_enough, measure_block, seconds_of
-from zorba_core.runs.rates import BlockRate, Calibration, model_key, seconds_of_rows
+from zorba_core.runs.own_block import Clock, is_small_enough, measure_block, measure_ways_back, seconds_of
+from zorba_core.runs.rates import BlockRate, Calibration, model_key
 
 WIDTHS = (64, 128, 256, 512, 1024)
 _HEAD_SIZE, _LENGTH, _FEW_ROWS = 64, 32, 2
 _WIDTH_BACK, _ROWS_BACK, _CLIENTS_BACK = 256, 8, 4
-_WAYS = {"exact": {"estimator": "exact"}, "first-order": {"first_order": True}, "jvp": {"estimator": "jvp"}}
 _NOISE_NUMBERS = 2**22
 _FILE_BYTES = 2**26
 _KINDS = ("gaussian", "rademacher")
@@ -61,7 +60,9 @@ def calibrate(*, threads: int = 1, folder: str | os.PathLike[str] | None = None)
         copied = _copy_rate(clock)
         read, written = _disk_rates(folder)
         settings = TrainSettings(threads=threads)
-        backward = _backward(settings, clock)
+        config = _config(_WIDTH_BACK).to_dict()
+        shape, load = shape_from_config(config, "calibration"), Load(_ROWS_BACK, _LENGTH, 1, num_clients=_CLIENTS_BACK)
+        backward = measure_ways_back(config, shape, load, settings, clock)
         machine = {
             **describe(settings),
             "clock": "process CPU seconds" if threads == 1 else "wall seconds",
@@ -99,17 +100,6 @@ def with_own_block(
 
 def _clock(threads: int) -> Clock:
     return time.process_time if threads == 1 else time.perf_counter
-
-
-def _backward(settings: TrainSettings, clock: Clock) -> dict[str, float]:
-    """What goes backward through a block, in forward passes of the same rows: of one width, for all."""
-    config = _config(_WIDTH_BACK).to_dict()
-    shape, taken = shape_from_config(config, "calibration"), {}
-    for way, options in _WAYS.items():
-        load = Load(_ROWS_BACK, _LENGTH, 1, num_clients=_CLIENTS_BACK, **options)
-        block = measure_block(config, shape, load, settings, clock)
-        taken[way] = block.differentiated / seconds_of_rows(block.passed, _ROWS_BACK, load.rows_at_once(_WIDTH_BACK))
-    return taken
 
 
 def _block_rate(width: int, clock: Clock) -> BlockRate:

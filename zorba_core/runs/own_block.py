@@ -71,12 +71,23 @@ def measure_block(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = _network(config, settings)
-        bench = _Bench(network, shape, load, _directions(network, settings), clock)
+        bench = _Bench.of(config, shape, load, settings, clock)
         block = bench.forward()
-    ways = {"exact": bench.exact, "first-order": bench.first_order, "jvp": bench.jvp}
     way = way_back(load)
-    return block if way is None else ways[way](block)
+    return block if way is None else bench.ways_back[way](block)
+
+
+@torch.no_grad()
+def measure_ways_back(
+    config: Mapping[str, Any], shape: ModelShape, load: Load, settings: TrainSettings, clock: Clock
+) -> dict[str, float]:
+    """What goes back through such a block, each way, in forward passes of the same client's rows."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        bench = _Bench.of(config, shape, load, settings, clock)
+        block = bench.forward()
+    forward = seconds_of_rows(block.passed, load.client_rows, load.rows_at_once(shape.hidden))
+    return {way: measured(block).differentiated / forward for way, measured in bench.ways_back.items()}
 
 
 def seconds_of(run: Callable[[], Any], clock: Clock) -> float:
@@ -123,6 +134,18 @@ class _Bench:
     load: Load
     directions: Directions
     clock: Clock
+
+    @classmethod
+    def of(
+        cls, config: Mapping[str, Any], shape: ModelShape, load: Load, settings: TrainSettings, clock: Clock
+    ) -> _Bench:
+        network = _network(config, settings)
+        return cls(network, shape, load, _directions(network, settings), clock)
+
+    @property
+    def ways_back(self) -> dict[str, Callable[[BlockSeconds], BlockSeconds]]:
+        """By :func:`zorba_core.runs.rates.way_back`."""
+        return {"exact": self.exact, "first-order": self.first_order, "jvp": self.jvp}
 
     def forward(self) -> BlockSeconds:
         network, load = self.network, self.load
