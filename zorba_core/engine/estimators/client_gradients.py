@@ -77,6 +77,8 @@ class ClientGradients:
         self._anchor = torch.zeros((), dtype=network.dtype, device=network.device, requires_grad=True)
         self._numbers = self._anchor.new_empty(0)  # of gradients, for one share after another
         self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
+        # Not a method of this object, whose gradients Python's collector would then have to find before they are freed.
+        self._products = partial(_products, network)
         self._layers_M = [
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
             for m in range(network.num_blocks)
@@ -231,10 +233,10 @@ class ClientGradients:
                 inputs.append((strand.where, gradients[1]))
         return _gathered(inputs) if inputs else None
 
-    def _products(self) -> contextlib.AbstractContextManager[None]:
-        """The precision of products that a backward pass multiplies in. (What autocast has rounded, it knows.)"""
-        precision = "highest" if self._network.precision == "bf16" else self._network.precision
-        return products_in(precision, self._network.device)
+
+def _products(network: BlockNetwork) -> contextlib.AbstractContextManager[None]:
+    """The precision of products that a backward pass multiplies in. (What autocast has rounded, it knows.)"""
+    return products_in("highest" if network.precision == "bf16" else network.precision, network.device)
 
 
 @functools.cache
