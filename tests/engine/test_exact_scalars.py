@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
@@ -44,6 +45,43 @@ def assert_same(expected: Estimate, estimate: Estimate, tolerance: float) -> Non
     assert scale > 0.1
     assert np.abs(estimate.rho_NQ - expected.rho_NQ).max() <= tolerance * scale
     assert estimate.loss_N == pytest.approx(expected.loss_N, rel=max(1e-12, tolerance / 10))
+
+
+@pytest.fixture
+def left_for_the_collector():
+    """What a call leaves to Python's collector, and tensors among it."""
+
+    def left(run) -> list[torch.Tensor]:
+        gc.collect()
+        gc.disable()
+        before = gc.get_debug()
+        try:
+            run()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            return [each for each in gc.garbage if isinstance(each, torch.Tensor)]
+        finally:
+            gc.set_debug(before)
+            gc.garbage.clear()
+            gc.enable()
+
+    return left
+
+
+@pytest.mark.parametrize("estimate", [estimate_exact, estimate_cohort, estimate_jvp])
+def test_no_tensor_waits_for_pythons_collector(family, make_tiny_model, estimate, left_for_the_collector):
+    """It would hold the gradients of several rounds."""
+    network = BlockNetwork(make_tiny_model(family), LABELS)
+    directions = Directions("gaussian", network.sizes_M)
+    arguments = (network, batches(4), random_allocation(0, 3, 4), SEEDS, directions)
+    estimate(*arguments, mu=1e-3)
+    assert left_for_the_collector(lambda: estimate(*arguments, mu=1e-3)) == []
+    assert len(left_for_the_collector(lambda: make_a_circle(torch.zeros(3)))) == 1
+
+
+def make_a_circle(held: torch.Tensor) -> None:
+    circle = [held]
+    circle.append(circle)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
