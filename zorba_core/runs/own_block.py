@@ -26,7 +26,7 @@ from zorba_core.engine.aggregation import shared_step
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.client_gradients import ClientGradients
 from zorba_core.engine.estimators.cohort import moved, rows_at_once
-from zorba_core.engine.estimators.exact import along_directions, gather_gradients
+from zorba_core.engine.estimators.exact import gather_gradients, scalars_along
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
@@ -190,7 +190,7 @@ class _Bench:
             everything, end = a_client(0), a_client(_BLOCKS - 1)
         gradient_CD = torch.zeros(len(share), self.network.sizes_M[0], dtype=self.network.dtype)
         seeds = range(self.load.num_perturbations)
-        multiplied = self._seconds(along_directions, gradient_CD, 0, seeds, self.directions) / len(seeds)
+        multiplied = self._seconds(scalars_along, gradient_CD, 0, seeds, self.directions) / len(seeds)
         last = end - (_BLOCKS - 1) * self._each(block.passed, len(share))
         return replace(
             block,

@@ -77,8 +77,7 @@ class ClientGradients:
         self._anchor = torch.zeros((), dtype=network.dtype, device=network.device, requires_grad=True)
         self._numbers = self._anchor.new_empty(0)  # of gradients, for one share after another
         self._trained_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
-        # Not a method of this object, whose gradients Python's collector would then have to find before they are freed.
-        self._products = partial(_products, network)
+        self._products = partial(_products, network)  # no method: a circle would keep the gradients for a while
         self._layers_M = [
             LayerFunctions.of(network.block_module(m), self._trained_M[m], self._anchor, self._products)
             for m in range(network.num_blocks)

@@ -71,7 +71,7 @@ def estimate_exact(
     gradients = ClientGradients(network, inactive)
 
     def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
-        rho_NQ[clients] += along_directions(gradient_CD, block, seeds_Q, directions)
+        rho_NQ[clients] += scalars_along(gradient_CD, block, seeds_Q, directions)
 
     with gradients.installed():
         for share in plan.shares:
@@ -117,7 +117,7 @@ def gather_gradients(
     return np.array(list(loss_by_client.values()))
 
 
-def along_directions(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
+def scalars_along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
     """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64."""
     total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
     for at in range(0, len(seeds_Q), directions.together):
