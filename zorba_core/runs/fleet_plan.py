@@ -34,8 +34,8 @@ from zorba_core.runs.round_seconds import RoundSeconds, process_seconds, round_s
 Mode = Literal["in-memory", "streamed", "cannot"]
 # What a plan says of itself, beside its numbers.
 MEASURED = (
-    "seconds of the model's own block at its own length of rows, where three of them are at most 1 GiB; else of OPT's "
-    "blocks of several widths",
+    "seconds of the model's own block at its own length of rows, where that takes seconds and at most 1 GiB; else of "
+    "OPT's blocks of several widths",
     "noise drawn and added to weights, and weights copied",
     "a file read from and written to the disk, bytes a second",
 )

@@ -40,7 +40,9 @@ from zorba_core.planning.shapes import ModelShape
 from zorba_core.runs.rates import BlockSeconds, Points, seconds_of_rows, way_back
 
 _BLOCKS, _VOCABULARY = 3, 64
-_MOST_BYTES = 2**30  # of the three blocks: a larger model is planned by the general rates
+# Bytes of three blocks and of what goes through them, and multiplications of a pass that is measured: a larger model,
+# or longer rows, are planned by the general rates.
+_MOST_BYTES, _MOST_WORK = 2**30, 10**11
 _SECONDS_EACH, _LEAST_TIMES = 0.15, 3
 _FEW_ROWS, _SUMMED = 2, 4  # of a pass; directions of an update
 _MOST_ROWS = 512  # of all clients' in FedIT's one pass
@@ -51,8 +53,21 @@ Clock = Callable[[], float]
 
 
 def is_small_enough(shape: ModelShape, load: Load) -> bool:
-    """Whether three blocks, a copy of one and their gradients are a matter of seconds."""
-    return _BLOCKS * shape.block_parameters * load.number_bytes <= _MOST_BYTES
+    """Whether three blocks, and what is made of a client's rows, take some seconds and little memory."""
+    length, way = load.seq_len, way_back(load)
+    at_once = length * min(load.rows_at_once(shape.hidden), load.client_rows)
+    kept = load.client_rows * _kept_of_a_row(shape, load, way)
+    numbers = _BLOCKS * shape.block_parameters + max(at_once * shape.working_width(length), kept)
+    both_ways = 0 if way is None else 3 * _BLOCKS * load.client_rows * length  # a way back takes two passes
+    work = shape.block_parameters * max(at_once, both_ways)
+    return numbers * load.number_bytes <= _MOST_BYTES and work <= _MOST_WORK
+
+
+def _kept_of_a_row(shape: ModelShape, load: Load, way: str | None) -> int:
+    """Numbers that passes back keep of one row, or hold of it at once; 0 where there are only forward passes."""
+    if way == "jvp":  # scores are written out, with their derivatives
+        return load.seq_len * (3 * shape.working_width(load.seq_len) + 6 * shape.heads * load.seq_len)
+    return 0 if way is None else load.seq_len * (_BLOCKS * shape.saved_width + shape.backward_width)
 
 
 @torch.no_grad()
@@ -200,7 +215,9 @@ class _Bench:
         )
 
     def first_order(self, block: BlockSeconds) -> BlockSeconds:
-        batches = self._batches(_MOST_ROWS)
+        a_row = _kept_of_a_row(self.shape, self.load, "first-order") * self.load.number_bytes
+        most_rows = _MOST_BYTES // a_row
+        batches = self._batches(min(_MOST_ROWS, most_rows))
         taken = self._seconds(gradient_cohort, self.network, batches, max_rows=self.load.max_rows) / len(batches)
         ended = tuple((rows, _BOTH_WAYS * seconds) for rows, seconds in block.ended)
         back = (taken - self._each(ended, len(batches))) / (_BLOCKS - 1) - self._each(block.passed, len(batches))
