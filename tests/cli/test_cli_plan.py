@@ -42,6 +42,14 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def quick_measuring(monkeypatch):
+    monkeypatch.setattr(measuring, "WIDTHS", (64, 128))
+    monkeypatch.setattr(measuring, "_FILE_BYTES", 2**20)
+    monkeypatch.setattr(measuring, "_NOISE_NUMBERS", 2**17)
+    monkeypatch.setattr(own_block, "_SECONDS_EACH", 0.01)
+
+
 def planned(files: Path, *words: str) -> dict:
     arguments = ["plan", "--fleet", str(files / "fleet.csv"), "--calibration", str(files / "rates.json"), "--json"]
     done = CliRunner().invoke(build_app(), [*arguments, *words], catch_exceptions=False)
@@ -89,6 +97,7 @@ def test_people_get_a_table_that_says_what_is_measured_and_what_assumed(files):
     done = CliRunner().invoke(build_app(), [*arguments, "--model", "opt-125m"], catch_exceptions=False)
     assert "4 clients: 2 hold it in memory" in done.stdout
     assert "Measured on a machine" in done.stdout
+    assert "Seconds by general rates" in done.stdout
     assert "Assumed: every client computes as fast as" in done.stdout
 
 
@@ -133,11 +142,7 @@ def test_a_damaged_calibration_is_refused_with_the_cure(tmp_path, change, says):
     assert "remove it, and it is measured anew" in left.err
 
 
-def test_a_calibration_is_measured_once_and_read_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "WIDTHS", (64, 128))
-    monkeypatch.setattr(measuring, "_FILE_BYTES", 2**20)
-    monkeypatch.setattr(measuring, "_NOISE_NUMBERS", 2**17)
-    monkeypatch.setattr(own_block, "_SECONDS_EACH", 0.01)
+def test_a_calibration_is_measured_once_and_read_back(tmp_path, quick_measuring):
     (tmp_path / "fleet.csv").write_text("vram_gib\n8\n")
     rates = tmp_path / "rates.json"
     arguments = ["plan", "--fleet", str(tmp_path / "fleet.csv"), "--calibration", str(rates), "--json"]
@@ -184,17 +189,15 @@ def test_methods_and_estimators_have_seconds_and_memory_of_their_own(files):
     assert simulation("--method", "fedkseed", "--perturbations", "10")["seconds_per_round"] > own["seconds_per_round"]
 
 
-def test_the_models_own_block_is_measured_with_the_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(measuring, "WIDTHS", (64, 128))
-    monkeypatch.setattr(measuring, "_FILE_BYTES", 2**20)
-    monkeypatch.setattr(measuring, "_NOISE_NUMBERS", 2**17)
-    monkeypatch.setattr(own_block, "_SECONDS_EACH", 0.01)
+def test_the_models_own_block_is_measured_with_the_machine(tmp_path, quick_measuring):
     (tmp_path / "fleet.csv").write_text("vram_gib\n8\n8\n")
     rates = tmp_path / "rates.json"
     words = ["plan", "--fleet", str(tmp_path / "fleet.csv"), "--calibration", str(rates), "--json"]
     first = CliRunner().invoke(build_app(), [*words, "--estimator", "exact"], catch_exceptions=False)
-    assert len(json.loads(first.stdout)["calibration"]["models"]) == 2  # of a client, and of the simulation
+    answer = json.loads(first.stdout)
+    assert len(answer["calibration"]["models"]) == 2  # of a client, and of the simulation
+    assert answer["seconds_by"] == "own block"
     kept = rates.read_bytes()
     longer = CliRunner().invoke(build_app(), [*words, "--seq-len", "40"], catch_exceptions=False)
-    assert longer.exit_code == 0  # by the general rates: the file may be of another machine
+    assert json.loads(longer.stdout)["seconds_by"] == "general rates"  # the file may be of another machine
     assert rates.read_bytes() == kept

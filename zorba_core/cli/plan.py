@@ -46,7 +46,7 @@ from zorba_core.runs.fleet_plan import (
     simulated,
     with_seconds,
 )
-from zorba_core.runs.rates import Calibration, read_calibration
+from zorba_core.runs.rates import Calibration, model_key, read_calibration
 
 _MOST_ROWS = 60
 _MODELS = f"opt-mini, {', '.join(PRESETS)}, or a Hugging Face folder or config.json."
@@ -142,6 +142,7 @@ def plan(
         "bottleneck": None if slowest is None else slowest.client,
         "bottleneck_part": None if slowest is None else slowest.seconds.slowest_part,
         "simulation": together,
+        "seconds_by": "own block" if model_key(shape, load, direction) in calibration.models else "general rates",
         "process_gib": calibration.process_bytes / GIB,
         "measured": MEASURED,
         "assumed": ASSUMED,
@@ -275,5 +276,10 @@ def _lines(plans: Sequence[ClientPlan], shape: ModelShape, load: Load, result: d
         yield f"... and {len(plans) - _MOST_ROWS} more clients (--json for all)"
     machine = result["calibration"]["machine"]
     yield ""
+    if result["seconds_by"] == "general rates":
+        yield (
+            "Seconds by general rates, of OPT's blocks: small heads, other activations and odd lengths take longer. "
+            "Without a --calibration of another model, this one's block is measured where it is small enough."
+        )
     yield f"Measured on {machine.get('platform', 'this machine')}, {machine.get('clock', '')}: {'; '.join(MEASURED)}."
     yield f"Assumed: {'; '.join(ASSUMED)}."
