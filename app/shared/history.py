@@ -8,7 +8,8 @@ LEAVES = "leaves"  # marks the address of a next page; the script takes it out
 # that of the page that is left (Streamlit adds it to the path). A link says at the click that a page is left. A button
 # does not: what its run still writes belongs to the page that is left, up to the address with the mark (`switch_page`).
 # A field reports what was typed when it loses the focus, which may be the click on a link: the report would be lost, or
-# the click. Such a click is held until the page has answered the report.
+# the click. Such a click is held until the page has answered the report; so is one on a button, whose run a busy
+# browser may ask for before it reports the field.
 HISTORY = """
 <script>
 window.zorbaMain = MAIN_KEY;
@@ -31,6 +32,15 @@ if (!window.zorbaHistory) {
     }
   };
   document.addEventListener("click", (event) => {
+    const button = event.target.closest && event.target.closest("[data-testid=stButton] button");
+    if (button && event.isTrusted && Date.now() - edited < 500) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      edited = 0;
+      clickOnceReported(button, () => [...document.querySelectorAll("[data-testid=stButton] button")]
+        .find((each) => each.textContent === button.textContent));
+      return;
+    }
     const link = event.target.closest && event.target.closest("a[href]");
     const plain = !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
     if (!link || !plain || link.target === "_blank" || link.origin !== window.location.origin || link.download) return;
@@ -39,7 +49,7 @@ if (!window.zorbaHistory) {
       event.preventDefault();
       event.stopImmediatePropagation();
       edited = 0;
-      clickOnceReported(link);
+      clickOnceReported(link, () => [...document.links].find((each) => each.href === link.href));
     } else leaving = stays ? 0 : Date.now() + 10000;
   }, true);
   const isField = (element) => ["INPUT", "TEXTAREA"].includes(element.tagName);
@@ -52,7 +62,7 @@ if (!window.zorbaHistory) {
   document.addEventListener("focusout", (event) => {
     if (isField(event.target) && event.target.value !== reported) edited = Date.now();
   });
-  const clickOnceReported = (link) => {
+  const clickOnceReported = (clicked, drawnAgain) => {
     const before = window.location.search, since = Date.now();
     let ran = false;
     const timer = setInterval(() => {
@@ -61,7 +71,7 @@ if (!window.zorbaHistory) {
       const answered = window.location.search !== before || (ran && state === "notRunning");
       if (!answered && Date.now() - since < 1500) return;
       clearInterval(timer);
-      (link.isConnected ? link : [...document.links].find((each) => each.href === link.href))?.click();
+      (clicked.isConnected ? clicked : drawnAgain())?.click();
     }, 25);
   };
   window.addEventListener("popstate", () => { leaving = 0; });
