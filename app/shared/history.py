@@ -31,14 +31,22 @@ if (!window.zorbaHistory) {
       push(state, unused, url);
     }
   };
+  const nameOf = (button) => {
+    const place = button.closest("[class*='st-key-']");
+    return [...(place?.classList || [])].filter((name) => name.startsWith("st-key-")).concat(button.textContent).join();
+  };
   document.addEventListener("click", (event) => {
     const button = event.target.closest && event.target.closest("[data-testid=stButton] button");
     if (button && event.isTrusted && Date.now() - edited < 500) {
       event.preventDefault();
       event.stopImmediatePropagation();
       edited = 0;
-      clickOnceReported(button, () => [...document.querySelectorAll("[data-testid=stButton] button")]
-        .find((each) => each.textContent === button.textContent));
+      const told = nameOf(button);
+      clickOnceReported(button, () => {
+        const buttons = [...document.querySelectorAll("[data-testid=stButton] button")];
+        const alike = buttons.filter((each) => nameOf(each) === told);
+        return alike.length === 1 ? alike[0] : null;  // several may say the same
+      });
       return;
     }
     const link = event.target.closest && event.target.closest("a[href]");

@@ -13,6 +13,7 @@ Shapes: M blocks of D parameters, N clients, B rows of a client, L positions, Q 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -119,22 +120,26 @@ class _Round:
     def backward(self, A_MN: NDArray[np.bool_], *, own_directions: bool) -> RoundSeconds:
         """All clients once forward and back, and every share's gradients along every direction."""
         rows, (M, N), Q = self.load.client_rows, A_MN.shape, self.load.num_perturbations
-        plan = GradientPlan.of(
-            [self.shape.trained_parameters] * M,
-            Widths.of_shape(self.shape),
-            self.load.number_bytes,
-            np.full((N, 2), (rows, self.load.seq_len)),
-            A_MN,
-            num_directions=Q,
-            max_rows=self.load.max_rows,
-        )
-        shares = [[n] for n in range(N)] if own_directions else plan.shares
+        shares = [[n] for n in range(N)] if own_directions else gradient_plan(self.shape, self.load, A_MN).shares
         draws = sum(int(A_MN[:, share].any(axis=1).sum()) for share in shares)
         # Of a client's blocks from the first active one on half a backward pass, and of the active ones the other half.
         back_MN = np.logical_or.accumulate(A_MN, axis=0)[:-1]
         back = (back_MN.sum() + A_MN[:-1].sum()) / 2 * self.block.differentiated
         forward = self.passes(rows * N, M - 1) + self.ends(rows * N)
         return RoundSeconds(forward, Q * draws * self.block.multiplied, 0.0, float(back))
+
+
+def gradient_plan(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> GradientPlan:
+    """How exact scalars of clients with such a load go through the blocks."""
+    return GradientPlan.of(
+        [shape.trained_parameters] * len(A_MN),
+        Widths.of_shape(shape),
+        load.number_bytes,
+        np.full((A_MN.shape[1], 2), (load.client_rows, load.seq_len)),
+        A_MN,
+        num_directions=load.num_perturbations,
+        max_rows=load.max_rows,
+    )
 
 
 def round_seconds(
@@ -220,9 +225,7 @@ def update_draws(facts: MethodFacts, num_perturbations: int, A_MN: NDArray[np.bo
 
 def _one_by_one(counted: _Round, A_MN: NDArray[np.bool_]) -> RoundSeconds:
     first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), len(A_MN))
-    alike: dict[tuple[int, int], int] = {}
-    for first, held in zip(first_N.tolist(), A_MN.sum(axis=0).tolist(), strict=True):
-        alike[first, held] = alike.get((first, held), 0) + 1
+    alike = Counter(zip(first_N.tolist(), A_MN.sum(axis=0).tolist(), strict=True))
     passes = noise = backward = 0.0
     for (first, held), count in alike.items():
         own = counted.alone(first, held)
