@@ -176,11 +176,13 @@ class WrittenBytes(TensorBytes):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = super().__torch_dispatch__(func, types, args, kwargs)
-        if func._schema.is_mutable and made.untyped_storage()._cdata == self._table:
+        if func._schema.is_mutable:
             before = np.count_nonzero(self._written)
-            for row in made if made.dim() > 1 else [made]:
-                start = row.storage_offset()
-                self._written[start : start + row.numel()] = True
+            for target in [made] if isinstance(made, Tensor) else args[0]:  # one, or several (_foreach_copy_)
+                if target.untyped_storage()._cdata == self._table:
+                    for row in target if target.dim() > 1 else [target]:
+                        start = row.storage_offset()
+                        self._written[start : start + row.numel()] = True
             self.now += 4 * (np.count_nonzero(self._written) - before)
             self.peak = max(self.peak, self.now)
         return made

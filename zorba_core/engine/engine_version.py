@@ -11,7 +11,7 @@ otherwise. The number stayed: no experiment has such answers, and all others kep
 Exact scalars (``estimator = "exact"``) have other last bits, about 1e-7 of rho, since directions are looked up side by
 side, and again since up to 128 of them are and a share's clients are multiplied together. The number stayed: such runs
 are replayed from their logged scalars and compared by their accuracy over seeds. They have other last bits once more
-since norms are made again and pieces have other sizes, and since OPT's and GPT-2's blocks are written out.
+since norms are made again and pieces have other sizes (twice), and since OPT's and GPT-2's blocks are written out.
 
 Root-mean-square norms compute in float64 where the run does: float64 runs of Llama and its like have other bits in the
 eighth place. GPT-2's GELU is one operation, and its products are oneDNN's where a linear layer's are: GPT-2 and its

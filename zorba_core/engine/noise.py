@@ -147,12 +147,8 @@ def _bits(seed: int, block: int, kind: int, first_bit: int, last_bit: int, devic
     per_counter = _WORDS * _WORD_BITS
     first, last = first_bit // per_counter, -(-last_bit // per_counter)
     if device.type == "cpu":
-        return _words_by_numpy(seed, block, kind, first, last)
+        return torch.from_numpy(_raw_words(seed, block, kind, first, last))
     return _words_by_torch(seed, block, kind, first, last, device)
-
-
-def _words_by_numpy(seed: int, block: int, kind: int, first: int, last: int) -> Tensor:
-    return torch.from_numpy(_raw_words(seed, block, kind, first, last))
 
 
 def _raw_words(seed: int, block: int, kind: int, first: int, last: int) -> np.ndarray:

@@ -28,6 +28,7 @@ _INTEL = "GenuineIntel"
 ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines that multiply by oneDNN
 # Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 192 numbers: even).
 _LEAST_WORK = 4_000_000
+_NUMBERS_TOGETHER = 2**18  # of products, before they are put where they belong
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
@@ -159,23 +160,22 @@ def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_C
     Args:
         parts: where following ones of the O rows belong, (C, some of O, I), and whether there is something to add to.
     """
-    (_, positions, outputs), inputs = left_CPO.shape, right_CPI.shape[2]
+    (clients, positions, outputs), inputs = left_CPO.shape, right_CPI.shape[2]
     rows = [out_COI.shape[1] for out_COI, _ in parts]
     done = positions if positions == _whole(positions) else positions // _STEP * _STEP
     if done * outputs * inputs < _LEAST_WORK or not (_suits_onednn(left_CPO) and _has_full_units()):
         done = 0
     # oneDNN has its first matrix copied into order: the narrow one, if that saves more than to turn the product costs.
     turned = positions * (outputs - inputs) > outputs * inputs
-    outs = [(out_COI.unbind(), adds) for out_COI, adds in parts] if done else []
-    for start in range(0, done, _MOST):
-        some = slice(start, min(start + _MOST, done))
-        left_COP, right_CIP = left_CPO[:, some].transpose(1, 2), right_CPI[:, some].transpose(1, 2)
-        first, second = (right_CIP.contiguous(), left_COP) if turned else (left_COP, right_CIP)
-        for client, (x, weight) in enumerate(zip(first, second, strict=True)):
-            product_OI = _onednn_linear(x, weight).t() if turned else _onednn_linear(x, weight)
-            some_OI = product_OI.split_with_sizes(rows) if rows[1:] else [product_OI]
-            for (out_C, adds), own_OI in zip(outs, some_OI, strict=True):
-                out_C[client].add_(own_OI) if adds or start else out_C[client].copy_(own_OI)
+    each = max(1, _NUMBERS_TOGETHER // (outputs * inputs))
+    for start, at in itertools.product(range(0, done, _MOST), range(0, clients, each)):
+        of, some = slice(at, at + each), slice(start, min(start + _MOST, done))
+        first, second = left_CPO[of, some].transpose(1, 2), right_CPI[of, some].transpose(1, 2)
+        first, second = (second.contiguous(), first) if turned else (first, second)
+        whole_C = [_onednn_linear(x, weight) for x, weight in zip(first, second, strict=True)]
+        split_C = [(own.t() if turned else own).split_with_sizes(rows) for own in whole_C]
+        for (out_COI, adds), own_C in zip(parts, zip(*split_C, strict=True), strict=True):
+            (torch._foreach_add_ if adds or start else torch._foreach_copy_)(out_COI[of].unbind(), own_C)
     if done < positions:
         left_COP, right_CPI = left_CPO[:, done:].transpose(1, 2), right_CPI[:, done:]
         for (out_COI, adds), some_COP in zip(parts, left_COP.split(rows, dim=1), strict=True):

@@ -88,11 +88,8 @@ class TreeRows(OneRowEach, ChosenAnswers):
 
 def in_trees(network: TreeNetwork, batches: Sequence[object]) -> list[object]:
     """The batches, with answers as trees where a batch has enough of them and the network can run that."""
-    return [packed(batch) if _is_worth_it(network, batch) else batch for batch in batches]
-
-
-def _is_worth_it(network: TreeNetwork, batch: object) -> bool:
-    return isinstance(batch, ChoiceRows) and network.lays_out and int(batch.sequences_E.max()) > MANY
+    worth = [isinstance(of, ChoiceRows) and network.lays_out and int(of.sequences_E.max()) > MANY for of in batches]
+    return [packed(batch) if is_worth_it else batch for batch, is_worth_it in zip(batches, worth, strict=True)]
 
 
 def packed(rows: ChoiceRows) -> TreeRows:

@@ -10,6 +10,7 @@ Shapes: M blocks, N clients; a client's batch has X = (rows, positions of each).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
@@ -30,9 +31,10 @@ MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
 # indices of them that NumPy widens to 64 bits at a time (what a core's cache keeps).
 PIECE_TOGETHER, INDICES_TOGETHER = 2**19, 2**15
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
-# Numbers of directions that are drawn and multiplied in the time that a piece takes for a block whatever its size: 2 ms
-# for opt-mini by autograd. Written out it is 1 ms; half of this would hold more gradients for a hundredth of the time.
-_PIECE_NUMBERS = 5 * 2**20
+# In numbers of directions that are drawn and multiplied meanwhile: what a piece takes for a block whatever its size, as
+# if of so many positions more too, and a position for a parameter (opt-mini: 0.3 ms, 64 of 4.4 us each).
+_PIECE_NUMBERS, _PIECE_POSITIONS, _PASS_NUMBERS = 2**20, 64, 0.16
+_WORTH, _LEAN_POSITIONS = 1.03, 1024  # of the time, on the CPU, for less memory, where a piece has so many positions
 _SIZES_TRIED = 8  # of pieces, each with its shares
 _HOLES = 1.1  # of what is kept: an allocator leaves some between such tensors (measured)
 _UNKNOWN_SAVED, _UNKNOWN_BACKWARD = 24, 12  # hidden states
@@ -112,8 +114,8 @@ class GradientPlan:
         max_rows: int | None = None,
     ) -> Self:
         num_blocks, largest = len(sizes_M), max(sizes_M)
-        row_numbers = int(shape_NX.prod(axis=1).sum()) * widths.hidden
-        numbers = max(LEAST_BYTES // bytes_each, MOST_MEMORY * (sum(sizes_M) + 2 * row_numbers))
+        total = int(shape_NX.prod(axis=1).sum())  # positions
+        numbers = max(LEAST_BYTES // bytes_each, MOST_MEMORY * (sum(sizes_M) + 2 * total * widths.hidden))
         longest = int(shape_NX.prod(axis=1).max())  # of a client
         # Most is held when the last block but one is differentiated: of the last one few positions are computed.
         each = int(longest * (_HOLES * widths.saved * max(1, num_blocks - 1) + widths.backward)) + largest
@@ -124,12 +126,13 @@ class GradientPlan:
         order = np.lexsort((shape_NX[:, 1], first_N))  # a piece's rows then start alike, and are about as long
         clients = [ClientRows(int(n), *map(int, shape_NX[n])) for n in order]
         drawn = num_directions * int(np.asarray(sizes_M) @ A_MN.any(axis=1))
+        sizes = sorted({-(-most_together * part // _SIZES_TRIED) for part in range(1, _SIZES_TRIED + 1)})
         plans = []
-        for together in sorted({-(-most_together * part // _SIZES_TRIED) for part in range(1, _SIZES_TRIED + 1)}):
+        for together, alone in itertools.product(sizes, (True, False)):  # is a share one piece?
             plan = cls([], 0, together * longest, max_rows, max(0, numbers - together * each))
             before, held, pieces = 0, 0, list(plan.pieces(clients))
             for rows_of in pieces:
-                if not plan.shares or before > plan.room:
+                if not plan.shares or alone or before > plan.room:
                     plan.shares.append([])
                     before = 0
                 split = max_rows is not None and any(part.num_rows > max_rows for part in rows_of)
@@ -138,9 +141,12 @@ class GradientPlan:
                 held = max(held, before + (own if split else min(own, len(rows_of) * largest)))
                 before += own
             plan.shares.reverse()  # a smaller last one would leave holes in memory when it came after the others
-            work = len(pieces) * num_blocks * _PIECE_NUMBERS + len(plan.shares) * drawn
-            plans.append((work, -together, replace(plan, held=held)))
-        return min(plans, key=lambda plan: plan[:2])[-1]
+            passes = (total + len(pieces) * _PIECE_POSITIONS) * _PASS_NUMBERS * sum(sizes_M)
+            work = passes + len(pieces) * num_blocks * _PIECE_NUMBERS + len(plan.shares) * drawn
+            plans.append((work, together * (each - largest) + held, replace(plan, held=held)))
+        fastest = min(plans, key=lambda plan: plan[:2])
+        lean = [plan for plan in plans if plan[0] <= _WORTH * fastest[0] and plan[-1].positions >= _LEAN_POSITIONS]
+        return min([fastest, *lean] if on_cpu else [fastest], key=lambda plan: plan[1::-1])[-1]
 
     def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
         """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.

@@ -185,7 +185,8 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         scores = 0 if family == "gpt_neox" else 2
     elif config.get("activation_function", "relu") == "relu":
         feed_forward, saved = 3 * H + F, saved + F
-        exact = written_out_exact if config.get("do_layer_norm_before", True) else None
+        # What a norm after a branch gives is the block's state, and kept.
+        exact, norms = (written_out_exact, norms) if config.get("do_layer_norm_before", True) else (None, 0)
     else:
         feed_forward, saved, backward = max(3 * H + F, 2 * H + 2 * F), saved + 2 * F, backward - F
     return {

@@ -71,7 +71,7 @@ class Neighbours:
     def part(self, start: int, parameter: Tensor) -> tuple[Tensor, bool]:
         """Where their gradients of a parameter belong, (C, *its shape), and whether there are some to add to: all of
         them have, or none."""
-        part = self._rows_CD[:, start : start + parameter.numel()].view(-1, *parameter.shape)
+        part = self._rows_CD.narrow(1, start, parameter.numel()).view(-1, *parameter.shape)
         if self._written_by_all is not None:
             some = start in self._written_by_all
             self._written_by_all.add(start)
