@@ -36,11 +36,12 @@ def test_a_plan_that_takes_a_fortieth_longer_is_preferred_if_it_holds_less(direc
         assert len(lean.shares) < 8
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_pieces_of_few_positions_are_not_made_smaller_for_memorys_sake(rows, monkeypatch):
-    few = planned(10, clients=12, rows=rows)
+@pytest.mark.parametrize("most", [512, 1024])
+def test_pieces_of_few_positions_are_not_made_smaller_for_memorys_sake(most, monkeypatch):
+    monkeypatch.setattr(gradient_plan, "POSITIONS_CPU", most)
+    few = planned(10)
     monkeypatch.setattr(gradient_plan, "_WORTH", 1.0)
-    assert few.positions == planned(10, clients=12, rows=rows).positions
+    assert (few.positions, few.shares) == (planned(10).positions, planned(10).shares)
 
 
 def test_elsewhere_than_on_a_cpu_the_fastest_is_taken(monkeypatch):
