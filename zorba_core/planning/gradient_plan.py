@@ -29,7 +29,7 @@ POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
 MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
 # Numbers of such directions that are looked up at a time on the CPU (a product of fewer costs more than it holds), and
 # indices of them that NumPy widens to 64 bits at a time (what a core's cache keeps).
-PIECE_TOGETHER, INDICES_TOGETHER = 9 * 2**16, 2**15
+PIECE_TOGETHER, INDICES_TOGETHER = 3 * 2**18, 2**15
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 # In numbers of directions that are drawn and multiplied meanwhile: what a piece takes for a block whatever its size, as
 # if of so many positions more too, and a position for a parameter (opt-mini: 0.3 ms, 64 of 4.4 us each).
