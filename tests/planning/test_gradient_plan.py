@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from zorba_core.planning import gradient_plan
+from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
 _BLOCKS, _SIZE = 12, 111_840  # opt-mini
@@ -34,6 +35,11 @@ def test_a_plan_that_takes_a_fortieth_longer_is_preferred_if_it_holds_less(direc
     if directions == 100:  # to draw them once more would take too long
         assert lean.shares == fastest.shares
         assert len(lean.shares) < 8
+
+
+def test_what_takes_longer_to_draw_is_drawn_for_more_clients_at_once():
+    signs, normals = planned(10, clients=20), planned(10 * NORMALS, clients=20)
+    assert len(normals.shares) < len(signs.shares)
 
 
 @pytest.mark.parametrize("most", [512, 1024])

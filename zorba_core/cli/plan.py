@@ -119,6 +119,7 @@ def plan(
         first_order=method_facts(settings.method).first_order,
         answers=_answers(options, settings),
         rank=settings.rank if DIRECTIONS[settings.direction].low_rank else None,
+        signs=DIRECTIONS[settings.direction].signs,
     )
     budget_N = affordable_blocks(fleet.capacity_N_bytes, spec, workload).clip(min=0)
     plans = plan_modes(fleet, shape, load, budget_N, settings.method)

@@ -9,7 +9,6 @@ Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from numbers import Integral
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
-_BITS_KEPT, _kept = 2**21, functools.lru_cache(maxsize=16)(noise.SideBySide)  # of a block: the next clients' too
 
 
 class Directions:
@@ -175,10 +173,9 @@ class Directions:
         scale_K = torch.tensor(norm_K) * self.block_scale_M[block]
         plain = self.kind.norm is None and self.block_scale_M[block] == 1.0
         whole = noise.SideBySide.elements(self._draw, count)
-        draw = _kept if self._draw is noise.signs and count * size <= _BITS_KEPT else noise.SideBySide
         for first in range(0, size, whole):
             last = min(first + whole, size)
-            drawn = draw(self._draw, tuple(seeds_K), block, first, last)
+            drawn = noise.SideBySide(self._draw, seeds_K, block, first, last)
             for start in range(first, last, step):
                 v_KS = drawn.look_up(start, min(start + step, last), buffer)
                 yield start, start + v_KS.shape[1], v_KS if plain else v_KS.mul_(scale_K[:, None])

@@ -10,6 +10,7 @@ from zorba_core.planning.memory import DTYPE_BYTES
 
 # Positions that go through a block at once on a CPU: engine.estimators.cohort.rows_at_once.
 _PIECE_NUMBERS, _LEAST_POSITIONS = 2**17, 512
+NORMALS = 4  # times as long as signs they take to draw and look up
 # Along low-rank directions (engine.along): the least width of a block, on a CPU, and columns of a narrow product.
 LEAST_WIDTH_ALONG, LEAST_COLUMNS = 256, 2
 
@@ -33,6 +34,7 @@ class Load:
     label_words: int = 4
     answers: AnswerShape = LABEL_WORDS
     rank: int | None = None  # of low-rank directions; None: of another kind
+    signs: bool = False  # are all numbers of a direction -1 or +1?
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "seq_len", "num_clients", "label_words"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
-from zorba_core.planning.engine_load import LEAST_COLUMNS, Load
+from zorba_core.planning.engine_load import LEAST_COLUMNS, NORMALS, Load
 from zorba_core.planning.gradient_plan import INDICES_TOGETHER, MOST_TOGETHER, PIECE_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.shapes import ModelShape
 
@@ -121,7 +121,7 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
         load.number_bytes,
         np.full((N, 2), (load.client_rows, load.seq_len)),
         A_MN,
-        num_directions=load.num_perturbations,
+        num_directions=load.num_perturbations * (1 if load.signs else NORMALS),
         max_rows=load.max_rows,
     )
     drawn = min(load.num_perturbations, MOST_TOGETHER) * shape.trained_parameters

@@ -91,7 +91,7 @@ class GradientPlan:
     Args of :meth:`of`:
         sizes_M, widths, bytes_each: parameters of each block, and bytes of a number.
         shape_NX: rows and length of each client's batch.
-        num_directions: Q; the more, the larger a share, with smaller pieces.
+        num_directions: Q of signs, NORMALS Q of others; the more, the larger a share, with smaller pieces.
     """
 
     shares: list[list[int]]

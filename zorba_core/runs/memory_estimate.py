@@ -31,10 +31,12 @@ import numpy as np
 import torch
 from transformers import PretrainedConfig
 
+from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import PIECE_ELSEWHERE
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
+from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.fake_passes import FakePasses, PeakEstimate, passes_of
@@ -130,7 +132,7 @@ def _backward_peak(
         bytes_each,
         np.full((participants, 2), (B, L)),
         A_MN[:, heaviest],
-        num_directions=settings.num_perturbations,
+        num_directions=settings.num_perturbations * (1 if DIRECTIONS[settings.direction].signs else NORMALS),
         on_cpu=on_cpu,
         max_rows=settings.max_rows,
     )

@@ -21,6 +21,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.engine_memory import Load
 from zorba_core.planning.gradient_plan import GradientPlan, Widths
 from zorba_core.planning.methods import MethodFacts, method_facts
@@ -137,7 +138,7 @@ def gradient_plan(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> Gra
         load.number_bytes,
         np.full((A_MN.shape[1], 2), (load.client_rows, load.seq_len)),
         A_MN,
-        num_directions=load.num_perturbations,
+        num_directions=load.num_perturbations * (1 if load.signs else NORMALS),
         max_rows=load.max_rows,
     )
 

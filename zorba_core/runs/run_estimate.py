@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.planning.engine_memory import EVALUATION_ROWS, Load
 from zorba_core.planning.memory import Workload
 from zorba_core.planning.methods import method_facts
@@ -85,6 +86,7 @@ def estimate_run(
         workload.dtype,
         estimator=estimator,
         first_order=method_facts(method).first_order,
+        signs=DIRECTIONS[direction].signs,
     )
     seconds = process_seconds(shape, load, calibration, direction=direction, A_MN=A_MN, method=method)
     calls, speed = calibration.block_rate(shape.block_parameters)

@@ -37,6 +37,7 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
 
@@ -67,7 +68,7 @@ def estimate_exact(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    plan = exact_plan(network, batches_N, A_MN, len(seeds_Q), max_rows)
+    plan = exact_plan(network, batches_N, A_MN, len(seeds_Q) * (1 if directions.kind.signs else NORMALS), max_rows)
     gradients = ClientGradients(network, inactive)
 
     def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
