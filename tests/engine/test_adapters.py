@@ -23,6 +23,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.lora import Lora
 from zorba_core.planning.parameter_counts import parameter_counts
+from zorba_core.runs.model_folder import save_adapters, save_model
 
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
 LORA = Lora(rank=3, alpha=6.0)
@@ -133,12 +134,12 @@ def test_the_first_adapters_follow_from_the_seed_alone():
 def test_saved_adapters_are_merged_or_apart(family, tmp_path, prompts):  # noqa: F811
     network = network_of(family)
     expected = label_logits(network, *prompts)
-    fingerprint = network.save(tmp_path / "merged")
+    fingerprint = save_model(network, tmp_path / "merged")
     merged = BlockNetwork(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"), LABELS)
     assert merged.weights_sha256() == fingerprint != network.weights_sha256()
     assert not merged.has_adapters
     assert torch.allclose(label_logits(merged, *prompts), expected, rtol=1e-4, atol=1e-4)
-    network.save_adapters(tmp_path / "apart", "the base")
+    save_adapters(network, tmp_path / "apart", "the base")
     assert not (tmp_path / "apart" / "model.safetensors").exists()
     apart = BlockNetwork(PeftModel.from_pretrained(base(family), tmp_path / "apart"), LABELS)
     assert torch.equal(label_logits(apart, *prompts), expected)
@@ -176,4 +177,4 @@ def test_settings_of_adapters_without_adapters_are_refused(changes):
 
 def test_only_adapters_can_be_saved_apart(tmp_path):
     with pytest.raises(InvalidInputError, match="has no adapters"):
-        BlockNetwork(base("opt"), LABELS).save_adapters(tmp_path / "apart", "the base")
+        save_adapters(BlockNetwork(base("opt"), LABELS), tmp_path / "apart", "the base")

@@ -26,6 +26,7 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounding import Rounding, rounding_of, stochastically, subtract
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
+from zorba_core.runs.model_folder import save_model
 
 ROUNDING = Rounding("stochastic", 2**63 + 12345)
 
@@ -98,7 +99,7 @@ def test_weights_embeddings_and_head_take_half_the_memory_and_a_last_norm_its_ow
 
 def test_a_saved_model_has_the_networks_weights(make_pair, tmp_path):
     narrow, _ = make_pair("llama")
-    narrow.save(tmp_path)
+    save_model(narrow, tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     for name, parameter in narrow.model.named_parameters():
         assert torch.equal(parameter.float(), loaded.get_parameter(name))

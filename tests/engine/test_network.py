@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM
 from zorba_core.engine.families.norms import keep_float64
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
+from zorba_core.runs.model_folder import save_model
 
 LABELS = [11, 250, 3]
 VOCABULARY = 400
@@ -75,7 +76,7 @@ def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_mode
 def test_a_saved_model_loads_with_the_same_weights(family, make_tiny_model, tmp_path):
     network = BlockNetwork(make_tiny_model(family), LABELS)
     network.block_weights(0).add_(0.125)
-    network.save(tmp_path / "saved")
+    save_model(network, tmp_path / "saved")
     again = BlockNetwork(AutoModelForCausalLM.from_pretrained(tmp_path / "saved"), LABELS)
     assert again.weights_sha256() == network.weights_sha256()
 

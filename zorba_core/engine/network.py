@@ -16,23 +16,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zorba_core.engine.adapters import BASE_FACTS, base_sha256, fingerprint_of, is_adapter
+from zorba_core.engine.adapters import fingerprint_of, is_adapter
 from zorba_core.engine.families import Family, LabelPositions, Layout, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.tree_rows import TreeRows
 from zorba_core.engine.wide_copies import WideCopies, point
-from zorba_core.errors import InvalidInputError
-from zorba_core.files import write_json
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -74,8 +70,8 @@ class BlockNetwork:
         device: torch.device | str = "cpu",
         precision: str = "highest",
     ) -> None:
-        self._adapted = None if isinstance(model, PreTrainedModel) else model
-        model = model if self._adapted is None else self._adapted.get_base_model()
+        self.adapted = None if isinstance(model, PreTrainedModel) else model
+        model = model if self.adapted is None else self.adapted.get_base_model()
         model.set_attn_implementation(attention_of(model))
         self.kept_dtype, self.dtype = dtype, torch.float32 if dtype == torch.bfloat16 else dtype
         self.device, self.precision = torch.device(device), precision
@@ -120,7 +116,7 @@ class BlockNetwork:
     @property
     def has_adapters(self) -> bool:
         """Are adapters what is trained?"""
-        return self._adapted is not None
+        return self.adapted is not None
 
     def block_weights(self, block: int) -> Tensor:
         """w_m, shape (D_m,), as it is kept: writing to it changes the block."""
@@ -282,44 +278,6 @@ class BlockNetwork:
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""
         return fingerprint_of(self.model.named_parameters())
-
-    def save(self, folder: str | os.PathLike[str]) -> str:
-        """Write the model in Hugging Face format, adapters merged into the weights beside them.
-
-        Returns:
-            The fingerprint of the weights as written: where nothing was merged, that of :meth:`weights_sha256`.
-        """
-        if self._adapted is None:
-            separate = copy.deepcopy(self.model)
-            _unshare(family_of(separate).blocks())
-        else:
-            separate = copy.deepcopy(self._adapted).merge_and_unload()
-        separate.save_pretrained(folder)
-        return fingerprint_of(separate.named_parameters())
-
-    def save_adapters(self, folder: str | os.PathLike[str], base: str) -> None:
-        """Write the adapters alone, in PEFT's format, with the fingerprint of the weights that they belong to.
-
-        Args:
-            base: what the adapters call their base model.
-
-        Raises:
-            InvalidInputError: the blocks' own weights are what is trained.
-        """
-        if self._adapted is None:
-            raise InvalidInputError("this model has no adapters: its blocks' own weights were trained (--train blocks)")
-        separate = copy.deepcopy(self._adapted)
-        _unshare(family_of(separate.get_base_model()).blocks())
-        separate.peft_config["default"].base_model_name_or_path = base
-        separate.save_pretrained(folder)
-        write_json(Path(folder) / BASE_FACTS, {"base": base, "base_weights_sha256": base_sha256(self.model)})
-
-
-def _unshare(blocks: Iterable[nn.Module]) -> None:
-    """Parameters that are views of one vector, which safetensors refuses, become tensors of their own."""
-    for block in blocks:
-        for parameter in block.parameters():
-            parameter.data = parameter.data.clone()
 
 
 def _flatten(parameters: Sequence[nn.Parameter], dtype: torch.dtype) -> Tensor:

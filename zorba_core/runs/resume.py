@@ -40,6 +40,7 @@ from zorba_core.runs.complete_weights import warned_when_accepted
 from zorba_core.runs.diagnostics import DIAGNOSTICS
 from zorba_core.runs.diagnostics.callback import check_diagnostics
 from zorba_core.runs.environment import describe
+from zorba_core.runs.model_folder import save_model
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
 from zorba_core.runs.session import check_alone, divide_rows, finish_run, measuring, open_network, use_threads
@@ -215,7 +216,7 @@ def replay(
             replay_rounds(network, request.allocation, settings, trajectory.rounds[:target], evaluations, start)
         if save is not None:
             with atomic_folder(save) as folder:
-                network.save(folder)
+                save_model(network, folder)
                 tokenizer.save_pretrained(folder)
                 write_sums(folder)
     return Rebuilt(target, network, tokenizer, evaluations[-1].round if evaluations else None)

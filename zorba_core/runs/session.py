@@ -49,6 +49,7 @@ from zorba_core.runs.complete import complete_run
 from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.limits import check_limits
+from zorba_core.runs.model_folder import begin_from, save_model
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
 from zorba_core.runs.notices import cut_lines, evaluation_lines, memory_line
 from zorba_core.runs.preflight import preflight
@@ -248,7 +249,7 @@ def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokeni
     """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
     adapters makes it another one than the run's."""
     with named_in_errors(path / "model"):
-        saved = network.save(path / "model")
+        saved = save_model(network, path / "model")
         tokenizer.save_pretrained(path / "model")
         readable_as_usual(path / "model")
         write_sums(path / "model")
@@ -321,8 +322,11 @@ def open_network(
 def _whole_network(model: str | os.PathLike[str], label_ids_C: torch.Tensor, settings: TrainSettings) -> BlockNetwork:
     # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
     loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
+    adapted = None if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed)
+    if settings.lora is not None and settings.adapter:
+        begin_from(loaded, settings.adapter, settings.lora)
     return BlockNetwork(
-        loaded if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed, settings.adapter),
+        loaded if adapted is None else adapted,
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,

@@ -89,7 +89,7 @@ class StreamedNetwork(BlockNetwork):
         model.set_attn_implementation(attention_of(model))
         self.model, self.device, self.precision = model, torch.device("cpu"), precision
         self.dtype = self.kept_dtype = dtype
-        self._copies = self._adapted = None
+        self._copies = self.adapted = None
         self.hidden_bytes, self._files = hidden_bytes, files
         self.limit: MemoryLimit | None = None  # that the run keeps to
         self._label_ids, self._without_weights = torch.as_tensor(label_ids, dtype=torch.long), None

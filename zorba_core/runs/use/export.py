@@ -9,6 +9,7 @@ from zorba_core.checksums import write_sums
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder, check_model_folder
 from zorba_core.runs.folder import Run
+from zorba_core.runs.model_folder import save_adapters, save_model
 from zorba_core.runs.model_source import without_bar
 from zorba_core.runs.use.model_card import base_of, model_card
 from zorba_core.runs.use.tuned_model import TunedModel, open_tuned
@@ -43,9 +44,9 @@ def export_run(
     card = model_card(tuned, to.absolute().name, adapter=adapter)
     with tuned.in_use(), without_bar(), atomic_folder(to) as folder:
         if adapter:
-            tuned.network.save_adapters(folder, base_of(tuned.run))
+            save_adapters(tuned.network, folder, base_of(tuned.run))
         else:
-            tuned.network.save(folder)
+            save_model(tuned.network, folder)
         tuned.tokenizer.save_pretrained(folder)
         (folder / CARD).write_text(card, encoding="utf-8")
         write_sums(folder)
