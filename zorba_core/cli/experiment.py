@@ -19,7 +19,9 @@ _NAMES = ", ".join(EXPERIMENTS)
 
 def experiment(
     name: str | None = typer.Argument(None, help=f"One of {_NAMES}."),
-    profile: str = typer.Option("standard", help=f"{', '.join(PROFILES)}: seconds, hours of one core, a GPU."),
+    profile: str = typer.Option(
+        "standard", help=f"{', '.join(PROFILES)}: seconds, hours of a core, minutes and days of a GPU."
+    ),
     run_all: bool = typer.Option(False, "--all", help="Every experiment, interleaved: first answers first."),
     workers: int | None = typer.Option(
         None, help="Runs at a time, each on one thread; one by default, with Ray one for each of its processors."
@@ -43,7 +45,7 @@ def experiment(
         run_all = True
     if (name is None) == (not run_all):
         raise InvalidInputError(f"name one experiment ({_NAMES}) or give --all, not both")
-    chosen = [store.experiment_named(name)] if name is not None else list(EXPERIMENTS.values())
+    chosen = [store.experiment_named(name)] if name is not None else _having(profile)
     names = [item.name for item in chosen]
     done = None
     if not listing:
@@ -52,6 +54,17 @@ def experiment(
     emit({"profile": profile, "experiments": rows}, as_json, [line for row in rows for line in _lines(row)])
     if done is not None:
         check(done)
+
+
+def _having(profile: str) -> list[Experiment]:
+    """The experiments that have the profile.
+
+    Raises:
+        InvalidInputError: an unknown profile.
+    """
+    if profile not in PROFILES:
+        raise InvalidInputError(f"profile is {profile!r}; choose one of {', '.join(PROFILES)}")
+    return [item for item in EXPERIMENTS.values() if profile in item.profiles]
 
 
 def _make_again(name: str | None, profile: str, count: int, root: Path, as_json: bool) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.rows import Judged, Network, as_wide, digest_of
+from zorba_core.engine.rows import Judged, Network, as_wide, digest_of, whole_length
 from zorba_core.engine.vocabulary import log_probabilities
 
 Tokens = Sequence[int]
@@ -114,7 +114,8 @@ class ChoiceRows(ChosenAnswers):
     def trimmed(self, device: torch.device | str = "cpu") -> ChoiceRows:
         """The same examples without the positions that are padding in all of them."""
         ids_RL, *others = vars(self).values()
-        return ChoiceRows(ids_RL[:, : int(self.length_E.max())].to(device), *(part.to(device) for part in others))
+        length = whole_length(int(self.length_E.max()), device)
+        return ChoiceRows(ids_RL[:, :length].to(device), *(part.to(device) for part in others))
 
     def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
         """The last block's output at the prompt's end and along the path, (R, P, H)."""

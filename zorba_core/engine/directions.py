@@ -88,21 +88,28 @@ class Directions:
 
     def add_to(self, weights: Tensor, seed: int, block: int, scale: float) -> None:
         """weights += scale * v_m, in place, bit for bit as with :meth:`block` but without holding all of v_m."""
-        kernel = noise.triton_on(str(weights.device))
-        kind = {noise.normals: "normals", noise.signs: "signs"}.get(self._draw)
-        unscaled = self.block_scale_M[block] == 1.0
-        plain = self.kind.norm is None and not self.kind.low_rank and weights.dtype == torch.float32 and unscaled
-        if kernel is not None and kind is not None and plain:
-            kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
+        if self._added_by_kernel(weights, seed, block, scale):
             return
         for start, stop, values in self.drawn(seed, block):
-            if self.kind.signs and unscaled:  # the product with a sign is exact, so fusing changes no bit
+            if self.kind.signs and self.block_scale_M[block] == 1.0:  # the product is exact: fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
                 weights[start:stop].add_(values.mul_(scale))
 
+    def _added_by_kernel(self, weights: Tensor, seed: int, block: int, scale: float) -> bool:
+        """Add it by one kernel, if there is one: a product and a sum that are rounded one after the other."""
+        kernel = noise.triton_on(str(weights.device))
+        kind = {noise.normals: "normals", noise.signs: "signs"}.get(self._draw)
+        plain = self.kind.norm is None and not self.kind.low_rank and self.block_scale_M[block] == 1.0
+        if kernel is None or kind is None or weights.dtype != torch.float32 or not plain:
+            return False
+        kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
+        return True
+
     def sum_into(self, step: Tensor, seed: int, block: int, weight: float) -> None:
         """step += weight * v_m, in place, as a term of a sum over directions, without holding all of v_m."""
+        if self.kind.signs and self._added_by_kernel(step, seed, block, weight):  # the product with a sign is exact
+            return
         for start, stop, values in self.drawn(seed, block):
             step[start:stop].add_(values, alpha=weight)
 
@@ -126,7 +133,7 @@ class Directions:
         rows, columns = part.matrix
         u_mr, z_nr = numbers.split([rows * self.rank, columns * self.rank])
         if self.rank > 1:
-            u_mr = u_mr.div(math.sqrt(self.rank))
+            u_mr = u_mr.div(u_mr.new_tensor(math.sqrt(self.rank)))  # by a number, a GPU multiplies with its inverse
         return Factors(u_mr.view(rows, self.rank), z_nr.view(columns, self.rank))
 
     def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:

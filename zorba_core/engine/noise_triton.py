@@ -6,8 +6,7 @@ multiplies, adds, and touches each weight once. The bits are those of the CPU: t
 product and a sum that are rounded one after the other (``enable_fp_fusion=False``).
 
 ``noise`` and ``Directions`` use it where Triton is installed and :func:`works_on` has seen the CPU's bits come out of a
-device. With ``TRITON_INTERPRET=1`` Triton's interpreter runs the kernel on a CPU, which is how the tests compare its
-bits. No GPU has run it yet, so its speed is not known.
+device. With ``TRITON_INTERPRET=1`` Triton's interpreter runs it on a CPU: so do the tests where there is no GPU.
 
 Shapes: K counters of a program, W words of 64 bits, S elements a counter (16 normals, 256 signs).
 """

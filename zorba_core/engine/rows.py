@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+_STEP_ELSEWHERE = 32  # positions
+
 
 class Network(Protocol):
     """What rows use of :class:`zorba_core.engine.network.BlockNetwork`, which imports them."""
@@ -60,6 +62,12 @@ def as_wide(tensors: Sequence[Tensor], value: int = 0) -> list[Tensor]:
     """All (rows, columns), filled up with ``value`` on the right to the widest."""
     widest = max(tensor.shape[1] for tensor in tensors)
     return [F.pad(tensor, (0, widest - tensor.shape[1]), value=value) for tensor in tensors]
+
+
+def whole_length(longest: int, device: torch.device | str) -> int:
+    """Positions of rows of which the longest needs so many. Elsewhere than on a CPU rows of many lengths would go
+    through the blocks in many small kernels."""
+    return longest if torch.device(device).type == "cpu" else -(-longest // _STEP_ELSEWHERE) * _STEP_ELSEWHERE
 
 
 class OneRowEach:
@@ -118,7 +126,7 @@ class Encoded(OneRowEach):
 
     def trimmed(self, device: torch.device | str = "cpu") -> Encoded:
         """The same rows without the positions that are padding in all of them."""
-        longest = int(self.last_R.max()) + 1
+        longest = whole_length(int(self.last_R.max()) + 1, device)
         return Encoded(self.token_ids_RL[:, :longest].to(device), self.last_R.to(device), self.label_R.to(device))
 
     def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.rows import Judged, Network, OneRowEach, as_wide, digest_of
+from zorba_core.engine.rows import Judged, Network, OneRowEach, as_wide, digest_of, whole_length
 from zorba_core.engine.vocabulary import log_probabilities, most_likely
 
 NO_TOKEN = -1  # behind the end of an answer
@@ -59,7 +59,7 @@ class TextRows(OneRowEach):
 
     def trimmed(self, device: torch.device | str = "cpu") -> TextRows:
         """The same rows without what is padding in all of them."""
-        length, answer = int(self.length_E.max()), int(self.answer_R.max())
+        length, answer = whole_length(int(self.length_E.max()), device), int(self.answer_R.max())
         return TextRows(
             self.token_ids_RL[:, :length].to(device), self.prompt_R.to(device), self.target_RT[:, :answer].to(device)
         )

@@ -241,7 +241,11 @@ class Cohort:
             if block == self._network.num_blocks - 1:
                 group.final_R[rows] = group.batch.after_last_block(self._network, group.hidden_RLH[rows], rows)
             else:
-                group.hidden_RLH[rows] = self._network.run_rows(block, group.hidden_RLH[rows], group.batch, rows)
+                hidden_RLH = self._network.run_rows(block, group.hidden_RLH[rows], group.batch, rows)
+                if hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
+                    group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
+                else:
+                    group.hidden_RLH[rows] = hidden_RLH
 
     def through_dropped(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:

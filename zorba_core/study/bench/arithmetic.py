@@ -59,7 +59,7 @@ def _call(run: Callable[[], Any], calls: int) -> None:
 
 def time_precisions(model: nn.Module, settings: BenchSettings, report: Report) -> dict[str, Any]:
     """The same estimate with products of each precision: its time, and rho's error at mu, 3 mu and 10 mu."""
-    few = replace(settings, num_clients=min(_FEW_CLIENTS, settings.num_clients))
+    few = replace(settings, num_clients=min(_FEW_CLIENTS, settings.num_clients), precision="")
     network = BlockNetwork(copy.deepcopy(model), LABEL_IDS, device=few.device)
     batches_N = client_batches(few, model.config.vocab_size)
     A_MN = np.ones((network.num_blocks, few.num_clients), dtype=bool)

@@ -57,7 +57,8 @@ def client_batches(settings: BenchSettings, vocabulary: int, shortest: int | Non
         length_B = generator.integers(shortest or settings.seq_len, settings.seq_len + 1, settings.batch_size)
         token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, int(length_B.max())))
         label_B = generator.integers(0, len(LABEL_IDS), settings.batch_size)
-        batches.append(Encoded(*(torch.from_numpy(part) for part in (token_ids_BL, length_B - 1, label_B))))
+        rows = Encoded(*(torch.from_numpy(part) for part in (token_ids_BL, length_B - 1, label_B)))
+        batches.append(rows.trimmed(settings.device))
     return batches
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from zorba_core.allocation.feasibility import MAX_CELLS
 from zorba_core.engine.settings import PRECISIONS, TrainSettings
+from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, declared, setting
 
 
@@ -34,9 +35,14 @@ class BenchSettings:
     seed: int = setting(0, "Of rows and budgets.")
     threads: int = setting(1, "CPU threads.", at_least=1)
     device: str = setting("cpu", "cpu or cuda.")
+    precision: str = setting("", "Of products, of profile gpu, with commas between; default: all that the device has.")
 
     def __post_init__(self) -> None:
         check(self)
+        unknown = [name for name in self.precisions if name not in self._all_precisions]
+        if unknown:
+            known = ", ".join(self._all_precisions)
+            raise InvalidInputError(f"precision {unknown[0]!r} is not one of {known}, which device {self.device} has")
         self.run_settings  # noqa: B018 - refuses a step, a seed or a device that cannot be
 
     @property
@@ -55,7 +61,11 @@ class BenchSettings:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """The precisions that the device has."""
+        """Those that are timed."""
+        return tuple(part.strip() for part in self.precision.split(",")) if self.precision else self._all_precisions
+
+    @property
+    def _all_precisions(self) -> tuple[str, ...]:
         return PRECISIONS if self.device == "cuda" else tuple(name for name in PRECISIONS if name != "tf32")
 
     @property

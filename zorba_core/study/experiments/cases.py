@@ -11,13 +11,13 @@ from zorba_core.planning.memory import Workload
 from zorba_core.planning.models import model_spec
 from zorba_core.study.experiments.protocol import model_of, settings_of
 from zorba_core.study.experiments.recipes import Recipe
-from zorba_core.study.experiments.specs import Experiment, RunSpec
+from zorba_core.study.experiments.specs import PROFILES, Experiment, RunSpec
 from zorba_core.study.scenarios import PAPER_SCENARIOS, total_at_ratio
 
 NAME = "cases"
 _NUM_CLIENTS = 50
-_RATES = {"ci": 2e-2, "standard": 2e-2, "paper": 5e-6}
-_SEEDS = {"ci": (0,), "standard": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
+_RATES = {"ci": 2e-2, "standard": 2e-2, "gpu": 2e-2, "paper": 5e-6}
+_SEEDS = {"ci": (0,)}  # others: five
 _WAVES = (5, 5, 5, 10, 10)
 ROUNDS = 30  # of the standard profile, and of the experiment lambda: the same run serves both
 
@@ -39,7 +39,7 @@ def scenario_recipes() -> dict[str, Recipe]:
 
 def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
     dataset = "toy-reviews" if profile == "ci" else "sst2"
-    changes = {"ci": {"rounds": 1, "num_perturbations": 1}, "standard": {"rounds": ROUNDS}, "paper": {}}[profile]
+    changes = {"ci": {"rounds": 1, "num_perturbations": 1}, "standard": {"rounds": ROUNDS}}.get(profile, {})
     return [
         RunSpec(
             name,
@@ -49,9 +49,9 @@ def _build(profile: str, runs: pd.DataFrame) -> list[RunSpec]:
             model=model_of(profile),
             wave=_WAVES[seed],
         )
-        for seed in _SEEDS[profile]
+        for seed in _SEEDS.get(profile, range(5))
         for name, recipe in scenario_recipes().items()
     ]
 
 
-EXPERIMENT = Experiment(NAME, "Is SC1 like SC2, and SC3 slower, beyond the noise of seeds?", _build)
+EXPERIMENT = Experiment(NAME, "Is SC1 like SC2, and SC3 slower, beyond the noise of seeds?", _build, PROFILES)

@@ -33,6 +33,17 @@ SIZES: dict[str, dict[str, Any]] = {
         "eval_every": 5,
         "eval_rows": 400,
     },
+    # The paper's clients and rows on our own base model: minutes on a GPU.
+    "gpu": {
+        "rounds": 60,
+        "batch_size": 8,
+        "num_perturbations": 10,
+        "num_seeds": 4096,
+        "seq_len": 64,
+        "eval_every": 5,
+        "eval_rows": 1000,
+        "device": "cuda",
+    },
     "paper": {
         "rounds": 500,
         "batch_size": 8,

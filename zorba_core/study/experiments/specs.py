@@ -14,7 +14,8 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
 from zorba_core.study.experiments.recipes import Recipe
 
-PROFILES = ("ci", "standard", "paper")
+PROFILES = ("ci", "standard", "gpu", "paper")
+USUAL_PROFILES = ("ci", "standard", "paper")
 ROLES = ("measure", "tune")
 
 
@@ -99,14 +100,17 @@ class Experiment:
     name: str
     question: str
     build: Build
+    profiles: tuple[str, ...] = USUAL_PROFILES  # that it has
 
     def specs(self, profile: str, runs: pd.DataFrame) -> list[RunSpec]:
         """In the order of running.
 
         Raises:
-            InvalidInputError: an unknown profile.
+            InvalidInputError: a profile that it does not have.
         """
-        if profile not in PROFILES:
-            raise InvalidInputError(f"profile is {profile!r}; choose one of {', '.join(PROFILES)}")
+        if profile not in self.profiles:
+            raise InvalidInputError(
+                f"profile is {profile!r}; of experiment {self.name} choose one of {', '.join(self.profiles)}"
+            )
         unique = {spec.sha256: spec for spec in reversed(self.build(profile, runs))}
         return sorted(reversed(unique.values()), key=lambda spec: spec.wave)

@@ -1,0 +1,184 @@
+"""What a CUDA device has to share with the CPU: bits of noise, scalars, trajectories and the memory that was derived.
+
+Skipped where PyTorch sees no CUDA device. Agreement is asked for in float64, where kernels that add in another order
+differ by 1e-13 or so before the difference of two losses magnifies it by 1 / mu.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import OPTConfig, OPTForCausalLM
+
+from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
+from zorba_core.engine import noise
+from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.direction_kinds import DIRECTIONS
+from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.exact import estimate_exact
+from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.reference import estimate
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounding import Rounding
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.runs.memory_estimate import run_peak
+from zorba_core.runs.resume import replay, resume
+from zorba_core.runs.session import fine_tune
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+LABELS = [11, 250, 3]
+SEEDS = [4, 2**32 - 1]
+MU = 1e-3
+
+
+def batches(count: int, rows: int = 4, device: str | torch.device = "cuda") -> list[Encoded]:
+    generator = torch.Generator().manual_seed(7)
+    return [
+        Encoded(
+            torch.randint(2, 400, (rows, length), generator=generator),
+            torch.randint(0, length, (rows,), generator=generator),
+            torch.randint(0, 3, (rows,), generator=generator),
+        ).trimmed(device)
+        for length in (6, 7, 20, 20, 13, 20, 7, 6, 9)[:count]
+    ]
+
+
+def networks(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> tuple[BlockNetwork, BlockNetwork]:
+    return tuple(BlockNetwork(copy.deepcopy(model), LABELS, dtype=dtype, device=device) for device in ("cpu", "cuda"))
+
+
+def allocation(num_blocks: int = 4, num_clients: int = 9) -> np.ndarray:
+    return np.random.default_rng(0).random((num_blocks, num_clients)) < 0.5
+
+
+def assert_near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    scale = np.abs(wanted).max()
+    assert scale > 0.1
+    assert np.abs(found - wanted).max() <= tolerance * scale
+
+
+def test_triton_draws_the_noise():
+    assert noise.triton_on("cuda") is not None
+
+
+@pytest.mark.parametrize("draw", [noise.signs, noise.normals, noise.rounding_bits])
+@pytest.mark.parametrize(("seed", "block"), [(0, 0), (2**32 - 1, 11), (2**63 + 5, 1)])
+def test_noise_has_the_cpus_bits(draw, seed, block):
+    for start, stop in [(0, 1), (7, 9), (255, 700), (0, 300_000), (2**33 + 5, 2**33 + 300), (13, 13)]:
+        assert torch.equal(draw(seed, block, start, stop, "cuda").cpu(), draw(seed, block, start, stop))
+
+
+@pytest.mark.parametrize("kind", DIRECTIONS)
+def test_every_direction_moves_weights_to_the_cpus_bits(kind):
+    shapes = [((300, 200), (300,)), ((70, 30),)]
+    here, there = (Directions(kind, shapes, rank=2, device=device) for device in ("cpu", "cuda"))
+    for block, size in enumerate(here.sizes_M):
+        assert torch.equal(there.block(9, block).cpu(), here.block(9, block))
+        weights = torch.linspace(-1, 1, size)
+        on_device = weights.cuda()
+        here.add_to(weights, 9, block, MU)
+        there.add_to(on_device, 9, block, MU)
+        assert torch.equal(on_device.cpu(), weights)
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_model, inactive):
+    on_cpu, on_cuda = networks(make_tiny_model(family, num_blocks=4))
+    A_MN = allocation()
+    for network in (on_cpu, on_cuda):
+        directions = Directions("gaussian", network.shapes_M, dtype=network.dtype, device=network.device)
+        rows = batches(9, device=network.device)
+        found = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
+        wanted = estimate(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
+        assert_near(found.rho_NQ, wanted.rho_NQ, 1e-9)
+        if network is on_cpu:
+            first = found
+    # Rotations of positions are rounded to float32, by each device's own cosine.
+    assert_near(found.rho_NQ, first.rho_NQ, 1e-6 if family == "llama" else 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["rademacher", "low-rank"])
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_exact_scalars_are_forward_modes(family, make_tiny_model, inactive, kind):
+    _, network = networks(make_tiny_model(family, num_blocks=4))
+    directions = Directions(kind, network.shapes_M, dtype=network.dtype, device="cuda")
+    before = network.weights_sha256()
+    found = estimate_exact(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
+    wanted = estimate_jvp(network, batches(9), allocation(), SEEDS, directions, mu=MU, inactive=inactive)
+    assert_near(found.rho_NQ, wanted.rho_NQ, 1e-10)
+    assert network.weights_sha256() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_step_has_the_cpus_bits(make_tiny_model, dtype):
+    rho_bar_MQ = average_per_block(np.random.default_rng(3).normal(size=(9, 2)), allocation())
+    rounding = Rounding("stochastic", 5) if dtype == torch.bfloat16 else None
+    digests = []
+    for network in networks(make_tiny_model("opt", num_blocks=4), dtype):
+        for kind in ("rademacher", "gaussian"):
+            directions = Directions(kind, network.shapes_M, device=network.device)
+            update_blocks(network, rho_bar_MQ, SEEDS, directions, 1e-2, rounding)
+        digests.append(network.weights_sha256())
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("estimator", ["cohort", "exact"])
+def test_a_run_repeats_its_bits_and_resumes_and_replays_to_them(tiny_opt_folder, tmp_path, estimator):
+    settings = replace(SETTINGS, device="cuda", estimator=estimator)
+    request = {"model": tiny_opt_folder, "settings": settings}
+    whole, again = (fine_tune(ALLOCATION, **request, runs_folder=tmp_path / name) for name in ("whole", "again"))
+    assert_ends_alike(again, whole)
+    half = fine_tune(ALLOCATION, **request, runs_folder=tmp_path / "half", callbacks=[After4()])
+    assert half.summary["rounds_done"] == 4
+    assert_ends_alike(resume(half.path), whole)
+    assert replay(whole.path).network.weights_sha256() == whole.summary["weights_sha256"]
+
+
+@pytest.mark.parametrize("method", ["fedit", "fedzo", "decomfl", "meerkat", "hiso", "fedkseed"])
+def test_every_method_runs_and_repeats_its_bits(tiny_opt_folder, tmp_path, method):
+    settings = replace(SETTINGS.for_method(method), device="cuda", rounds=3)
+    request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings, "force": True}
+    first, again = (fine_tune(**request, runs_folder=tmp_path / name) for name in ("first", "again"))
+    assert_ends_alike(again, first)
+
+
+@pytest.mark.parametrize(("clients", "rows", "precision"), [(4, 16, "highest"), (20, 16, "highest"), (20, 16, "bf16")])
+def test_the_most_that_is_allocated_is_what_was_counted(clients, rows, precision):
+    config = OPTConfig(
+        hidden_size=512, word_embed_proj_dim=512, num_hidden_layers=6, num_attention_heads=8, ffn_dim=2048,
+        vocab_size=2000,
+    )  # fmt: skip
+    network = BlockNetwork(OPTForCausalLM(config), LABELS, device="cuda", precision=precision)
+    A_MN = np.ones((6, clients), dtype=bool)
+    generator = torch.Generator().manual_seed(0)
+    batches_N = [
+        Encoded(
+            torch.randint(2, 2000, (rows, 128), generator=generator),
+            torch.full((rows,), 127),
+            torch.randint(0, 3, (rows,), generator=generator),
+        )
+        for _ in range(clients)
+    ]
+    directions = Directions("rademacher", network.shapes_M, device="cuda")
+
+    def a_round() -> None:
+        rho_NQ = estimate_cohort(network, batches_N, A_MN, SEEDS, directions, mu=MU).rho_NQ
+        update_blocks(network, average_per_block(rho_NQ, A_MN), SEEDS, directions, 1e-7)
+
+    a_round()  # libraries take room of their own, and keep it
+    before = torch.cuda.memory_allocated()  # the parameters among it
+    torch.cuda.reset_peak_memory_stats()
+    a_round()
+    measured = torch.cuda.max_memory_allocated() - before
+    settings = TrainSettings(
+        num_perturbations=2, batch_size=rows, seq_len=128, device="cuda", precision=precision, eval_rows=1
+    )
+    counted = run_peak(config, A_MN, settings, rows_at_once=rows_at_once(network, 128))
+    assert 0.9 <= (counted.perturbation + counted.activations) / measured <= 1.1
