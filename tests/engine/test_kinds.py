@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,6 +181,16 @@ def test_rows_of_every_kind_are_chosen_joined_and_stored_without_change(make_tin
     assert type(again) is type(rows)
     assert again.sha256() == rows.sha256()
     assert from_tensors({"ids": rows.token_ids_RL}) is None
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_elsewhere_than_on_a_cpu_lengths_are_whole_steps(make):
+    rows = make(6, 3)
+    length = rows.token_ids_RL.shape[1]
+    longer = replace(rows, token_ids_RL=torch.nn.functional.pad(rows.token_ids_RL, (0, 50)))
+    assert longer.trimmed().token_ids_RL.shape[1] == length
+    assert longer.trimmed("meta").token_ids_RL.shape[1] == 32 * -(-length // 32)
+    assert rows.trimmed("meta").token_ids_RL.shape[1] == length  # no more than there are
 
 
 def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):

@@ -46,7 +46,10 @@ for kind, expected in plain.items():
     moved = torch.ones(3000)
     directions.add_to(moved, 4, 0, 1e-3)
     assert torch.equal(moved, 1 + expected * 1e-3), kind
-assert used == ["normals", "signs"], used
+    step = torch.full((3000,), 0.3)
+    directions.sum_into(step, 4, 0, 1e-3)
+    assert torch.equal(step, torch.full((3000,), 0.3).add_(expected, alpha=1e-3)), kind
+assert used == ["normals", "signs", "signs"], used  # a sum along normals rounds once, which the kernel does not
 print("compared", count)
 """
 WRONG = """

@@ -8,6 +8,7 @@ import torch
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
+from zorba_core.study.bench import targets
 from zorba_core.study.bench.common import BenchSettings, allocations, client_batches, synchronised
 from zorba_core.study.bench.engine import run_bench
 from zorba_core.study.bench.targets import run_targets
@@ -69,6 +70,17 @@ def test_the_profile_for_gpus_measures_every_precision_that_the_device_has(tiny_
     assert any("mm" in name or "linear_pointwise" in name for name in names)
     assert '"git_commit"' in to_json(result)
     assert len(lines) == 2
+
+
+def test_few_rounds_are_timed_where_they_are_long_and_only_what_is_asked_for(tiny_opt_folder, monkeypatch):
+    monkeypatch.setattr(targets, "_LONG_S", 0.0)
+    sizes = {"num_clients": 3, "batch_size": 2, "seq_len": 8, "num_perturbations": 2}
+    settings = BenchSettings(**sizes, repeats=5, precision="bf16")
+    found = run_targets(settings, [str(tiny_opt_folder)])["models"]["tiny-opt"]
+    assert list(found["precisions"]) == list(found["rho"]) == ["bf16"]
+    assert found["precisions"]["bf16"]["all_seconds"] == [found["precisions"]["bf16"]["seconds"]]
+    with pytest.raises(InvalidInputError, match="precision 'tf32' is not one of highest, bf16, which device cpu has"):
+        BenchSettings(precision="bf16, tf32")
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_loaded():

@@ -112,7 +112,6 @@ def _lines(row: dict[str, Any]) -> list[str]:
     diverged = f", {row['failed']} of them diverged" if row["failed"] else ""
     return [
         f"{row['experiment']:<10} {row['question']}",
-        f"{'':<10} {row['runs']} runs{diverged}, {row['hours']:.2f} h of one core; {row['missing']} missing; "
-        f"{row['folder']}",
+        f"{'':<10} {row['runs']} runs{diverged}, {row['hours']:.2f} h; {row['missing']} missing; {row['folder']}",
         *[f"{'':<10} {line}" for line in row["left_out"]],
     ]

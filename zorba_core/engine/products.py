@@ -33,7 +33,6 @@ _NUMBERS_TOGETHER = 2**18  # of products, before they are put where they belong
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
 _FEWEST_ROWS, _FEWEST_OUTPUTS = 5, 20  # of which oneDNN gains from thousands of inputs
-_PART = 2**13  # of a GPU's inputs
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _ZEN_5 = 26  # the processor family
 _by_pytorch_alone = False
@@ -82,7 +81,7 @@ class FastLinear(nn.Linear):
     """A linear layer that takes oneDNN's product wherever nothing is differentiated."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if _suits_onednn(input) and not is_watched(input):
+        if _suits_onednn(input) and not _is_watched(input):
             product_PO = linear(input.reshape(-1, self.in_features), self.weight, self.bias)
             return product_PO.view(*input.shape[:-1], self.out_features)
         return super().forward(input)
@@ -92,7 +91,7 @@ class FastConv1D(Conv1D):
     """GPT-2's linear layer, whose weights stand the other way round, likewise."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if _suits_onednn(x) and not is_watched(x):
+        if _suits_onednn(x) and not _is_watched(x):
             return linear(x.reshape(-1, self.nx), self.weight.t(), self.bias).view(*x.shape[:-1], self.nf)
         return super().forward(x)
 
@@ -152,16 +151,8 @@ def few_rows(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
     positions, outputs = len(x_PI), len(weight_OI)
     suits = _suits_onednn(x_PI) and _has_full_units() and weight_OI.is_contiguous()  # else a thousand times as slow
     if not suits or positions < _FEWEST_ROWS or outputs < _FEWEST_OUTPUTS:
-        return x_PI @ weight_OI.t() if x_PI.device.type == "cpu" else _in_parts(x_PI, weight_OI)
+        return x_PI @ weight_OI.t()
     return _onednn_linear(F.pad(x_PI, (0, 0, 0, positions % 2)), weight_OI)[:positions]  # half the programs
-
-
-def _in_parts(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
-    """The same by a product for each part of the inputs, since one would keep a single unit of a GPU busy: float64."""
-    whole = x_PI.shape[1] // _PART * _PART
-    x_SPI, weight_SOI = (of[:, :whole].unflatten(1, (-1, _PART)).transpose(0, 1) for of in (x_PI, weight_OI))
-    rest_PO = x_PI[:, whole:] @ weight_OI[:, whole:].t()
-    return (x_SPI @ weight_SOI.transpose(1, 2)).sum(dim=0, dtype=torch.float64) + rest_PO
 
 
 def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_CPI: Tensor) -> None:
@@ -192,8 +183,8 @@ def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_C
             out_COI.baddbmm_(some_COP, right_CPI, beta=int(adds or done > 0))
 
 
-def is_watched(x: Tensor) -> bool:
-    """Whether autograd, the CPU's autocast or a fake mode has to see the product."""
+def _is_watched(x: Tensor) -> bool:
+    """Whether autograd, autocast or a fake mode has to see the product."""
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or type(x) is not Tensor:
         return True
     return forward_ad._current_level >= 0  # dual numbers are plain tensors to look at

@@ -47,15 +47,19 @@ class PeakEstimate:
 
 
 @functools.lru_cache(maxsize=2)
-def passes_of(config_json: str, kind: type[PretrainedConfig], dtype: torch.dtype, lora: Lora | None) -> FakePasses:
+def passes_of(
+    config_json: str, kind: type[PretrainedConfig], dtype: torch.dtype, lora: Lora | None, *, on_cuda: bool = False
+) -> FakePasses:
     """Its own copy of the config: building a model writes into it. Kept, since building takes longer than counting."""
-    return FakePasses(kind.from_dict(json.loads(config_json)), dtype, lora)
+    return FakePasses(kind.from_dict(json.loads(config_json)), dtype, lora, on_cuda=on_cuda)
 
 
 class FakePasses:
-    """A model without data."""
+    """A model without data. ``on_cuda``: its blocks run as on a CUDA device."""
 
-    def __init__(self, config: PretrainedConfig, dtype: torch.dtype, lora: Lora | None) -> None:
+    def __init__(
+        self, config: PretrainedConfig, dtype: torch.dtype, lora: Lora | None, *, on_cuda: bool = False
+    ) -> None:
         self._fake = FakeTensorMode()
         # Weights kept in 16 bits are computed with in 32 (zorba_core.engine.wide_copies): a block's copy in 32 bits
         # takes the place of its weights put aside.
@@ -72,6 +76,8 @@ class FakePasses:
                 _fill(model, dtype)
             self._model = model.eval()
             self._family: Family = family_of(self._model)
+            if on_cuda and getattr(self._family, "can_join", False):
+                self._family.joins = True
             self._vocabulary = len(self._model.get_output_embeddings().weight)
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
         self.parameter_bytes = sum(rounded(size // 2 if narrow else size) for size in storages.values())

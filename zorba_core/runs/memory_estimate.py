@@ -90,7 +90,8 @@ def run_peak(
 
     ``rows_at_once``: of a cohort, through a block together (``cohort.rows_at_once`` knows).
     """
-    shapes = passes_of(config.to_json_string(), type(config), settings.torch_dtype, settings.lora)
+    on_cuda = settings.device == "cuda"
+    shapes = passes_of(config.to_json_string(), type(config), settings.torch_dtype, settings.lora, on_cuda=on_cuda)
     B, L = settings.batch_size * answers.rows, settings.seq_len
     estimator = ESTIMATORS[settings.estimator]
     if estimator.backward:

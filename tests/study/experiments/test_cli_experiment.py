@@ -26,13 +26,21 @@ def test_listing_says_for_each_experiment_what_it_asks_and_what_is_missing(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_profile_that_few_experiments_have_lists_those(tmp_path):
+    result = invoke("--all", "--list", "--profile", "gpu", "--root", str(tmp_path), "--json")
+    listed = json.loads(result.stdout)["experiments"]
+    assert {one["experiment"]: one["missing"] for one in listed} == {"cases": 15, "tables": 39}
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ([], "name one experiment"),
         (["lambda", "--all"], "not both"),
         (["alchemy"], "choose one of cases, lambda"),
-        (["lambda", "--profile", "huge"], "profile is 'huge'"),
+        (["lambda", "--profile", "huge"], "profile is 'huge'; of experiment lambda choose one of ci, standard, paper"),
+        (["ablations", "--profile", "gpu"], "profile is 'gpu'; of experiment ablations choose one of ci,"),
+        (["--all", "--profile", "huge"], "profile is 'huge'; choose one of ci, standard, gpu, paper"),
         (["lambda", "--workers", "0"], "workers is 0"),
         (["--again", "2"], "--again works on one experiment"),
     ],

@@ -255,7 +255,7 @@ def test_the_runs_that_use_a_tuned_rate_are_asked_for_after_its_trials():
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_every_profile_asks_for_each_run_once_and_seed_0_first(name):
-    for profile in ("ci", "standard", "paper"):
+    for profile in EXPERIMENTS[name].profiles:
         specs = EXPERIMENTS[name].specs(profile, store.empty_runs())
         assert specs
         assert len({spec.sha256 for spec in specs}) == len(specs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from zorba_core.engine.families.interface import (
@@ -16,7 +17,6 @@ from zorba_core.engine.families.interface import (
     sight,
     split_heads,
 )
-from zorba_core.engine.products import is_watched
 
 
 class OptFamily:
@@ -25,6 +25,9 @@ class OptFamily:
     def __init__(self, model: nn.Module) -> None:
         self._decoder, self._head = model.model.decoder, model.lm_head
         self.residual_passes_through = bool(model.config.do_layer_norm_before)
+        plain = model.config.activation_function == "relu" and model.config.enable_bias
+        self.can_join = self.residual_passes_through and plain
+        self.joins = self.can_join and next(model.parameters()).is_cuda  # do blocks go through run_joined?
         for block in self._decoder.layers:
             if isinstance(block.activation_fn, nn.ReLU):  # a copy of a block's widest tensor would leave the cache
                 block.activation_fn = nn.ReLU(inplace=True)
@@ -42,9 +45,8 @@ class OptFamily:
         return embedded + self._decoder.embed_positions(None, position_ids=place)
 
     def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
-        plain = self.residual_passes_through and isinstance(block.activation_fn, nn.ReLU)
-        linear = isinstance(block.fc1, nn.Linear) and block.fc1.bias is not None
-        if hidden_BLH.is_cuda and layout is None and plain and linear and not is_watched(hidden_BLH):
+        differentiated = torch.is_grad_enabled() or forward_ad._current_level >= 0
+        if self.joins and layout is None and not differentiated and isinstance(block.fc1, nn.Linear):  # no adapter
             return run_joined(block, hidden_BLH)
         return block(hidden_BLH, attention_mask=sight(layout), use_cache=False)
 
@@ -88,5 +90,6 @@ def _attended(attention: nn.Module, x_BLH: Tensor) -> Tensor:
 
 
 def _rounded(x: Tensor) -> Tensor:
-    """As products of a CUDA device take it."""
-    return x.to(torch.get_autocast_dtype("cuda")) if torch.is_autocast_enabled("cuda") else x
+    """As products of its device take it."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

@@ -126,7 +126,7 @@ def _time_rounds(run: Callable[[], None], settings: BenchSettings) -> dict[str, 
         run()
     memory = meter.describe()
     times: list[float] = []
-    while len(times) < settings.repeats and sum(times) < _LONG_S:
+    while not times or (len(times) < settings.repeats and sum(times) < _LONG_S):
         times.append(synchronised(run, settings))
     seconds, flops = statistics.median(times), counter.get_total_flops()
     return {
