@@ -13,9 +13,11 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import directions as directions_module
+from zorba_core.engine import noise
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
@@ -209,10 +211,28 @@ def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together
     directions, asked = Directions("rademacher", network.sizes_M), []
     drawn = directions.side_by_side
     monkeypatch.setattr(
-        directions, "side_by_side", lambda seeds, m: asked.extend((seed, m) for seed in seeds) or drawn(seeds, m)
+        directions, "side_by_side", lambda seeds, m, *_: asked.extend((seed, m) for seed in seeds) or drawn(seeds, m)
     )
     estimate_exact(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions)
     assert sorted(asked) == sorted((seed, m) for seed in SEEDS for m in range(3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "times"), [("rademacher", 2**27, 1), ("rademacher", 0, 3), ("gaussian", 2**27, 3)]
+)
+def test_the_random_bits_of_few_signs_are_drawn_once_for_all_shares(make_tiny_model, monkeypatch, kind, most, times):
+    network = BlockNetwork(make_tiny_model("opt"), LABELS)
+    directions, A_MN = Directions(kind, network.sizes_M), np.ones((3, 12), dtype=bool)
+    whole = estimate_exact(network, batches(12), A_MN, SEEDS, directions)
+    plan = exact.exact_plan(network, batches(12), A_MN, len(SEEDS))
+    made, first = [], noise.SideBySide.__init__
+    monkeypatch.setattr(gradient_plan, "_SIGNS_KEPT", most)
+    shares = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    monkeypatch.setattr(exact, "exact_plan", lambda *_: dataclasses.replace(plan, shares=shares))
+    monkeypatch.setattr(noise.SideBySide, "__init__", lambda *given: made.append(given[3]) or first(*given))
+    shared = estimate_exact(network, batches(12), A_MN, SEEDS, directions)
+    assert sorted(made) == sorted([0, 1, 2] * times)  # blocks
+    assert np.abs(shared.rho_NQ - whole.rho_NQ).max() < 1e-5 * np.abs(whole.rho_NQ).max()
 
 
 def test_a_client_whose_loss_is_not_finite_leaves_the_others_as_they_are(poisoned_network):

@@ -10,7 +10,7 @@ Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
+DrawnBits = tuple[int, int, noise.SideBySide]  # of elements from the first to the last
 
 
 class Directions:
@@ -155,34 +156,44 @@ class Directions:
     @property
     def together(self) -> int:
         """How many seeds go side by side: where pieces of them cannot be made small, few."""
-        return MOST_TOGETHER if self._can_look_up else DIRECTIONS_AT_ONCE
+        return MOST_TOGETHER if self.can_look_up else DIRECTIONS_AT_ONCE
 
     @property
-    def _can_look_up(self) -> bool:
+    def can_look_up(self) -> bool:
+        """Are random bits drawn first, and numbers looked up by them piece by piece?"""
         plain = self._draw in (noise.signs, noise.normals) and not self.kind.low_rank
         return plain and self.dtype == torch.float32 and self.device.type == "cpu"
 
-    def side_by_side(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
-        """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece."""
-        if self._can_look_up:
-            yield from self._looked_up(seeds_K, block)
+    def side_by_side(
+        self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits] | None = None
+    ) -> Iterator[tuple[int, int, Tensor]]:
+        """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece. ``bits``: what
+        :meth:`random_bits` drew for them before, if it did."""
+        if self.can_look_up:
+            yield from self._looked_up(seeds_K, block, self.random_bits(seeds_K, block) if bits is None else bits)
             return
         for pieces_K in zip(*(self.drawn(seed, block) for seed in seeds_K), strict=True):  # all in the same pieces
             start, stop, _ = pieces_K[0]
             yield start, stop, torch.stack([piece for _, _, piece in pieces_K])
 
-    def _looked_up(self, seeds_K: Sequence[int], block: int) -> Iterator[tuple[int, int, Tensor]]:
-        """Drawn together, in pieces that a core's cache keeps."""
+    def random_bits(self, seeds_K: Sequence[int], block: int) -> Iterator[DrawnBits]:
+        """Of several seeds, for the block's elements from the first to the last: of directions that are looked up."""
+        size, whole = self.sizes_M[block], noise.SideBySide.elements(self._draw, len(seeds_K))
+        for first in range(0, size, whole):
+            last = min(first + whole, size)
+            yield first, last, noise.SideBySide(self._draw, seeds_K, block, first, last)
+
+    def _looked_up(
+        self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits]
+    ) -> Iterator[tuple[int, int, Tensor]]:
+        """In pieces that a core's cache keeps."""
         count, size = len(seeds_K), self.sizes_M[block]
         step = max(8, PIECE_TOGETHER // count // 8 * 8)
         buffer = torch.empty(count * min(step, -(-size // 8) * 8))
         norm_K = [1.0 if self.kind.norm is None else self._scale(seed) for seed in seeds_K]
         scale_K = torch.tensor(norm_K) * self.block_scale_M[block]
         plain = self.kind.norm is None and self.block_scale_M[block] == 1.0
-        whole = noise.SideBySide.elements(self._draw, count)
-        for first in range(0, size, whole):
-            last = min(first + whole, size)
-            drawn = noise.SideBySide(self._draw, seeds_K, block, first, last)
+        for first, last, drawn in bits:
             for start in range(first, last, step):
                 v_KS = drawn.look_up(start, min(start + step, last), buffer)
                 yield start, start + v_KS.shape[1], v_KS if plain else v_KS.mul_(scale_K[:, None])

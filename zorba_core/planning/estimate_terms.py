@@ -16,7 +16,13 @@ import numpy as np
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.planning.engine_load import LEAST_COLUMNS, NORMALS, Load
-from zorba_core.planning.gradient_plan import INDICES_TOGETHER, MOST_TOGETHER, PIECE_TOGETHER, GradientPlan, Widths
+from zorba_core.planning.gradient_plan import (
+    INDICES_TOGETHER,
+    MOST_TOGETHER,
+    PIECE_TOGETHER,
+    GradientPlan,
+    Widths,
+)
 from zorba_core.planning.shapes import ModelShape
 
 TOKEN_BYTES = 8
@@ -127,6 +133,7 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     drawn = min(load.num_perturbations, MOST_TOGETHER) * shape.trained_parameters
     numbers = min(drawn, PIECE_TOGETHER)
     bits = min(drawn * _RANDOM_BYTES, _MOST_RANDOM) + min(drawn, INDICES_TOGETHER) * _INDEX_BYTES
+    bits += plan.kept_bits(load.num_perturbations * M * shape.trained_parameters, signs=load.signs)
     passes = _backward_passes(shape, load, plan, A_MN, numbers * load.number_bytes)
     terms = [
         Term("estimate", "gradients, and tensors kept", passes, "exact: pieces; directions side by side"),

@@ -30,6 +30,7 @@ MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
 # Numbers of such directions that are looked up at a time on the CPU (a product of fewer costs more than it holds), and
 # indices of them that NumPy widens to 64 bits at a time (what a core's cache keeps).
 PIECE_TOGETHER, INDICES_TOGETHER = 3 * 2**18, 2**15
+_SIGNS_KEPT = 2**27  # whose random bits are kept from one share to the next: 16 MiB
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 # In numbers of directions that are drawn and multiplied meanwhile: what a piece takes for a block whatever its size, as
 # if of so many positions more too, and a position for a parameter (opt-mini: 0.3 ms, 64 of 4.4 us each).
@@ -147,6 +148,10 @@ class GradientPlan:
         fastest = min(plans, key=lambda plan: plan[:2])
         lean = [plan for plan in plans if plan[0] <= _WORTH * fastest[0] and plan[-1].positions >= _LEAN_POSITIONS]
         return min([fastest, *lean] if on_cpu else [fastest], key=lambda plan: plan[1::-1])[-1]
+
+    def kept_bits(self, numbers: int, *, signs: bool) -> int:
+        """Bytes of random bits that are kept from one share to the next, of so many numbers of all directions."""
+        return numbers // 8 if signs and numbers <= _SIGNS_KEPT and len(self.shares) > 1 else 0
 
     def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
         """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.

@@ -142,7 +142,9 @@ def _backward_peak(
     rows = min(plan.rows_at_once(B, L), B * max(map(len, plan.shares)))
     kept = shapes.kept(rows, L, settings.precision, answers)
     plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows, answers=answers)
-    return PeakEstimate(plain.parameters, held * bytes_each, kept, plain.update, plain.evaluation)
+    numbers = settings.num_perturbations * sum(shapes.block_bytes) // bytes_each
+    bits = plan.kept_bits(numbers, signs=DIRECTIONS[settings.direction].signs) if on_cpu else 0
+    return PeakEstimate(plain.parameters, held * bytes_each + bits, kept, plain.update, plain.evaluation)
 
 
 def _directions_held(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:

@@ -22,7 +22,7 @@ the directions at once, S elements of a piece of a block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from zorba_core.engine import products
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import Directions, DrawnBits
 from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
 from zorba_core.engine.estimators.client_layers import BlockGradient
 from zorba_core.engine.estimators.reference import Estimate
@@ -70,9 +70,12 @@ def estimate_exact(
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     plan = exact_plan(network, batches_N, A_MN, len(seeds_Q) * (1 if directions.kind.signs else NORMALS), max_rows)
     gradients = ClientGradients(network, inactive)
+    numbers = len(seeds_Q) * sum(network.sizes_M)
+    keeps = directions.can_look_up and plan.kept_bits(numbers, signs=directions.kind.signs) > 0
+    bits = _random_bits(network, seeds_Q, directions) if keeps else {}
 
     def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
-        rho_NQ[clients] += scalars_along(gradient_CD, block, seeds_Q, directions)
+        rho_NQ[clients] += scalars_along(gradient_CD, block, seeds_Q, directions, bits)
 
     with gradients.installed():
         for share in plan.shares:
@@ -118,15 +121,33 @@ def gather_gradients(
     return np.array(list(loss_by_client.values()))
 
 
-def scalars_along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
-    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64."""
+def scalars_along(
+    gradient_CD: Tensor,
+    block: int,
+    seeds_Q: Sequence[int],
+    directions: Directions,
+    bits: Mapping[tuple[int, int], Sequence[DrawnBits]] | None = None,
+) -> np.ndarray:
+    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64. ``bits``: drawn before, by block and
+    first direction."""
     total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
     for at in range(0, len(seeds_Q), directions.together):
         seeds_K = [int(seed) for seed in seeds_Q[at : at + directions.together]]
         total_CK = total_CQ[:, at : at + len(seeds_K)]
-        for start, stop, v_KS in directions.side_by_side(seeds_K, block):
+        for start, stop, v_KS in directions.side_by_side(seeds_K, block, (bits or {}).get((block, at))):
             total_CK += products.few_rows(gradient_CD[:, start:stop], v_KS)
     return total_CQ.cpu().numpy()
+
+
+def _random_bits(
+    network: BlockNetwork, seeds_Q: Sequence[int], directions: Directions
+) -> dict[tuple[int, int], list[DrawnBits]]:
+    """For one share after another, by block and first direction: drawn at once, so that they leave fewer holes."""
+    return {
+        (m, at): list(directions.random_bits([int(seed) for seed in seeds_Q[at : at + directions.together]], m))
+        for m in range(network.num_blocks)
+        for at in range(0, len(seeds_Q), directions.together)
+    }
 
 
 def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:
