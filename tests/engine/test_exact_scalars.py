@@ -182,9 +182,9 @@ def test_each_client_passes_forward_once_and_backward_once_whatever_the_directio
         runs.append((m, hidden_BLH[..., 0].numel(), out.requires_grad))
         return out
 
-    def counted_written_out(self, hidden_BLH):
+    def counted_written_out(self, hidden_BLH, *read):
         runs.append(("written out", hidden_BLH[..., 0].numel()))
-        return forward(self, hidden_BLH)
+        return forward(self, hidden_BLH, *read)
 
     monkeypatch.setattr(network, "run_block", counted)
     monkeypatch.setattr(PreNormBlock, "forward", counted_written_out)

@@ -16,8 +16,8 @@ from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.families.opt import run_joined
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.products import FLOPS
 from zorba_core.planning.lora import Lora
+from zorba_core.study.bench.common import FLOPS
 
 
 def network_of(make_tiny_model, family: str = "opt", joins: bool = True, lora: Lora | None = None) -> BlockNetwork:

@@ -60,9 +60,27 @@ def test_clients_get_what_autograd_gives_them(monkeypatch, family, inactive, dty
         assert_same(by_autograd, own, TOLERANCE[dtype] / 10)
 
 
-@pytest.mark.parametrize("family", ["opt", "gpt2"])
-def test_all_blocks_but_the_last_are_written_out(family):
-    assert written_out(BlockNetwork(model_of(family), LABELS)) == [True, True, True, False]
+@pytest.mark.parametrize(("family", "last"), [("opt", True), ("gpt2", False)])
+def test_all_blocks_are_written_out_but_the_last_where_one_layer_makes_queries_and_keys(family, last):
+    assert written_out(BlockNetwork(model_of(family), LABELS)) == [True, True, True, last]
+
+
+@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
+def test_the_last_block_is_written_out_where_it_reads_enough_rows_at_one_position(monkeypatch, inactive):
+    """Wherever in a row that is."""
+    network, read, forward = BlockNetwork(model_of("opt"), LABELS, dtype=torch.float64), [], PreNormBlock.forward
+
+    def counted(self, x_BLH, last_B=None):
+        read.extend([] if last_B is None else last_B.tolist())
+        return forward(self, x_BLH, last_B)
+
+    monkeypatch.setattr(PreNormBlock, "forward", counted)
+    for clients, A_MN in ((3, np.ones((4, 3), bool)), (7, random_allocation(1, 4, 7, 0.7))):
+        rows, directions = batches(clients, (8,), (20,)), Directions("gaussian", network.sizes_M, dtype=torch.float64)
+        given = (network, rows, A_MN, SEEDS, directions)
+        own = estimate_exact(*given, inactive=inactive)
+        assert_same(estimate_jvp(*given, inactive=inactive), own, 1e-10)
+    assert len(set(read)) > 3
 
 
 @pytest.mark.parametrize(
@@ -141,7 +159,7 @@ def test_so_does_one_with_a_changed_module(change):
     model = model_of("opt")
     change(model.model.decoder.layers[1])
     network = BlockNetwork(model, LABELS, dtype=torch.float64)
-    assert written_out(network) == [True, False, True, False]
+    assert written_out(network) == [True, False, True, True]
     directions, A_MN = Directions("gaussian", network.sizes_M, dtype=torch.float64), np.ones((4, 3), bool)
     given = (network, batches(3), A_MN, SEEDS, directions)
     assert_same(estimate_jvp(*given), estimate_exact(*given), 1e-10)

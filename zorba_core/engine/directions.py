@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
-DrawnBits = tuple[int, int, noise.SideBySide]  # of elements from the first to the last
+# Of elements from the first to the last of a block.
+Pieces, DrawnBits = Iterator[tuple[int, int, Tensor]], tuple[int, int, noise.SideBySide]
 
 
 class Directions:
@@ -164,9 +165,7 @@ class Directions:
         plain = self._draw in (noise.signs, noise.normals) and not self.kind.low_rank
         return plain and self.dtype == torch.float32 and self.device.type == "cpu"
 
-    def side_by_side(
-        self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits] | None = None
-    ) -> Iterator[tuple[int, int, Tensor]]:
+    def side_by_side(self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits] | None = None) -> Pieces:
         """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece. ``bits``: what
         :meth:`random_bits` drew for them before, if it did."""
         if self.can_look_up:
@@ -183,9 +182,7 @@ class Directions:
             last = min(first + whole, size)
             yield first, last, noise.SideBySide(self._draw, seeds_K, block, first, last)
 
-    def _looked_up(
-        self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits]
-    ) -> Iterator[tuple[int, int, Tensor]]:
+    def _looked_up(self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits]) -> Pieces:
         """In pieces that a core's cache keeps."""
         count, size = len(seeds_K), self.sizes_M[block]
         step = max(8, PIECE_TOGETHER // count // 8 * 8)

@@ -34,12 +34,9 @@ _NUMBERS_TOGETHER = 2**18  # of products, before they are put where they belong
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
 _FEWEST_ROWS, _FEWEST_OUTPUTS = 5, 20  # of which oneDNN gains from thousands of inputs
-_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _ZEN_5 = 26  # the processor family
 _by_pytorch_alone = False
-# For a ``FlopCounterMode``, which does not know them: of the shapes of x and W.
-FLOPS = {_ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]} if _ONEDNN else {}
-FLOPS[torch.ops.aten._addmm_activation] = lambda bias, x, weight, *rest, **named: 2 * math.prod(x) * weight[1]
 
 
 @functools.cache
@@ -202,7 +199,7 @@ def _onednn_is_faster() -> bool:
 
 @functools.cache
 def _machine_has_onednn() -> bool:
-    known = _ONEDNN is not None and torch.backends.mkldnn.is_available()
+    known = ONEDNN is not None and torch.backends.mkldnn.is_available()
     return known and torch.backends.mkl.is_available() and cpu_kernels() == ONEDNN_KERNELS
 
 
@@ -215,4 +212,4 @@ def _has_full_units() -> bool:
 
 
 def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    return _ONEDNN(x_PI, weight_OI, bias_O, "none", [], "")
+    return ONEDNN(x_PI, weight_OI, bias_O, "none", [], "")

@@ -33,9 +33,10 @@ from zorba_core.engine.estimators.client_layers import (
     UnknownLayoutError,
 )
 from zorba_core.engine.estimators.pre_norm_blocks import PreNormBlock
-from zorba_core.engine.network import BlockNetwork, Inactive
+from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.rows import Encoded
 from zorba_core.garbage import no_collections
 
 
@@ -84,9 +85,10 @@ class ClientGradients:
         ]
         plain = network.device.type == "cpu" and network.precision != "bf16"
         self._written_out_M: list[PreNormBlock | None] = [None] * network.num_blocks
-        for m, layers in enumerate(self._layers_M[:-1]):  # the last block is read at some positions, by its own modules
+        for m, layers in enumerate(self._layers_M):
             if plain and layers is not None:
-                self._written_out_M[m] = PreNormBlock.of(network.block_module(m), dict(layers.layers))
+                block = PreNormBlock.of(network.block_module(m), dict(layers.layers))
+                self._written_out_M[m] = block if block is None or m < self._last or block.can_read else None
         if inactive == "dropped":  # a block without weights is made now: a copy of one whose layers are still its own
             network.run_block_without_weights(self._anchor.new_zeros(1, 1, network.model.config.hidden_size))
 
@@ -188,9 +190,11 @@ class ClientGradients:
         if layers is not None and (active or not dropped):
             owners = _owners(m, active if dropped else owned, hidden_RLH.shape[1])
             where = _joined([where for _, where in (active if dropped else owned)])
-            if self._written_out_M[m] is not None and torch.is_grad_enabled():
+            # Modules repeat few rows that are read, and such products round otherwise.
+            fits = m < self._last or (isinstance(rows, Encoded) and len(rows) >= SAME_BITS_ROWS)
+            if fits and self._written_out_M[m] is not None and torch.is_grad_enabled():
                 x = hidden_RLH[where]
-                y, back = self._written_out_M[m].forward(x)
+                y, back = self._written_out_M[m].forward(x, rows.last_R[where] if m == self._last else None)
                 strands.append(_Strand(where, x, y, back=partial(back, owners, needs_input)))
             else:
                 with layers.owned_by(owners):

@@ -40,6 +40,8 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
+KeptBits = Mapping[tuple[int, int], Sequence[DrawnBits]]  # by block, and the first of directions side by side
+
 
 @torch.no_grad()
 def estimate_exact(
@@ -70,9 +72,8 @@ def estimate_exact(
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
     plan = exact_plan(network, batches_N, A_MN, len(seeds_Q) * (1 if directions.kind.signs else NORMALS), max_rows)
     gradients = ClientGradients(network, inactive)
-    numbers = len(seeds_Q) * sum(network.sizes_M)
-    keeps = directions.can_look_up and plan.kept_bits(numbers, signs=directions.kind.signs) > 0
-    bits = _random_bits(network, seeds_Q, directions) if keeps else {}
+    kept_bytes = plan.kept_bits(len(seeds_Q) * sum(network.sizes_M), signs=directions.kind.signs)
+    bits = _random_bits(network, seeds_Q, directions) if kept_bytes and directions.can_look_up else {}
 
     def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
         rho_NQ[clients] += scalars_along(gradient_CD, block, seeds_Q, directions, bits)
@@ -122,14 +123,9 @@ def gather_gradients(
 
 
 def scalars_along(
-    gradient_CD: Tensor,
-    block: int,
-    seeds_Q: Sequence[int],
-    directions: Directions,
-    bits: Mapping[tuple[int, int], Sequence[DrawnBits]] | None = None,
+    gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions, bits: KeptBits | None = None
 ) -> np.ndarray:
-    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64. ``bits``: drawn before, by block and
-    first direction."""
+    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64. ``bits``: drawn before."""
     total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
     for at in range(0, len(seeds_Q), directions.together):
         seeds_K = [int(seed) for seed in seeds_Q[at : at + directions.together]]
@@ -139,10 +135,8 @@ def scalars_along(
     return total_CQ.cpu().numpy()
 
 
-def _random_bits(
-    network: BlockNetwork, seeds_Q: Sequence[int], directions: Directions
-) -> dict[tuple[int, int], list[DrawnBits]]:
-    """For one share after another, by block and first direction: drawn at once, so that they leave fewer holes."""
+def _random_bits(network: BlockNetwork, seeds_Q: Sequence[int], directions: Directions) -> KeptBits:
+    """For one share after another: drawn at once, so that they leave fewer holes."""
     return {
         (m, at): list(directions.random_bits([int(seed) for seed in seeds_Q[at : at + directions.together]], m))
         for m in range(network.num_blocks)

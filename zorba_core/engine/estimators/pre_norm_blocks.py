@@ -30,6 +30,7 @@ from zorba_core.engine.estimators.client_layers import (
 from zorba_core.engine.families.activations import OneGelu
 from zorba_core.planning.shapes import is_written_out
 
+Back = Callable[[Owners, bool, Tensor], Tensor | None]
 _ATEN = torch.ops.aten
 _attention = _ATEN._scaled_dot_product_flash_attention_for_cpu
 _attention_backward = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward
@@ -80,6 +81,7 @@ class PreNormBlock:
         self._heads, self._gelu = roles.attention.num_heads, roles.gelu
         self._norms = [(norm, starts[norm]) for norm in roles.norms]
         self._readers = [LinearLayer(layer, starts[layer]) for layer in roles.readers]
+        self.can_read = len(self._readers) > 1  # give y at some positions: queries are a layer of their own
         out_up_down = (roles.out, roles.up, roles.down)
         self._out, self._up, self._down = (LinearLayer(layer, starts[layer]) for layer in out_up_down)
 
@@ -98,31 +100,38 @@ class PreNormBlock:
         return cls(roles, starts) if all_trained and all(len(places) == 2 for places in starts.values()) else None
 
     @torch.no_grad()
-    def forward(self, x_BLH: Tensor) -> tuple[Tensor, Callable[[Owners, bool, Tensor], Tensor | None]]:
+    def forward(self, x_BLH: Tensor, last_B: Tensor | None = None) -> tuple[Tensor, Back]:
         """Outside of autograd. Returns y, (B, L, H), and the block's backward pass, to be called once: from whose rows
         are whose, whether the gradient of x is wanted, and that of y it writes the clients' gradients, and gives x's.
+        With ``last_B``, the position of each row that is read, y is (B, H), and P is B behind attention.
         """
         x_PH, gelu = x_BLH.flatten(0, 1), partial(F.gelu, approximate="tanh")
         normed_PH, first = _normed(*self._norms[0], x_PH)
+        asking_PH, sight, read_B = normed_PH, {"dropout_p": 0.0, "is_causal": last_B is None}, None
+        if last_B is not None:
+            place_L = torch.arange(x_BLH.shape[1])
+            unseen_BL = x_BLH.new_zeros(x_BLH.shape[:2]).masked_fill_(place_L > last_B[:, None], -torch.inf)
+            read_B, sight["attn_mask"] = torch.arange(len(last_B)) * len(place_L) + last_B, unseen_BL[:, None, None]
+            asking_PH, x_PH = normed_PH[read_B], x_PH[read_B]
         qkv = [
-            part_PH.view(*x_BLH.shape[:2], self._heads, -1).transpose(1, 2)
-            for layer in self._readers
-            for part_PH in _product(layer, normed_PH).split(x_PH.shape[1], dim=1)
+            part_PH.view(len(x_BLH), -1, self._heads, x_PH.shape[1] // self._heads).transpose(1, 2)
+            for layer, from_PH in zip(self._readers, (asking_PH, normed_PH, normed_PH), strict=False)
+            for part_PH in _product(layer, from_PH).split(x_PH.shape[1], dim=1)
         ]
-        del normed_PH
-        o_BKLD, lse_BLK = _attention(*qkv, 0.0, True)
+        del normed_PH, asking_PH
+        o_BKLD, lse_BLK = _attention(*qkv, **sight)
         middle_PH = _product(self._out, _side_by_side(o_BKLD)).add_(x_PH)
         normed_PH, second = _normed(*self._norms[1], middle_PH)
         wide_PF = _product(self._up, normed_PH)
         del normed_PH
         active_PF = gelu(wide_PF) if self._gelu else wide_PF.relu_()
         y_PH = _product(self._down, active_PF).add_(middle_PH)
-        kept = [first, (*qkv, o_BKLD, lse_BLK), second, (wide_PF, active_PF)]
-        return y_PH.view(x_BLH.shape), partial(self._backward, kept)
+        kept = [(first, read_B), (sight, *qkv, o_BKLD, lse_BLK), second, (wide_PF, active_PF)]
+        return y_PH.view(x_BLH.shape) if last_B is None else y_PH, partial(self._backward, kept)
 
     @torch.no_grad()
-    def _backward(self, kept: list, owners: Owners, wants_input: bool, dy_BLH: Tensor) -> Tensor | None:
-        dy_PH, (wide_PF, active_PF) = dy_BLH.flatten(0, 1), kept.pop()
+    def _backward(self, kept: list, owners: Owners, wants_input: bool, dy: Tensor) -> Tensor | None:
+        dy_PH, (wide_PF, active_PF) = dy.flatten(0, -2), kept.pop()
         d_PF = _back([self._down], owners, dy_PH, active_PF)
         if self._gelu:
             _ATEN.gelu_backward.grad_input(d_PF, wide_PF, approximate="tanh", grad_input=d_PF)
@@ -134,16 +143,24 @@ class PreNormBlock:
         d_PH = _back([self._up], owners, d_PF, normed_PH)
         del d_PF, normed_PH
         d_PH = second.back(owners, d_PH, scaled_PH).add_(dy_PH)
-        *qkv, o_BKLD, lse_BLK = kept.pop()
+        sight, *qkv, o_BKLD, lse_BLK = kept.pop()
         do_PH = _back([self._out], owners, d_PH, _side_by_side(o_BKLD))
         do_BKLD = do_PH.view(o_BKLD.transpose(1, 2).shape).transpose(1, 2)
-        dqkv = _attention_backward(do_BKLD, *qkv, o_BKLD, lse_BLK, 0.0, True)
+        dqkv = [_side_by_side(each) for each in _attention_backward(do_BKLD, *qkv, o_BKLD, lse_BLK, **sight)]
         del qkv, o_BKLD, do_BKLD, do_PH
-        first = kept.pop()
+        first, read_B = kept.pop()
         scaled_PH, normed_PH = first.again()
-        into_PH = _back(self._readers, owners, torch.cat([_side_by_side(each) for each in dqkv], dim=1), normed_PH)
+        if read_B is None:
+            into_PH = _back(self._readers, owners, torch.cat(dqkv, dim=1), normed_PH)
+        else:
+            into_PH = _back(self._readers[1:], owners, torch.cat(dqkv[1:], dim=1), normed_PH)
+            into_PH.index_add_(0, read_B, _back(self._readers[:1], owners, dqkv[0], normed_PH[read_B]))
         into_PH = first.back(owners, into_PH, scaled_PH)
-        return into_PH.add_(d_PH).view(dy_BLH.shape) if wants_input else None
+        if not wants_input:
+            return None
+        if read_B is None:
+            return into_PH.add_(d_PH).view(dy.shape)
+        return into_PH.index_add_(0, read_B, d_PH).view(len(read_B), -1, d_PH.shape[1])
 
 
 def _is_as_defined(module: nn.Module) -> bool:

@@ -91,5 +91,4 @@ def _attended(attention: nn.Module, x_BLH: Tensor) -> Tensor:
 
 def _rounded(x: Tensor) -> Tensor:
     """As products of its device take it."""
-    kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+    return x.to(torch.get_autocast_dtype(x.device.type)) if torch.is_autocast_enabled(x.device.type) else x

@@ -8,6 +8,7 @@ Shapes: M blocks, N clients, B rows of a client, L positions.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,12 +17,17 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.engine import products
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rows import Encoded
 from zorba_core.study.bench.settings import BenchSettings
 
 LR = 1e-7  # so small that the timed model stays what it was
 LABEL_IDS = (10, 20)
+
+# For a ``FlopCounterMode``, which does not know them: of the shapes of x and W.
+FLOPS = {products.ONEDNN: lambda x, weight, *rest, **named: 2 * math.prod(x) * weight[0]} if products.ONEDNN else {}
+FLOPS[torch.ops.aten._addmm_activation] = lambda bias, x, weight, *rest, **named: 2 * math.prod(x) * weight[1]
 
 Report = Callable[[str], None]
 

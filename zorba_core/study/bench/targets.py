@@ -25,13 +25,12 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.products import FLOPS
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.session import use_threads
 from zorba_core.study.bench.arithmetic import rho_errors
-from zorba_core.study.bench.common import LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
+from zorba_core.study.bench.common import FLOPS, LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
 
 TARGET_MODELS = ("opt-125m", "opt-1.3b")
 _CLIENTS_IN_FLOAT64 = 2
