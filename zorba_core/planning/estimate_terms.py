@@ -16,13 +16,7 @@ import numpy as np
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.planning.engine_load import LEAST_COLUMNS, NORMALS, Load
-from zorba_core.planning.gradient_plan import (
-    INDICES_TOGETHER,
-    MOST_TOGETHER,
-    PIECE_TOGETHER,
-    GradientPlan,
-    Widths,
-)
+from zorba_core.planning.gradient_plan import INDICES_TOGETHER, MOST_TOGETHER, PIECE_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.shapes import ModelShape
 
 TOKEN_BYTES = 8
