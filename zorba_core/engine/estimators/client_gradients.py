@@ -191,7 +191,7 @@ class ClientGradients:
             owners = _owners(m, active if dropped else owned, hidden_RLH.shape[1])
             where = _joined([where for _, where in (active if dropped else owned)])
             # Modules repeat few rows that are read, and such products round otherwise.
-            fits = m < self._last or (isinstance(rows, Encoded) and len(rows) >= SAME_BITS_ROWS)
+            fits = m < self._last or (isinstance(rows, Encoded) and owners.rows >= SAME_BITS_ROWS)
             if fits and self._written_out_M[m] is not None and torch.is_grad_enabled():
                 x = hidden_RLH[where]
                 y, back = self._written_out_M[m].forward(x, rows.last_R[where] if m == self._last else None)
