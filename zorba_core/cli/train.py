@@ -179,7 +179,7 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
     """
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.engine.callbacks import Interrupt, Progress
+    from zorba_core.runs.terminal import Interrupt, Progress
 
     transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
     progress, interrupt = Progress(rounds, metric=metric), Interrupt(None if ranks.writes else io.StringIO())

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import METRIC_TITLES
-from zorba_core.engine.callbacks import Callback, Progress
+from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, ZorbaError, name_some
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -25,6 +25,7 @@ from zorba_core.federation.session import resume, serve
 from zorba_core.files import open_own, write_json
 from zorba_core.runs.folder import CONFIG
 from zorba_core.runs.run_task import task_of
+from zorba_core.runs.terminal import Progress
 
 app = ServerApp()
 _GRACE = 5.0  # seconds

@@ -53,7 +53,7 @@ def run_spec(spec: RunSpec, work: Path) -> RunRows | NotDone | Refused:
     """Do one run, or resume it, or find that it is done. A run that diverges is a record too."""
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.engine.callbacks import Interrupt
+    from zorba_core.runs.terminal import Interrupt
 
     transformers_logging.disable_progress_bar()
     folder = run_folder(spec, work)

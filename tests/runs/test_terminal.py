@@ -1,20 +1,14 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import io
-import platform
-import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from zorba_core.engine.callbacks import Interrupt, Progress, RoundRecord
+from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.records import RoundEntry
-from zorba_core.engine.settings import TrainSettings
-from zorba_core.runs import environment
+from zorba_core.runs.terminal import Interrupt, Progress
 
 
 def record(t: int, accuracy: float | None = None) -> RoundRecord:
@@ -71,26 +65,6 @@ def test_the_first_ctrl_c_asks_for_a_stop_and_the_second_stops(tmp_path):
     assert interrupt.wants_stop()
     with pytest.raises(KeyboardInterrupt):
         interrupt._handle(2, None)
-
-
-def test_without_git_the_commit_is_unknown_and_nothing_fails(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    described = environment.describe(TrainSettings())
-    assert (described["git_commit"], described["git_dirty"]) == (None, None)
-    assert described["torch"]
-
-
-def test_the_environment_names_no_host_and_no_user(monkeypatch):
-    for module, function in [(platform, "node"), (socket, "gethostname"), (getpass, "getuser")]:
-        monkeypatch.setattr(module, function, lambda: "secret-17")
-    assert "secret-17" not in str(environment.describe(TrainSettings()))
-
-
-@pytest.mark.slow
-def test_importing_the_training_package_loads_torch_only_when_a_name_is_used():
-    before = "import sys, zorba_core.runs as training; early = 'torch' in sys.modules; training.fine_tune"
-    code = f"{before}; sys.exit(early or 'torch' not in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_refused_client_is_said_once(capsys):
