@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +24,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from zorba_core.engine import products
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.client_gradients import ClientGradients
@@ -177,15 +180,19 @@ class WrittenBytes(TensorBytes):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = super().__torch_dispatch__(func, types, args, kwargs)
         if func._schema.is_mutable:
-            before = np.count_nonzero(self._written)
-            for target in [made] if isinstance(made, Tensor) else args[0]:  # one, or several (_foreach_copy_)
-                if target.untyped_storage()._cdata == self._table:
-                    for row in target if target.dim() > 1 else [target]:
-                        start = row.storage_offset()
-                        self._written[start : start + row.numel()] = True
-            self.now += 4 * (np.count_nonzero(self._written) - before)
-            self.peak = max(self.peak, self.now)
+            self.wrote([made] if isinstance(made, Tensor) else args[0])  # one, or several (_foreach_copy_)
         return made
+
+    def wrote(self, targets: Iterable[Tensor]) -> None:
+        """Also by NumPy, which no dispatch mode sees."""
+        before = np.count_nonzero(self._written)
+        for target in targets:
+            if target.untyped_storage()._cdata == self._table:
+                for row in target if target.dim() > 1 else [target]:
+                    start = row.storage_offset()
+                    self._written[start : start + row.numel()] = True
+        self.now += 4 * (np.count_nonzero(self._written) - before)
+        self.peak = max(self.peak, self.now)
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))
@@ -199,14 +206,19 @@ def test_exact_scalars_hold_the_terms_of_their_passes(name, active, monkeypatch)
     A_MN = np.zeros((_M, clients), bool)
     for n in range(clients):
         A_MN[(n + np.arange(active)) % _M, n] = True
-    count, tables = WrittenBytes(), ClientGradients.tables
+    count, tables, put_products = WrittenBytes(), ClientGradients.tables, products.put_products
 
     def followed(self, *args):
         tables_M = tables(self, *args)
         count.follow(tables_M[0][1])
         return tables_M
 
+    def put(parts, left_CPO, right_CPI):
+        put_products(parts, left_CPO, right_CPI)
+        count.wrote(part for part, _ in parts)
+
     monkeypatch.setattr(ClientGradients, "tables", followed)
+    monkeypatch.setattr(products, "put_products", put)
     with count:
         estimate_exact(network, batches, A_MN, [1, 2], directions)
     load = Load(rows, length, 2, num_clients=clients, estimator="exact")

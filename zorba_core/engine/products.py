@@ -167,15 +167,22 @@ def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_C
     # oneDNN has its first matrix copied into order: the narrow one, if that saves more than to turn the product costs.
     turned = positions * (outputs - inputs) > outputs * inputs
     each = max(1, _NUMBERS_TOGETHER // (outputs * inputs))
+    outs = [(out_COI.numpy(), adds) for out_COI, adds in parts] if done else []
     for start, at in itertools.product(range(0, done, _MOST), range(0, clients, each)):
         of, some = slice(at, at + each), slice(start, min(start + _MOST, done))
         first, second = left_CPO[of, some].transpose(1, 2), right_CPI[of, some].transpose(1, 2)
         first, second = (second, first) if turned else (first, second)
         first = torch.from_numpy(np.ascontiguousarray(first.numpy()))  # a third faster than by PyTorch
-        whole_C = [_onednn_linear(x, weight) for x, weight in zip(first, second, strict=True)]
-        split_C = [(own.t() if turned else own).split_with_sizes(rows) for own in whole_C]
-        for (out_COI, adds), own_C in zip(parts, zip(*split_C, strict=True), strict=True):
-            (torch._foreach_add_ if adds or start else torch._foreach_copy_)(out_COI[of].unbind(), own_C)
+        for client, (x, weight) in enumerate(zip(first.unbind(), second.unbind(), strict=True), at):
+            product = _onednn_linear(x, weight).numpy()
+            product_OI, row = product.T if turned else product, 0
+            for (out, adds), count in zip(outs, rows, strict=True):
+                own = product_OI[row : row + count]
+                if adds or start:
+                    out[client] += own
+                else:
+                    out[client] = own
+                row += count
     if done < positions:
         left_COP, right_CPI = left_CPO[:, done:].transpose(1, 2), right_CPI[:, done:]
         for (out_COI, adds), some_COP in zip(parts, left_COP.split(rows, dim=1), strict=True):

@@ -87,9 +87,7 @@ def joined_communication(parts: Sequence[Communication]) -> Communication:
         return first
     messages = [
         Message(
-            kind.kind,
-            kind.direction,
-            *(sum(getattr(part.messages[at], count) for part in parts) for count in COUNTS),
+            kind.kind, kind.direction, *(sum(getattr(part.messages[at], count) for part in parts) for count in COUNTS)
         )
         for at, kind in enumerate(first.messages)
     ]
@@ -100,14 +98,13 @@ def numbers_a_round(
     method: str, num_clients: int, num_blocks: int, num_directions: int, block_parameters: int
 ) -> RoundNumbers:
     """Numbers sent in a round without compression, for the columns ``scalars_up`` and ``scalars_down``."""
-    if method_facts(method).along == "picked":  # each client gets every pair of a seed and a scalar
+    facts = method_facts(method)
+    if facts.along == "picked":  # each client gets every pair of a seed and a scalar
         return RoundNumbers(2 * num_directions, 2 * num_clients**2 * num_directions)
-    if (
-        method_facts(method).along == "own" and method_facts(method).federates
-    ):  # and here every scalar, beside the seeds
+    if facts.along == "own" and facts.federates:  # and here every scalar, beside the seeds
         return RoundNumbers(num_directions, num_clients * (num_clients + 1) * num_directions)
-    if method_facts(method).exchanges == "scalars":
-        averages = num_blocks if method_facts(method).allocates else 1  # all blocks have the same clients
+    if facts.exchanges == "scalars":
+        averages = num_blocks if facts.allocates else 1  # all blocks have the same clients
         return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)
     return RoundNumbers(block_parameters, num_clients * block_parameters)
 
@@ -152,24 +149,12 @@ def run_communication(
     aggregates = num_clients * rounds
     if facts.exchanges != "scalars":
         size = wire.dense_size(block_parameters, bytes_per_number)
-        plan = len(wire.pack_plan(1, True, []))
-        return Communication(
-            method,
-            "dense",
-            0,
-            (
-                Message("plan", "down", aggregates, 0, 0, aggregates * plan),
-                Message("report", "up", reports, reports * parameters, reports * block_parameters, reports * size),
-                Message(
-                    "aggregate",
-                    "down",
-                    aggregates,
-                    aggregates * parameters,
-                    aggregates * block_parameters,
-                    aggregates * size,
-                ),
-            ),
+        plan = Message("plan", "down", aggregates, 0, 0, aggregates * len(wire.pack_plan(1, True, [])))
+        up, down = (
+            Message(kind, way, count, count * parameters, count * block_parameters, count * size)
+            for kind, way, count in (("report", "up", reports), ("aggregate", "down", aggregates))
         )
+        return Communication(method, "dense", 0, (plan, up, down))
     Q, usable = num_directions, reports if usable_reports is None else usable_reports
     if facts.along == "picked":
         return _picked(method, num_clients, rounds, reports, usable, Q, num_seeds)
@@ -186,27 +171,17 @@ def run_communication(
         nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
         aggregate_bytes = aggregates * nobody + num_clients * usable * zero_Q.nbytes
     mask = round(density * block_parameters) if facts.sends_mask else 0
-    setup = num_clients * (len(wire.pack_setup(A_MN[:, 0], key)) + mask * wire.INDEX_BYTES)
+    setup = len(wire.pack_setup(A_MN[:, 0], key)) + mask * wire.INDEX_BYTES
+    to_each = (num_seeds + mask, key.size + mask, setup)  # by the paper, needed, and bytes
     plan = len(wire.pack_plan(1, True, zero_Q))
     report = len(wire.pack_report(1, 0.0, zero_Q))
-    return Communication(
-        method,
-        form,
-        kinds,
-        (
-            Message(
-                "setup",
-                "down",
-                num_clients,
-                num_clients * (num_seeds + mask),
-                num_clients * (key.size + mask),
-                setup,
-            ),
-            Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
-            Message("report", "up", reports, reports * Q, reports * Q, reports * report),
-            Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),
-        ),
+    messages = (
+        Message("setup", "down", num_clients, *(num_clients * each for each in to_each)),
+        Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
+        Message("report", "up", reports, reports * Q, reports * Q, reports * report),
+        Message("aggregate", "down", aggregates, aggregates * Q, numbers, aggregate_bytes),
     )
+    return Communication(method, form, kinds, messages)
 
 
 def _picked(
@@ -225,14 +200,10 @@ def _picked(
         nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
         aggregate_bytes = aggregates * nobody + num_clients * usable * (np.zeros(Q).nbytes + pair)
     plan = len(wire.pack_plan(1, True, []))
-    return Communication(
-        method,
-        form,
-        1,
-        (
-            Message("setup", "down", num_clients, num_clients * K, 0, 0),
-            Message("plan", "down", aggregates, 0, 0, aggregates * plan),
-            Message("report", "up", reports, reports * 2 * Q, reports * 2 * Q, reports * report),
-            Message("aggregate", "down", aggregates, aggregates * K, min(as_sums, as_pairs), aggregate_bytes),
-        ),
+    messages = (
+        Message("setup", "down", num_clients, num_clients * K, 0, 0),
+        Message("plan", "down", aggregates, 0, 0, aggregates * plan),
+        Message("report", "up", reports, reports * 2 * Q, reports * 2 * Q, reports * report),
+        Message("aggregate", "down", aggregates, aggregates * K, min(as_sums, as_pairs), aggregate_bytes),
     )
+    return Communication(method, form, 1, messages)

@@ -117,7 +117,7 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
     plan = GradientPlan.of(
         [shape.trained_parameters] * M,
-        Widths.of_shape(shape),
+        Widths.of_shape(shape, load.seq_len),
         load.number_bytes,
         np.full((N, 2), (load.client_rows, load.seq_len)),
         A_MN,
@@ -144,7 +144,9 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
     M = shape.num_blocks
     # Of the last block only its input, the norm of it, and keys and values are computed at every position.
     last = 2 * shape.hidden + 2 * shape.key_value
-    backward = shape.backward_width if shape.adapter_parameters else shape.exact_backward_width
+    kept_width, backward = shape.kept(load.seq_len), shape.exact_backward_width
+    if shape.adapter_parameters:  # by autograd
+        kept_width, backward = shape.kept_width, shape.backward_width
     most = written = 0
     for share in plan.shares:
         parts = [part for n in share for part in plan.parts(n, load.client_rows, load.seq_len)]
@@ -155,7 +157,7 @@ def _backward_passes(shape: ModelShape, load: Load, plan: GradientPlan, A_MN: np
             state = load.number_bytes * load.seq_len * rows
             logits = load.answers.logit_bytes(rows, shape.vocabulary, shape.embedding)
             for m in range(M - 1, min(first, M - 1) - 1, -1):
-                kept = state * (max(0, min(m + 1, M - 1) - first) * shape.kept_width + last * (m == M - 1))
+                kept = state * (max(0, min(m + 1, M - 1) - first) * kept_width + last * (m == M - 1))
                 working = max(2 * state * shape.hidden, logits) if m == M - 1 else state * backward
                 # A table of gradients takes memory when they are written; the next share's is the same memory.
                 gradients = min(plan.held, written + shape.trained_parameters * int(active_MC[m:].sum()))

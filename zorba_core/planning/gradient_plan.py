@@ -22,7 +22,7 @@ from zorba_core.planning.shapes import ModelShape, shape_from_config
 
 MOST_MEMORY = 4  # times a cohort's
 # Of gradients and what a backward pass keeps: nobody need save these for a small model. Ten clients of opt-mini.
-LEAST_BYTES = 92 * 2**20
+LEAST_BYTES = 100 * 2**20
 # Positions that go through a block at once, where there is memory: more would not make a core faster.
 POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
 # Directions side by side: of those that are looked up, in small pieces, and of others.
@@ -72,17 +72,18 @@ class Widths:
     backward: int  # that the backward pass of a block makes beside them
 
     @classmethod
-    def of_config(cls, config: Mapping[str, Any], hidden: int) -> Self:
-        """Of a Hugging Face config; of a family whose tensors are not known here, as of a wide one."""
+    def of_config(cls, config: Mapping[str, Any], hidden: int, length: int) -> Self:
+        """Of a Hugging Face config, and rows of that length at most; of a family whose tensors are not known here, as
+        of a wide one."""
         try:
             shape = shape_from_config(config, "model")
         except InvalidInputError:
             return cls(hidden, _UNKNOWN_SAVED * hidden, _UNKNOWN_BACKWARD * hidden)
-        return cls.of_shape(shape)
+        return cls.of_shape(shape, length)
 
     @classmethod
-    def of_shape(cls, shape: ModelShape) -> Self:
-        return cls(shape.hidden, shape.kept_width, shape.exact_backward_width)
+    def of_shape(cls, shape: ModelShape, length: int) -> Self:
+        return cls(shape.hidden, shape.kept(length), shape.exact_backward_width)
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ class ModelShape:
     attention_width: int  # numbers a position that attention holds at its widest, the block's input among them
     feed_forward_width: int  # the same of the feed-forward layer
     saved_width: int  # numbers a position that a backward pass keeps of one block
-    kept_width: int  # the same of exact scalars, which make again what norms make
+    kept_width: int  # the same of exact scalars, which make again what norms make; see :meth:`kept`
     backward_width: int  # numbers a position that the backward pass of one block makes on top of those
     exact_backward_width: int  # the same of exact scalars: less where that pass is written out
     attention_scores: int  # tensors of K L numbers a position, where attention writes its scores out
     feed_forward_scores: int  # those of them that are still held by then
     adapter_parameters: int = 0  # of one block's adapters (LoRA); 0: the block's own weights are what is trained
+    written_out: bool = False  # is the block's backward pass, of exact scalars?
 
     @property
     def parameters(self) -> int:
@@ -63,6 +64,11 @@ class ModelShape:
             self.attention_width + self.attention_scores * scores,
             self.feed_forward_width + self.feed_forward_scores * scores,
         )
+
+    def kept(self, seq_len: int) -> int:
+        """Numbers a position that exact scalars keep of one block without adapters, of rows of that length."""
+        short = self.written_out and is_short(seq_len, self.query // self.heads)
+        return self.kept_width + (self.heads * seq_len if short else 0)
 
 
 def model_shape(name_or_path: str | os.PathLike[str], lora: Lora | None = None) -> ModelShape:
@@ -124,6 +130,13 @@ def shape_from_config(config: Mapping[str, Any], name: str, lora: Lora | None = 
 def is_written_out(width: int) -> bool:
     """Whether the engine leaves GPT-2's GELU of so many numbers in operations (its ``families.activations``)."""
     return width % 128 != 0
+
+
+def is_short(length: int, size: int) -> bool:
+    """Whether attention over rows of so many positions, by heads of so many numbers, is a matter of small products and
+    keeps its probabilities (the engine's ``estimators.attention``): they take hardly more room than its output, and a
+    product is none that NumPy's libraries divide among threads."""
+    return length > 1 and 3 * length <= 4 * size and length**2 * size <= 2**18
 
 
 def _head_widths(counts: Counts) -> tuple[int, int]:
@@ -196,6 +209,7 @@ def _widths(config: Mapping[str, Any], counts: Counts) -> dict[str, int]:
         "kept_width": saved - norms,
         "backward_width": backward,
         "exact_backward_width": exact or backward,
+        "written_out": exact is not None,
         "attention_scores": scores,
         "feed_forward_scores": 1 if family in ("gemma2", "bloom") else 0,
     }

@@ -129,7 +129,7 @@ def _backward_peak(
     heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
     plan = GradientPlan.of(
         [size // bytes_each for size in shapes.block_bytes],
-        Widths.of_config(config.to_dict(), int(config.hidden_size)),
+        Widths.of_config(config.to_dict(), int(config.hidden_size), L),
         bytes_each,
         np.full((participants, 2), (B, L)),
         A_MN[:, heaviest],

@@ -134,7 +134,7 @@ def gradient_plan(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> Gra
     """How exact scalars of clients with such a load go through the blocks."""
     return GradientPlan.of(
         [shape.trained_parameters] * len(A_MN),
-        Widths.of_shape(shape),
+        Widths.of_shape(shape, load.seq_len),
         load.number_bytes,
         np.full((A_MN.shape[1], 2), (load.client_rows, load.seq_len)),
         A_MN,

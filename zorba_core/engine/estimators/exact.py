@@ -157,11 +157,12 @@ def exact_plan(
     network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, num_directions: int, max_rows: int | None = None
 ) -> GradientPlan:
     """For a network, and these clients' batches."""
+    config, shape_NX = network.model.config, np.array([batch.token_ids_RL.shape for batch in batches_N])
     return GradientPlan.of(
         network.sizes_M,
-        Widths.of_config(network.model.config.to_dict(), int(network.model.config.hidden_size)),
+        Widths.of_config(config.to_dict(), int(config.hidden_size), int(shape_NX[:, 1].max())),
         network.dtype.itemsize,
-        np.array([batch.token_ids_RL.shape for batch in batches_N]),
+        shape_NX,
         A_MN,
         num_directions=num_directions,
         on_cpu=network.device.type == "cpu",

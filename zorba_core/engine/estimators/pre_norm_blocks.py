@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from zorba_core.engine import products
+from zorba_core.engine.estimators.attention import FlashAttention, causal_attention
 from zorba_core.engine.estimators.client_layers import (
     LinearLayer,
     Owners,
@@ -32,8 +33,6 @@ from zorba_core.planning.shapes import is_written_out
 
 Back = Callable[[Owners, bool, Tensor], Tensor | None]
 _ATEN = torch.ops.aten
-_attention = _ATEN._scaled_dot_product_flash_attention_for_cpu
-_attention_backward = _ATEN._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 @dataclass(frozen=True)
@@ -107,27 +106,31 @@ class PreNormBlock:
         """
         x_PH, gelu = x_BLH.flatten(0, 1), partial(F.gelu, approximate="tanh")
         normed_PH, first = _normed(*self._norms[0], x_PH)
-        asking_PH, sight, read_B = normed_PH, {"dropout_p": 0.0, "is_causal": last_B is None}, None
-        if last_B is not None:
+        if last_B is None:
+            attention, read_B = causal_attention(self._heads_of(x_BLH, _product(self._readers, normed_PH))), None
+        else:
             place_L = torch.arange(x_BLH.shape[1])
             unseen_BL = x_BLH.new_zeros(x_BLH.shape[:2]).masked_fill_(place_L > last_B[:, None], -torch.inf)
-            read_B, sight["attn_mask"] = torch.arange(len(last_B)) * len(place_L) + last_B, unseen_BL[:, None, None]
-            asking_PH, x_PH = normed_PH[read_B], x_PH[read_B]
-        qkv = [
-            part_PH.view(len(x_BLH), -1, self._heads, x_PH.shape[1] // self._heads).transpose(1, 2)
-            for layer, from_PH in zip(self._readers, (asking_PH, normed_PH, normed_PH), strict=False)
-            for part_PH in _product(layer, from_PH).split(x_PH.shape[1], dim=1)
-        ]
-        del normed_PH, asking_PH
-        o_BKLD, lse_BLK = _attention(*qkv, **sight)
-        middle_PH = _product(self._out, _side_by_side(o_BKLD)).add_(x_PH)
+            read_B = torch.arange(len(last_B)) * len(place_L) + last_B
+            asking, *answering = self._readers
+            q_PH, kv_PH, x_PH = _product([asking], normed_PH[read_B]), _product(answering, normed_PH), x_PH[read_B]
+            qkv = [*self._heads_of(x_BLH, q_PH), *self._heads_of(x_BLH, kv_PH)]
+            attention = FlashAttention(qkv, is_causal=False, mask=unseen_BL[:, None, None])
+        del normed_PH
+        middle_PH = _product([self._out], attention.out()).add_(x_PH)
         normed_PH, second = _normed(*self._norms[1], middle_PH)
-        wide_PF = _product(self._up, normed_PH)
+        wide_PF = _product([self._up], normed_PH)
         del normed_PH
         active_PF = gelu(wide_PF) if self._gelu else wide_PF.relu_()
-        y_PH = _product(self._down, active_PF).add_(middle_PH)
-        kept = [(first, read_B), (sight, *qkv, o_BKLD, lse_BLK), second, (wide_PF, active_PF)]
+        y_PH = _product([self._down], active_PF).add_(middle_PH)
+        kept = [(first, read_B), attention, second, (wide_PF, active_PF)]
         return y_PH.view(x_BLH.shape) if last_B is None else y_PH, partial(self._backward, kept)
+
+    def _heads_of(self, x_BLH: Tensor, joint_PO: Tensor) -> list[Tensor]:
+        """(B, K, L, D) of each of the tensors that stand side by side in a product."""
+        rows, _, hidden = x_BLH.shape
+        size = hidden // self._heads
+        return [each.view(rows, -1, self._heads, size).transpose(1, 2) for each in joint_PO.split(hidden, dim=1)]
 
     @torch.no_grad()
     def _backward(self, kept: list, owners: Owners, wants_input: bool, dy: Tensor) -> Tensor | None:
@@ -143,15 +146,13 @@ class PreNormBlock:
         d_PH = _back([self._up], owners, d_PF, normed_PH)
         del d_PF, normed_PH
         d_PH = second.back(owners, d_PH, scaled_PH).add_(dy_PH)
-        sight, *qkv, o_BKLD, lse_BLK = kept.pop()
-        do_PH = _back([self._out], owners, d_PH, _side_by_side(o_BKLD))
-        do_BKLD = do_PH.view(o_BKLD.transpose(1, 2).shape).transpose(1, 2)
-        dqkv = [_side_by_side(each) for each in _attention_backward(do_BKLD, *qkv, o_BKLD, lse_BLK, **sight)]
-        del qkv, o_BKLD, do_BKLD, do_PH
-        first, read_B = kept.pop()
+        attention, (first, read_B) = kept.pop(), kept.pop()
+        do_PH = _back([self._out], owners, d_PH, attention.out())
+        dqkv = attention.back(do_PH) if read_B is None else attention.back_each(do_PH)
+        del attention, do_PH
         scaled_PH, normed_PH = first.again()
         if read_B is None:
-            into_PH = _back(self._readers, owners, torch.cat(dqkv, dim=1), normed_PH)
+            into_PH = _back(self._readers, owners, dqkv, normed_PH)
         else:
             into_PH = _back(self._readers[1:], owners, torch.cat(dqkv[1:], dim=1), normed_PH)
             into_PH.index_add_(0, read_B, _back(self._readers[:1], owners, dqkv[0], normed_PH[read_B]))
@@ -196,17 +197,18 @@ def _normed(norm: nn.LayerNorm, starts: Mapping[str, int], x_PH: Tensor) -> tupl
     return y_PH, _Normed(norm, starts, x_PH, *statistics)
 
 
-def _product(layer: LinearLayer, x_PI: Tensor) -> Tensor:
-    return products.linear(x_PI, layer.weight_OI, layer.bias)
+def _product(layers: Sequence[LinearLayer], x_PI: Tensor) -> Tensor:
+    """Of layers that read one x: their outputs side by side."""
+    return products.linear(
+        x_PI, _together([layer.weight_OI for layer in layers]), _together([layer.bias for layer in layers])
+    )
 
 
 def _back(layers: Sequence[LinearLayer], owners: Owners, dy_PO: Tensor, x_PI: Tensor) -> Tensor:
     """The clients' gradients are written; the gradient of x."""
     put_linear_gradients(owners, layers, dy_PO, x_PI)
-    weights = [layer.weight_OI for layer in layers]
-    return products.linear(dy_PO, (torch.cat(weights) if weights[1:] else weights[0]).t())
+    return products.linear(dy_PO, _together([layer.weight_OI for layer in layers]).t())
 
 
-def _side_by_side(heads_BKLD: Tensor) -> Tensor:
-    """(B, K, L, D) -> (P, H), without a copy of what attention's kernels give."""
-    return heads_BKLD.transpose(1, 2).flatten(2).flatten(0, 1)
+def _together(parameters: Sequence[Tensor]) -> Tensor:
+    return torch.cat(parameters) if parameters[1:] else parameters[0]
