@@ -101,25 +101,26 @@ def speed_up(block: nn.Module) -> None:
             module.__class__ = {nn.Linear: FastLinear, Conv1D: FastConv1D}.get(type(module), type(module))
 
 
-def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """x W^T + b, (P, O), outside of autograd.
+def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, then: str = "none") -> Tensor:
+    """x W^T + b, (P, O), outside of autograd; with ``then="relu"`` what is above 0 of it.
 
     By oneDNN a row has the same bits in any company: so zeros may stand behind the rows where few are enough and
     copying the inputs costs less than the outputs, and else the last piece may begin within the one before.
     """
     if not _suits_onednn(x_PI):
-        return F.linear(x_PI, weight_OI, bias_O)
+        product_PO = F.linear(x_PI, weight_OI, bias_O)
+        return product_PO.relu_() if then == "relu" else product_PO
     (positions, inputs), whole, start = x_PI.shape, _whole(x_PI.shape[0]), 0
     few_zeros = whole <= _MOST_PADDED * positions and inputs <= weight_OI.shape[0]
     if whole <= _MOST and (few_zeros or whole in (positions, *_SMALL)):
         padded_PI = F.pad(x_PI, (0, 0, 0, whole - positions)) if whole > positions else x_PI
-        return _onednn_linear(padded_PI, weight_OI, bias_O)[:positions]
+        return _onednn_linear(padded_PI, weight_OI, bias_O, then)[:positions]
     out_PO = x_PI.new_empty(positions, len(weight_OI))
     while start < positions:
         left = positions - start
         size = min(left // _STEP * _STEP, _PIECE) or _whole(left)
         start = min(start, positions - size)
-        out_PO[start : start + size] = _onednn_linear(x_PI[start : start + size], weight_OI, bias_O)
+        out_PO[start : start + size] = _onednn_linear(x_PI[start : start + size], weight_OI, bias_O, then)
         start += size
     return out_PO
 
@@ -218,5 +219,5 @@ def _has_full_units() -> bool:
     return family.isdecimal() and int(family) >= _ZEN_5
 
 
-def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    return ONEDNN(x_PI, weight_OI, bias_O, "none", [], "")
+def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, then: str = "none") -> Tensor:
+    return ONEDNN(x_PI, weight_OI, bias_O, then, [], "")

@@ -119,9 +119,9 @@ class PreNormBlock:
         del normed_PH
         middle_PH = _product([self._out], attention.out()).add_(x_PH)
         normed_PH, second = _normed(*self._norms[1], middle_PH)
-        wide_PF = _product([self._up], normed_PH)
+        wide_PF = _product([self._up], normed_PH, "none" if self._gelu else "relu")
         del normed_PH
-        active_PF = gelu(wide_PF) if self._gelu else wide_PF.relu_()
+        active_PF = gelu(wide_PF) if self._gelu else wide_PF
         y_PH = _product([self._down], active_PF).add_(middle_PH)
         kept = [(first, read_B), attention, second, (wide_PF, active_PF)]
         return y_PH.view(x_BLH.shape) if last_B is None else y_PH, partial(self._backward, kept)
@@ -197,11 +197,10 @@ def _normed(norm: nn.LayerNorm, starts: Mapping[str, int], x_PH: Tensor) -> tupl
     return y_PH, _Normed(norm, starts, x_PH, *statistics)
 
 
-def _product(layers: Sequence[LinearLayer], x_PI: Tensor) -> Tensor:
+def _product(layers: Sequence[LinearLayer], x_PI: Tensor, then: str = "none") -> Tensor:
     """Of layers that read one x: their outputs side by side."""
-    return products.linear(
-        x_PI, _together([layer.weight_OI for layer in layers]), _together([layer.bias for layer in layers])
-    )
+    weight_OI, bias_O = _together([layer.weight_OI for layer in layers]), _together([layer.bias for layer in layers])
+    return products.linear(x_PI, weight_OI, bias_O, then)
 
 
 def _back(layers: Sequence[LinearLayer], owners: Owners, dy_PO: Tensor, x_PI: Tensor) -> Tensor:
