@@ -24,12 +24,14 @@ def _numbers(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-@pytest.mark.parametrize("positions", [1, 3, 300])
+@pytest.mark.parametrize("positions", [1, 3, 300, 2500])
 def test_a_product_is_the_one_in_double_precision_but_for_rounding(library, positions):
     x_PI, weight_OI, bias_O = _numbers(positions, 96), _numbers(40, 96), _numbers(40)
     exact_PO = (x_PI.double() @ weight_OI.double().t()).float()
     for weight in (weight_OI, weight_OI.t().contiguous().t()):
-        torch.testing.assert_close(products.linear(x_PI, weight), exact_PO, rtol=1e-5, atol=1e-4)
+        plain_PO = products.linear(x_PI, weight)
+        torch.testing.assert_close(plain_PO, exact_PO, rtol=1e-5, atol=1e-4)
+        assert torch.equal(products.linear(x_PI, weight, then="relu"), plain_PO.relu())
         out_PO = torch.full((positions, 40), torch.nan)
         products.put_linear(out_PO, x_PI, weight, None)
         torch.testing.assert_close(out_PO, exact_PO, rtol=1e-5, atol=1e-4)

@@ -29,7 +29,7 @@ _INTEL = "GenuineIntel"
 ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines that multiply by oneDNN
 # Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 96 numbers: even).
 _LEAST_WORK = 2_000_000
-_NUMBERS_TOGETHER = 2**18  # of products, before they are put where they belong
+_NUMBERS_TOGETHER = 2**18  # of products whose first matrices are copied into order together
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
