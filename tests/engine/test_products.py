@@ -143,9 +143,7 @@ def test_what_is_differentiated_or_rounded_takes_pytorchs_product(monkeypatch, k
 def test_any_number_of_positions_goes_in_few_kinds_of_pieces(monkeypatch, positions):
     monkeypatch.setattr(products, "_onednn_is_faster", lambda: True)
     given, multiply = set(), products._onednn_linear
-    monkeypatch.setattr(
-        products, "_onednn_linear", lambda x, weight, bias=None: given.add(len(x)) or multiply(x, weight, bias)
-    )
+    monkeypatch.setattr(products, "_onednn_linear", lambda x, *others: given.add(len(x)) or multiply(x, *others))
     x_PI, weight_OI, bias_O = _numbers(positions, 32), _numbers(24, 32), _numbers(24)
     product_PO = products.linear(x_PI, weight_OI, bias_O)
     torch.testing.assert_close(product_PO, nn.functional.linear(x_PI, weight_OI, bias_O), rtol=1e-5, atol=1e-4)
