@@ -48,7 +48,7 @@ def written_out(network: BlockNetwork) -> list[bool]:
     ("rows", "lengths", "max_rows"), [((8,), (16,), None), ((1, 3, 8), (5, 9), 3), ((2,), (1,), None)]
 )
 def test_clients_get_what_autograd_gives_them(monkeypatch, family, inactive, dtype, rows, lengths, max_rows):
-    """The closer where both go through PyTorch's attention; short rows have one of their own."""
+    """Short rows have an attention of their own, which rounds otherwise: seen in float32."""
     network, clients = BlockNetwork(model_of(family), LABELS, dtype=dtype), 7
     directions = Directions("gaussian", network.sizes_M, dtype=dtype)
     batches_N = batches(clients, rows=rows, lengths=lengths)
@@ -62,7 +62,7 @@ def test_clients_get_what_autograd_gives_them(monkeypatch, family, inactive, dty
             patched.setattr(PreNormBlock, "of", lambda *_: None)
             by_autograd = estimate_exact(*given, inactive=inactive, max_rows=max_rows)
         assert_same(by_autograd, by_one_attention, TOLERANCE[dtype] / 10)
-        assert_same(by_autograd, own, TOLERANCE[dtype])
+        assert_same(by_autograd, own, TOLERANCE[dtype] / (1 if dtype == torch.float32 else 10))
 
 
 @pytest.mark.parametrize(("family", "last"), [("opt", True), ("gpt2", False)])
