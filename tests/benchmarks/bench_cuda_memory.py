@@ -1,0 +1,142 @@
+"""Counted memory beside what a CUDA device allocated: `python -m tests.benchmarks.bench_cuda_memory [FILE]`.
+
+Each setting makes a model with random weights on the device and does two rounds (estimate and update). Measured is the
+most that PyTorch's allocator handed out in the second, above what stood before it: the model and the libraries' own
+room. Counted is ``zorba_core.runs.needs.process_needs`` without its parameters, as preflight says. Asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+
+from tests.benchmarks.bench_engine_memory import CASES, activated, config_of
+from zorba_core.checksums import write_sealed
+from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.directions import directions_of
+from zorba_core.engine.estimators.cohort import rows_at_once
+from zorba_core.engine.estimators.registry import estimator_of
+from zorba_core.engine.methods.first_order import gradient_cohort
+from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.rounding import rounding_of
+from zorba_core.engine.rows import Encoded
+from zorba_core.engine.settings import TrainSettings
+from zorba_core.planning.answers import LABEL_WORDS
+from zorba_core.runs.needs import process_needs
+
+_KEYS = (
+    "model",
+    "clients",
+    "batch_size",
+    "seq_len",
+    "perturbations",
+    "dtype",
+    "estimator",
+    "active_blocks",
+    "precision",
+)
+# As on the CPU, and products of less than float32, which a GPU has.
+SETTINGS = [(*case, "highest") for case in CASES] + [
+    ("opt-mini", 50, 8, 64, 2, "float32", "cohort", None, "bf16"),
+    ("opt 384x8", 20, 8, 128, 2, "float32", "cohort", 3, "bf16"),
+    ("opt 384x8", 20, 8, 128, 2, "float32", "cohort", 3, "tf32"),
+    ("llama 512x6", 10, 8, 128, 2, "float32", "cohort", 2, "bf16"),
+    ("gpt2 512x6", 10, 8, 128, 2, "float32", "cohort", 3, "bf16"),
+    ("opt-125m", 10, 8, 128, 1, "float32", "cohort", 2, "tf32"),
+    ("opt-125m", 10, 8, 128, 1, "float32", "cohort", None, "bf16"),
+]
+
+
+def settings_of(case: dict[str, Any]) -> TrainSettings:
+    fedit, low_rank = case["estimator"] == "fedit", case["estimator"] == "low-rank"
+    return TrainSettings(
+        method="fedit" if fedit else "zorba", batch_size=case["batch_size"], seq_len=case["seq_len"],
+        num_perturbations=None if fedit else case["perturbations"], dtype=case["dtype"], precision=case["precision"],
+        estimator="cohort" if fedit or low_rank else case["estimator"],
+        direction="low-rank" if low_rank else "gaussian", eval_rows=1, device="cuda",
+    )  # fmt: skip
+
+
+def round_of(
+    case: dict[str, Any], config: PretrainedConfig, settings: TrainSettings
+) -> tuple[BlockNetwork, np.ndarray, Callable[[], None]]:
+    """The network on the device, the allocation, and what a round of the setting does."""
+    with torch.device("cuda"):
+        model = AutoModelForCausalLM.from_config(config, dtype=settings.torch_dtype)
+    network = BlockNetwork(model, [10, 20], dtype=settings.torch_dtype, device="cuda", precision=settings.precision)
+    rows, length = case["batch_size"], case["seq_len"]
+    generator = torch.Generator().manual_seed(0)
+    batches_N = [
+        Encoded(
+            torch.randint(3, 2000, (rows, length), generator=generator),
+            torch.full((rows,), length - 1),
+            torch.randint(0, 2, (rows,), generator=generator),
+        ).trimmed("cuda")
+        for _ in range(case["clients"])
+    ]
+    A_MN = activated(case, network.num_blocks)
+
+    def by_gradients() -> None:
+        for m, gradient in enumerate(gradient_cohort(network, batches_N).sum_M):
+            network.block_weights(m).sub_(gradient, alpha=1e-7)
+
+    def by_scalars() -> None:
+        directions, seeds = directions_of(network, settings), np.arange(settings.num_perturbations)
+        estimated = estimator_of(settings)(network, batches_N, A_MN, seeds, directions)
+        rho_bar_MQ = average_per_block(estimated.rho_NQ, A_MN)
+        update_blocks(network, rho_bar_MQ, seeds, directions, 1e-7, rounding_of(settings, 1))
+
+    return network, A_MN, by_gradients if case["estimator"] == "fedit" else by_scalars
+
+
+def measure(case: dict[str, Any]) -> dict[str, Any]:
+    values = config_of(case["model"])
+    config = AutoConfig.for_model(values.pop("model_type"), **values)
+    settings = settings_of(case)
+    network, A_MN, one_round = round_of(case, config, settings)
+    one_round()  # libraries take room of their own, and keep it
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    one_round()
+    measured = torch.cuda.max_memory_allocated() - before
+    counted = process_needs(config, A_MN, settings, LABEL_WORDS, rows_at_once(network, case["seq_len"]))
+    added = counted.total - counted.parameters
+    return {"counted": counted.describe(), "measured_bytes": measured, "counted_over_measured": added / measured}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, default=Path("artifacts/benchmarks/gpu-memory.json"))
+    torch.manual_seed(0)
+    file, rows = parser.parse_args().file, []
+    for values in SETTINGS:
+        case = dict(zip(_KEYS, values, strict=True))
+        found = measure(case)
+        gc.collect()  # models stand in circles of references
+        rows.append({**case, **found})
+        print(f"{found['counted_over_measured']:6.3f} {found['measured_bytes'] / 2**20:8.1f} MiB", *values, flush=True)
+        ratios = [row["counted_over_measured"] for row in rows]
+        result = {
+            "what": "most that the allocator handed out in a round above the model, beside the counted memory",
+            "rows": rows,
+            "settings": len(rows),
+            "within_a_tenth": sum(abs(ratio - 1) <= 0.1 for ratio in ratios),
+            "ratio": {"least": min(ratios), "median": statistics.median(ratios), "most": max(ratios)},
+            "machine": {"device": torch.cuda.get_device_name(), "torch": torch.__version__},
+            "seed": 0,
+        }
+        write_sealed(file, result)
+    print(f"{result['within_a_tenth']} of {len(rows)} within a tenth; {min(ratios):.3f} to {max(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()
