@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.engine.test_cohort import LABELS, MU, SEEDS, assert_same, batches, random_allocation
+from zorba_core.engine import along
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
@@ -52,12 +53,14 @@ def test_under_autocast_products_are_rounded_and_the_states_are_not(make_tiny_mo
     assert 1e-4 * size < float((found - exact).norm()) < 0.05 * size
 
 
+@pytest.mark.parametrize("kind", ["rademacher", "low-rank"])
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_the_cohort_of_joined_blocks_has_the_references_scalars(make_tiny_model, inactive):
+def test_the_cohort_of_joined_blocks_has_the_references_scalars(make_tiny_model, inactive, kind, monkeypatch):
+    monkeypatch.setattr(along, "LEAST_WIDTH_CPU", 1)  # as on a GPU: no weight is moved along low-rank directions
     found: list[Estimate] = []
     for joins in (True, False):
         network = network_of(make_tiny_model, joins=joins)
-        directions = Directions("rademacher", network.sizes_M, dtype=network.dtype)
+        directions = Directions(kind, network.shapes_M, dtype=network.dtype)
         by = estimate_cohort if joins else estimate
         found.append(by(network, batches(9), random_allocation(0, 4, 9), SEEDS, directions, mu=MU, inactive=inactive))
     assert_same(found[1], found[0], 1e-9)

@@ -88,12 +88,13 @@ def test_every_direction_moves_weights_to_the_cpus_bits(kind):
         assert torch.equal(on_device.cpu(), weights)
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "low-rank"])
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_model, inactive):
+def test_the_cohort_has_the_references_scalars_and_the_cpus(family, make_tiny_model, inactive, kind):
     on_cpu, on_cuda = networks(make_tiny_model(family, num_blocks=4))
     A_MN = allocation()
     for network in (on_cpu, on_cuda):
-        directions = Directions("gaussian", network.shapes_M, dtype=network.dtype, device=network.device)
+        directions = Directions(kind, network.shapes_M, dtype=network.dtype, device=network.device)
         rows = batches(9, device=network.device)
         found = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)
         wanted = estimate(network, rows, A_MN, SEEDS, directions, mu=MU, inactive=inactive)

@@ -46,7 +46,9 @@ class OptFamily:
 
     def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
         differentiated = torch.is_grad_enabled() or forward_ad._current_level >= 0
-        if self.joins and layout is None and not differentiated and isinstance(block.fc1, nn.Linear):  # no adapter
+        # No adapter, and no forward pass along a direction in its place (zorba_core.engine.along).
+        plain = isinstance(block.fc1, nn.Linear) and "forward" not in vars(block.fc1)
+        if self.joins and layout is None and plain and not differentiated:
             return run_joined(block, hidden_BLH)
         return block(hidden_BLH, attention_mask=sight(layout), use_cache=False)
 
