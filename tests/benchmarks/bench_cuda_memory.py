@@ -52,6 +52,21 @@ SETTINGS = [(*case, "highest") for case in CASES] + [
     ("gpt2 512x6", 10, 8, 128, 2, "float32", "cohort", 3, "bf16"),
     ("opt-125m", 10, 8, 128, 1, "float32", "cohort", 2, "tf32"),
     ("opt-125m", 10, 8, 128, 1, "float32", "cohort", None, "bf16"),
+    # Measured first when the count was done.
+    ("opt 128x4", 10, 8, 32, 4, "float32", "cohort", 1, "tf32"),
+    ("opt 384x8", 6, 4, 256, 2, "float32", "cohort", 5, "highest"),
+    ("llama 512x6", 3, 16, 64, 2, "float64", "cohort", 4, "highest"),
+    ("gpt2 512x6", 5, 4, 256, 3, "bfloat16", "cohort", 2, "highest"),
+    ("opt-125m", 20, 2, 64, 2, "bfloat16", "cohort", 4, "bf16"),
+    ("opt 384x8", 2, 8, 64, 1, "float64", "reference", 4, "highest"),
+    ("gpt2 512x6", 8, 8, 64, 0, "float32", "fedit", None, "highest"),
+    ("llama 512x6", 6, 8, 64, 0, "float32", "fedit", None, "highest"),
+    ("gpt2 512x6", 2, 8, 64, 2, "float32", "jvp", None, "highest"),
+    ("opt 128x4", 8, 16, 128, 2, "float32", "exact", 3, "highest"),
+    ("opt-125m", 2, 4, 128, 2, "float32", "exact", None, "highest"),
+    ("opt-mini", 30, 4, 64, 2, "float32", "low-rank", 5, "highest"),
+    ("opt-125m", 4, 4, 256, 2, "float32", "low-rank", 6, "highest"),
+    ("llama 512x6", 12, 4, 128, 2, "float32", "low-rank", None, "highest"),
 ]
 
 

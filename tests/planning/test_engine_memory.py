@@ -38,12 +38,13 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning import gradient_plan
-from zorba_core.planning.answers import AnswerShape
+from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
 from zorba_core.planning.engine_memory import EVALUATION_ROWS, Load, footprint, most_resident_blocks
 from zorba_core.planning.lora import Lora
 from zorba_core.planning.memory import GIB
 from zorba_core.planning.models import model_spec
 from zorba_core.planning.shapes import model_shape, shape_from_config
+from zorba_core.runs.fake_passes import passes_of
 from zorba_core.runs.memory_estimate import client_peak, gradient_peak
 from zorba_core.runs.tensor_bytes import TensorBytes, rounded
 
@@ -88,8 +89,18 @@ def test_a_block_holds_what_fake_tensors_count(config):
     assert shape.working_width(length) * state == pytest.approx(counted.activations, rel=0.02)
     assert shape.block_parameters * 4 == counted.perturbation
     assert shape.parameters * 4 == pytest.approx(counted.parameters, rel=0.01)  # counted in grains of 512 bytes
-    counted = gradient_peak(config, rows=rows, seq_len=length, dtype=torch.float32)  # the last block in full
-    assert state * (_M * shape.saved_width + shape.backward_width) == pytest.approx(counted.activations, rel=0.02)
+    passes = passes_of(config.to_json_string(), type(config), torch.float32, None)
+    in_full = passes.backward(rows, length, LABEL_WORDS, last_in_full=True)
+    assert state * (_M * shape.saved_width + shape.backward_width) == pytest.approx(in_full, rel=0.02)
+
+
+def test_first_order_passes_hold_what_fake_tensors_count(config):
+    """All gradients and what is kept for them, the last block where answers are: within an eighth, family after
+    family; their sum exactly."""
+    counted = gradient_peak(config, rows=16, seq_len=64, dtype=torch.float32)
+    terms = footprint(shape_from_config(config.to_dict(), "m"), Load(16, 64, 0, first_order=True))
+    assert named(terms, "sums of the gradients") == counted.perturbation
+    assert named(terms, "tensors kept, and gradients") == pytest.approx(counted.activations, rel=0.125)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from zorba_core.engine.randomness import stream
 if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 
-_PIECE_CPU, _PIECE_ELSEWHERE = 2**17, 2**22  # elements rounded at a time
+PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**22  # elements rounded at a time
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def subtract(weights_D: Tensor, step_D: Tensor, scale: float, block: int, roundi
         return
     if rounding is None:
         raise ValueError(f"weights are {weights_D.dtype}: say how an update is rounded (rounding_of(settings, round))")
-    size = _PIECE_CPU if weights_D.device.type == "cpu" else _PIECE_ELSEWHERE
+    size = PIECE_CPU if weights_D.device.type == "cpu" else PIECE_ELSEWHERE
     for start in range(0, len(weights_D), size):
         here = slice(start, min(start + size, len(weights_D)))
         # Multiplied, then subtracted: not fused, so that every device has the same 32 bits to round.

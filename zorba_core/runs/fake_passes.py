@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 
 import torch
@@ -17,9 +18,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from zorba_core.engine.adapters import is_adapter, with_adapters
+from zorba_core.engine.directions import PIECE_ELSEWHERE
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
+from zorba_core.engine.rounding import PIECE_ELSEWHERE as ROUNDED_ELSEWHERE
 from zorba_core.planning.answers import LABEL_WORDS, STATES_AT_ONCE, AnswerShape, piece_rows
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.tensor_bytes import TensorBytes, rounded
@@ -63,8 +66,8 @@ class FakePasses:
         self._fake = FakeTensorMode()
         # Weights kept in 16 bits are computed with in 32 (zorba_core.engine.wide_copies): a block's copy in 32 bits
         # takes the place of its weights put aside.
-        narrow = dtype == torch.bfloat16
-        dtype = torch.float32 if narrow else dtype
+        self.narrow, self._on_cuda = dtype == torch.bfloat16, on_cuda
+        dtype = torch.float32 if self.narrow else dtype
         # PEFT moves modules about, which fake tensors do not allow and those of the meta device do.
         with self._fake if lora is None else torch.device("meta"), torch.no_grad():
             model = AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -78,15 +81,17 @@ class FakePasses:
             self._family: Family = family_of(self._model)
             if on_cuda and getattr(self._family, "can_join", False):
                 self._family.joins = True
+            self._state_bytes = int(config.hidden_size) * dtype.itemsize  # of a position
             self._vocabulary = len(self._model.get_output_embeddings().weight)
+        heads = getattr(config, "num_attention_heads", 0)
+        self._wide, self._shares_keys = dtype == torch.float64, getattr(config, "num_key_value_heads", heads) != heads
         storages = {p.untyped_storage()._cdata: p.untyped_storage().nbytes() for p in self._model.parameters()}
-        self.parameter_bytes = sum(rounded(size // 2 if narrow else size) for size in storages.values())
+        self.parameter_bytes = sum(rounded(size // 2 if self.narrow else size) for size in storages.values())
         self._trained_M = [
             [p for name, p in block.named_parameters() if lora is None or is_adapter(name)]
             for block in self._family.blocks()
         ]
         self.block_bytes = [sum(p.numel() * p.element_size() for p in trained) for trained in self._trained_M]
-        self._evaluated_block = max(self.block_bytes) if narrow else 0
 
     def peak(
         self,
@@ -94,24 +99,51 @@ class FakePasses:
         seq_len: int,
         *,
         at_once: int | None = None,
+        moved: int | None = None,
+        together: int = 0,
         kept_states: int = 0,
         evaluation_rows: int | None = None,
         plain_attention: bool = False,
         precision: str = "highest",
         answers: AnswerShape = LABEL_WORDS,
     ) -> PeakEstimate:
-        """``evaluation_rows``: 0 where nobody evaluates; None for as many as an evaluation takes."""
+        """Args:
+        at_once, moved: rows through a block together at most, default all; of them, while its weights are moved.
+        together: directions in one batch along which no weight is moved; 0 where weights are.
+        kept_states: hidden states of all rows beside the one that goes through.
+        evaluation_rows: 0 where nobody evaluates; None for as many as an evaluation takes.
+        """
         largest, evaluation = max(self.block_bytes), 0
         if evaluation_rows != 0:
             judged = min(EVALUATION_ROWS, evaluation_rows or EVALUATION_ROWS)
-            evaluation = self._evaluated_block + self._forward(judged, seq_len, judged, 0, False, "highest", answers)
+            evaluation = (largest if self.narrow else 0) + self._forward(judged, seq_len, judged, 0, answers=answers)
+        at_once = min(at_once or rows, rows)
+        moved = min(at_once, moved or rows)
+        count = functools.partial(
+            self._forward, seq_len=seq_len, plain_attention=plain_attention, precision=precision, answers=answers
+        )
+        base = count(rows, at_once=at_once, kept_states=kept_states)
+        if together:  # each direction's states of all rows beside the base's
+            states = (1 + kept_states + together) * rows * seq_len * self._state_bytes
+            activations = max(base, states + count(together * moved, at_once=together * moved, kept_states=0))
+        else:
+            activations = max(base - largest, count(rows, at_once=moved, kept_states=kept_states))
         return PeakEstimate(
             parameters=self.parameter_bytes,
-            perturbation=largest,
-            activations=self._forward(rows, seq_len, at_once or rows, kept_states, plain_attention, precision, answers),
-            update=2 * largest,
+            perturbation=0 if together else largest,
+            activations=activations,
+            update=largest + self._beside_a_step(largest),
             evaluation=evaluation,
         )
+
+    def _beside_a_step(self, largest: int) -> int:
+        """The direction added to it; on a GPU a piece of two matrices' directions, or of what rounding to 16 bits
+        makes: the weights moved, random bits, their sum and its upper half."""
+        if not self._on_cuda:
+            return largest
+        if self.narrow:
+            return 7 * min(largest, 4 * ROUNDED_ELSEWHERE) // 2
+        return min(2 * largest // 3, 4 * PIECE_ELSEWHERE)
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which passes_of bounds
     def _forward(
@@ -120,13 +152,13 @@ class FakePasses:
         seq_len: int,
         at_once: int,
         kept_states: int,
-        plain_attention: bool,
-        precision: str,
+        plain_attention: bool = False,
+        precision: str = "highest",
+        *,
         answers: AnswerShape,
     ) -> int:
         """Peak bytes of a forward pass of R rows, of which some at a time go through a block."""
-        kernels = [SDPBackend.MATH] if plain_attention else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-        with self._fake, TensorBytes() as count, torch.no_grad(), sdpa_kernel(kernels):
+        with self._fake, TensorBytes() as count, torch.no_grad(), self._attention(precision, plain=plain_attention):
             hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
             states = [torch.empty_like(hidden_RLH) for _ in range(kept_states)]
             for block in self._family.blocks():
@@ -144,44 +176,46 @@ class FakePasses:
         return count.peak
 
     @functools.cache  # noqa: B019 - as above
-    def backward(self, rows: int, seq_len: int, answers: AnswerShape) -> int:
-        """Peak bytes of a forward and backward pass of R rows, all in one batch."""
-        parameters = [parameter for trained in self._trained_M for parameter in trained]
-        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    def backward(
+        self,
+        rows: int,
+        seq_len: int,
+        answers: AnswerShape,
+        precision: str = "highest",
+        *,
+        to_weights: bool = True,
+        last_in_full: bool = False,
+    ) -> int:
+        """Peak bytes of a pass of R rows forward and back, all in one batch: to the weights, or to the hidden states
+        before the first block. The last block is computed where answers are, or ``last_in_full``."""
+        weights = [parameter for trained in self._trained_M for parameter in trained] if to_weights else []
         try:
-            for parameter in parameters:
+            for parameter in weights:
                 parameter.requires_grad_(True)
-            with self._fake, TensorBytes() as count, torch.enable_grad(), sdpa_kernel(kernels):
+            with self._fake, TensorBytes() as count, torch.enable_grad(), self._attention(precision):
                 hidden_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long))
-                for block in self._family.blocks():
-                    hidden_RLH = self._family.run(block, hidden_RLH)
-                states_SH = self._read(hidden_RLH, answers)
-                # Backward keeps the logits of every piece of the vocabulary.
-                loss = self._loss(states_SH, self._vocabulary if answers.whole_vocabulary else _LABELS).sum()
-                del hidden_RLH, states_SH
-                torch.autograd.grad(loss, parameters)
+                wanted, blocks = weights or [hidden_RLH.requires_grad_(True)], self._family.blocks()
+                with products_in(precision, hidden_RLH.device):
+                    for block in blocks[:-1]:
+                        hidden_RLH = self._family.run(block, hidden_RLH)
+                    if last_in_full:
+                        last_SH = self._read(self._family.run(blocks[-1], hidden_RLH), answers)
+                    else:
+                        positions = min(answers.positions, seq_len)
+                        at = LabelPositions(torch.zeros(rows, positions, dtype=torch.long), seq_len)
+                        last_SH = self._family.run_at(blocks[-1], hidden_RLH, at).flatten(0, 1)
+                loss = self._of_every_word(last_SH) if answers.whole_vocabulary else self._loss(last_SH, _LABELS).sum()
+                del hidden_RLH, last_SH
+                torch.autograd.grad(loss, wanted)
         finally:
-            for parameter in parameters:
+            for parameter in weights:
                 parameter.requires_grad_(False)
         return count.peak
 
-    @functools.cache  # noqa: B019 - as above
-    def kept(self, rows: int, seq_len: int, precision: str, answers: AnswerShape) -> int:
-        """Peak bytes of a pass of R rows forward and back to their hidden states, the last block where answers are."""
-        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-        with self._fake, TensorBytes() as count, torch.enable_grad(), sdpa_kernel(kernels):
-            first_RLH = self._family.embed(torch.zeros(rows, seq_len, dtype=torch.long)).requires_grad_(True)
-            hidden_RLH, blocks = first_RLH, self._family.blocks()
-            with products_in(precision, first_RLH.device):
-                for block in blocks[:-1]:
-                    hidden_RLH = self._family.run(block, hidden_RLH)
-                positions = min(answers.positions, seq_len)
-                at = LabelPositions(torch.zeros(rows, positions, dtype=torch.long), seq_len)
-                last_SH = self._family.run_at(blocks[-1], hidden_RLH, at).flatten(0, 1)
-            loss = self._of_every_word(last_SH) if answers.whole_vocabulary else self._loss(last_SH, _LABELS).sum()
-            del hidden_RLH, last_SH
-            torch.autograd.grad(loss, first_RLH)
-        return count.peak
+    def _attention(self, precision: str, *, plain: bool = False) -> AbstractContextManager:
+        """The kernels that are there: no fused one of a GPU takes 64 bits, or heads that share keys in 32."""
+        alone = plain or (self._on_cuda and (self._wide or (self._shares_keys and precision != "bf16")))
+        return sdpa_kernel([SDPBackend.MATH] if alone else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
 
     def _read(self, hidden_RLH: Tensor, answers: AnswerShape) -> Tensor:
         """Hidden states where an answer is read, all rows below each other."""

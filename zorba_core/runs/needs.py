@@ -63,6 +63,7 @@ def process_needs(
         dtype=settings.torch_dtype,
         answers=answers,
         lora=settings.lora,
+        on_cuda=settings.device == "cuda",
     )
 
 
