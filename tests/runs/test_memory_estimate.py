@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
-from transformers import OPTConfig, OPTForCausalLM
+from transformers import AutoConfig, OPTConfig, OPTForCausalLM
 
+from tests.benchmarks.bench_cuda_memory import settings_of
+from tests.benchmarks.bench_engine_memory import activated, config_of
+from zorba_core.checksums import read_sealed
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import cohort
-from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.cohort import _PIECE_ELSEWHERE, estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
@@ -18,14 +23,17 @@ from zorba_core.engine.row_kinds import AnswerShape
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.engine.text_rows import TextRows
+from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
 from zorba_core.runs.fake_passes import passes_of
 from zorba_core.runs.memory_estimate import client_peak, gradient_peak, run_peak
 from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.needs import process_needs
 from zorba_core.runs.tensor_bytes import TensorBytes
 
 MIB = 2**20
+ON_A_CARD = Path(__file__).resolve().parents[2] / "artifacts/benchmarks/gpu-memory.json"
 OPT_125M = OPTConfig()  # Hugging Face's default is that size
 
 
@@ -119,6 +127,23 @@ def test_a_cohort_on_a_gpu_is_counted_as_its_joined_blocks_hold_it(tiny_config, 
     state = 256 * 32 * 64 * 4
     assert counted.activations / state == pytest.approx(states, rel=0.05)
     assert count.peak == pytest.approx(counted.perturbation + counted.activations, rel=0.1)
+
+
+@pytest.mark.parametrize("model", ["opt 128x4", "opt-mini", "opt 384x8", "llama 512x6", "gpt2 512x6"])
+def test_what_a_card_was_measured_to_hold_is_counted(model, monkeypatch):
+    """Within a tenth, but for forward mode and exact scalars (artifacts/benchmarks/training.md)."""
+    monkeypatch.setattr(TrainSettings, "_check_device", lambda settings: None)  # the card is elsewhere
+    values = config_of(model)
+    config = AutoConfig.for_model(values.pop("model_type"), **values)
+    rows = [row for row in read_sealed(ON_A_CARD)["rows"] if row["model"] == model]
+    rows = [row for row in rows if row["estimator"] not in ("jvp", "exact")]
+    assert len(rows) >= 6
+    for row in rows:
+        at_once = _PIECE_ELSEWHERE // config.hidden_size // row["seq_len"]
+        counted = process_needs(
+            config, activated(row, config.num_hidden_layers), settings_of(row), LABEL_WORDS, at_once
+        )
+        assert counted.total - counted.parameters == pytest.approx(row["measured_bytes"], rel=0.1), row
 
 
 def test_a_tensor_is_counted_once_while_it_lives():

@@ -266,7 +266,7 @@ def _memory(checkout: Path) -> Callable[[], ReportFigure]:
         }
         caption = (
             "One client of OPT-125M's sizes, B = 8, L = 128, above the loaded model. Forward passes free a block's "
-            "tensors before they make the next one's. On CPU; no GPU was at hand."
+            "tensors before they make the next one's. On CPU."
         )
         return _picture(
             "Fig. 1: VRAM by activated blocks",
