@@ -15,9 +15,12 @@ from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.report.page import render
 from zorba_core.study.experiments import what_to_run
 from zorba_core.study.experiments.energies import stored_facts
+from zorba_core.study.experiments.method_comparison import cost_ratio
 from zorba_core.study.experiments.speed import best_trial, pooled_speed, rounds_by_cell, speed_table
 from zorba_core.study.experiments.store import read_results, read_tables, results_folder
 from zorba_core.study.ledger import DEFAULT_LEDGER, bound_rows, communication_rows, front_rows, read_ledger
+from zorba_core.study.ledger.method_rows import ratio_text
+from zorba_core.study.ledger.verdicts import paired, paired_differences
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +72,25 @@ def test_readme_has_the_ledgers_numbers_for_methods_and_scenarios(ledger, root):
     assert "-0.0130 to +0.0008" in by_id["fig-4b/sc3"].ours
     assert "-0.0130 to +0.0008" in text
     assert "on SST-2" in text
+
+
+def test_readme_has_the_numbers_of_the_runs_on_a_card(root):
+    text = " ".join((root / "artifacts" / "report" / "README.md").read_text(encoding="utf-8").split())
+    folder = root / "artifacts" / "experiments"
+    cases, tables = (read_results(name, "gpu", folder) for name in ("cases", "tables"))
+    assert (len(cases.finished), len(tables.finished), cases.missing, tables.missing) == (15, 39, 0, 0)
+    for arm in ("SC3", "SC1"):
+        apart = paired(cases.runs, arm, "SC2", "late_loss")
+        assert f"{apart.low:+.4f} to {apart.high:+.4f}" in text, arm
+        assert f"{apart.value:+.4f}".removeprefix("+") in text, arm
+    differences = paired_differences(cases.runs, "SC1", "SC2", "late_loss")
+    assert (differences > 0).all()
+    for other, cost in (("decomfl", "rounds"), ("decomfl", "passes"), ("decomfl-10", "rounds"), ("fedzo", "rounds")):
+        value, interval = ratio_text(cost_ratio(tables, other, cost).log).split(" times ")
+        assert value in text, other
+        assert interval.strip("()") in text, other
+    fedit = cost_ratio(tables, "fedit", "rounds")
+    assert f"in {fedit.behind} of {fedit.pairs} pairs" in text
 
 
 def test_a_bound_that_a_run_without_any_step_keeps_is_not_reproduced():
