@@ -51,6 +51,7 @@ def estimate_jvp(
             direction_M = [directions.block(int(seed), m) for m in range(num_blocks)]
             for n in range(num_clients):
                 rho_NQ[n, q] = _derivative(network, batches_N[n], A_MN[:, n], direction_M, inactive)
+            del direction_M  # before the next are drawn
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
 
 

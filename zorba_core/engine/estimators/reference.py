@@ -86,4 +86,5 @@ def estimate(
             with perturbed(network, {m: shift_M[m] for m in np.flatnonzero(active_M)}):
                 loss = batch_loss(network, batches_N[n], active_M, inactive)
             rho_NQ[n, q] = (loss - loss_N[n]) / mu
+        del shift_M  # before the next are drawn
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
