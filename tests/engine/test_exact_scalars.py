@@ -224,11 +224,11 @@ def test_the_random_bits_of_few_signs_are_drawn_once_for_all_shares(make_tiny_mo
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
     directions, A_MN = Directions(kind, network.sizes_M), np.ones((3, 12), dtype=bool)
     whole = estimate_exact(network, batches(12), A_MN, SEEDS, directions)
-    plan = exact.exact_plan(network, batches(12), A_MN, len(SEEDS))
+    plan = exact.exact_plan(network, batches(12), A_MN, num_directions=len(SEEDS), signs=True)
     made, first = [], noise.SideBySide.__init__
     monkeypatch.setattr(gradient_plan, "_SIGNS_KEPT", most)
     shares = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    monkeypatch.setattr(exact, "exact_plan", lambda *_: dataclasses.replace(plan, shares=shares))
+    monkeypatch.setattr(exact, "exact_plan", lambda *_, **options: dataclasses.replace(plan, shares=shares))
     monkeypatch.setattr(noise.SideBySide, "__init__", lambda *given: made.append(given[3]) or first(*given))
     shared = estimate_exact(network, batches(12), A_MN, SEEDS, directions)
     assert sorted(made) == sorted([0, 1, 2] * times)  # blocks

@@ -10,7 +10,6 @@ from zorba_core.planning.memory import DTYPE_BYTES
 
 # Positions that go through a block at once on a CPU: engine.estimators.cohort.rows_at_once.
 _PIECE_NUMBERS, _LEAST_POSITIONS = 2**17, 512
-NORMALS = 4  # times as long as signs they take to draw and look up
 # Along low-rank directions (engine.along): the least width of a block, on a CPU, and columns of a narrow product.
 LEAST_WIDTH_ALONG, LEAST_COLUMNS = 256, 2
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.answers import LABEL_WORDS
-from zorba_core.planning.engine_load import LEAST_COLUMNS, NORMALS, Load
-from zorba_core.planning.gradient_plan import INDICES_TOGETHER, MOST_TOGETHER, PIECE_TOGETHER, GradientPlan, Widths
+from zorba_core.planning.engine_load import LEAST_COLUMNS, Load
+from zorba_core.planning.gradient_plan import INDICES_TOGETHER, MOST_TOGETHER, PIECE_TOGETHER, GradientPlan
 from zorba_core.planning.shapes import ModelShape
 
 TOKEN_BYTES = 8
@@ -115,15 +115,7 @@ def _exact(shape: ModelShape, load: Load, active_blocks: Sequence[int] | np.ndar
     M, N = shape.num_blocks, load.num_clients
     active = np.full(N, M) if active_blocks is None or not len(active_blocks) else np.asarray(active_blocks)
     A_MN = active if active.ndim == 2 else np.arange(M)[:, None] < active
-    plan = GradientPlan.of(
-        [shape.trained_parameters] * M,
-        Widths.of_shape(shape, load.seq_len),
-        load.number_bytes,
-        np.full((N, 2), (load.client_rows, load.seq_len)),
-        A_MN,
-        num_directions=load.num_perturbations * (1 if load.signs else NORMALS),
-        max_rows=load.max_rows,
-    )
+    plan = GradientPlan.of_load(shape, load, A_MN)
     drawn = min(load.num_perturbations, MOST_TOGETHER) * shape.trained_parameters
     numbers = min(drawn, PIECE_TOGETHER)
     bits = min(drawn * _RANDOM_BYTES, _MOST_RANDOM) + min(drawn, INDICES_TOGETHER) * _INDEX_BYTES

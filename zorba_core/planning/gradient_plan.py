@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.planning.engine_load import Load
 from zorba_core.planning.shapes import ModelShape, shape_from_config
 
 MOST_MEMORY = 4  # times a cohort's
@@ -36,6 +37,7 @@ LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, pad
 # if of so many positions more too, and a position for a parameter (opt-mini: 0.3 ms, 64 of 4.4 us each).
 _PIECE_NUMBERS, _PIECE_POSITIONS, _PASS_NUMBERS = 2**20, 64, 0.16
 _WORTH, _LEAN_POSITIONS = 1.03, 1024  # of the time, on the CPU, for less memory, where a piece has so many positions
+_NORMALS = 4  # times as long as signs they take to draw and look up
 _SIZES_TRIED = 8  # of pieces, each with its shares
 _HOLES = 1.1  # of what is kept: an allocator leaves some between such tensors (measured)
 _UNKNOWN_SAVED, _UNKNOWN_BACKWARD = 24, 12  # hidden states
@@ -93,7 +95,8 @@ class GradientPlan:
     Args of :meth:`of`:
         sizes_M, widths, bytes_each: parameters of each block, and bytes of a number.
         shape_NX: rows and length of each client's batch.
-        num_directions: Q of signs, NORMALS Q of others; the more, the larger a share, with smaller pieces.
+        num_directions, signs: Q, and whether all their numbers are -1 or +1; the longer they take to draw, the larger a
+            share, with smaller pieces.
     """
 
     shares: list[list[int]]
@@ -112,6 +115,7 @@ class GradientPlan:
         A_MN: np.ndarray,
         *,
         num_directions: int,
+        signs: bool,
         on_cpu: bool = True,
         max_rows: int | None = None,
     ) -> Self:
@@ -127,7 +131,7 @@ class GradientPlan:
         first_N = np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), num_blocks)
         order = np.lexsort((shape_NX[:, 1], first_N))  # a piece's rows then start alike, and are about as long
         clients = [ClientRows(int(n), *map(int, shape_NX[n])) for n in order]
-        drawn = num_directions * int(np.asarray(sizes_M) @ A_MN.any(axis=1))
+        drawn = num_directions * (1 if signs else _NORMALS) * int(np.asarray(sizes_M) @ A_MN.any(axis=1))
         sizes = sorted({-(-most_together * part // _SIZES_TRIED) for part in range(1, _SIZES_TRIED + 1)})
         plans = []
         for together, alone in itertools.product(sizes, (True, False)):  # is a share one piece?
@@ -149,6 +153,14 @@ class GradientPlan:
         fastest = min(plans, key=lambda plan: plan[:2])
         lean = [plan for plan in plans if plan[0] <= _WORTH * fastest[0] and plan[-1].positions >= _LEAN_POSITIONS]
         return min([fastest, *lean] if on_cpu else [fastest], key=lambda plan: plan[1::-1])[-1]
+
+    @classmethod
+    def of_load(cls, shape: ModelShape, load: Load, A_MN: np.ndarray) -> Self:
+        """Of clients that all have such a load, on a CPU."""
+        sizes_M, shape_NX = [shape.trained_parameters] * len(A_MN), [[load.client_rows, load.seq_len]] * A_MN.shape[1]
+        sizes = sizes_M, Widths.of_shape(shape, load.seq_len), load.number_bytes, np.array(shape_NX)
+        options = {"num_directions": load.num_perturbations, "signs": load.signs, "max_rows": load.max_rows}
+        return cls.of(*sizes, A_MN, **options)
 
     def kept_bits(self, numbers: int, *, signs: bool) -> int:
         """Bytes of random bits that are kept from one share to the next, of so many numbers of all directions."""

@@ -36,7 +36,7 @@ from zorba_core.engine.directions import PIECE_ELSEWHERE
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import LABEL_WORDS, AnswerShape
-from zorba_core.planning.engine_load import LEAST_WIDTH_ALONG, NORMALS
+from zorba_core.planning.engine_load import LEAST_WIDTH_ALONG
 from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, PIECE_TOGETHER, GradientPlan, Widths
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.fake_passes import FakePasses, PeakEstimate, passes_of
@@ -143,7 +143,8 @@ def _backward_peak(
         bytes_each,
         np.full((participants, 2), (B, L)),
         A_MN[:, heaviest],
-        num_directions=settings.num_perturbations * (1 if DIRECTIONS[settings.direction].signs else NORMALS),
+        num_directions=settings.num_perturbations,
+        signs=DIRECTIONS[settings.direction].signs,
         on_cpu=on_cpu,
         max_rows=settings.max_rows,
     )

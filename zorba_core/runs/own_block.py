@@ -34,10 +34,10 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.engine.scaled_directions import ScaledDirections
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.engine_memory import Load
+from zorba_core.planning.gradient_plan import GradientPlan
 from zorba_core.planning.methods import method_facts
 from zorba_core.planning.shapes import ModelShape
 from zorba_core.runs.rates import BlockSeconds, Points, seconds_of_rows, way_back
-from zorba_core.runs.round_seconds import gradient_plan
 
 _BLOCKS, _VOCABULARY = 3, 64
 # Bytes of three blocks and of what goes through them, and multiplications of a pass that is measured: a larger model,
@@ -184,7 +184,7 @@ class _Bench:
     def exact(self, block: BlockSeconds) -> BlockSeconds:
         """A piece of clients as large as in a round, once with all gradients and once with the last block's alone."""
         everyone_MN = np.ones((self.shape.num_blocks, self.load.num_clients), bool)
-        plan = gradient_plan(self.shape, self.load, everyone_MN)
+        plan = GradientPlan.of_load(self.shape, self.load, everyone_MN)
         batches = self._batches(plan.positions // self.load.seq_len)
         share, gradients = list(range(len(batches))), ClientGradients(self.network, "frozen")
         plan = replace(plan, shares=[share])

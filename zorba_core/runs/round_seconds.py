@@ -21,9 +21,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.engine_memory import Load
-from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.gradient_plan import GradientPlan
 from zorba_core.planning.methods import MethodFacts, method_facts
 from zorba_core.planning.shapes import ModelShape
 from zorba_core.runs.rates import BlockSeconds, Calibration, seconds_of_rows
@@ -121,26 +120,13 @@ class _Round:
     def backward(self, A_MN: NDArray[np.bool_], *, own_directions: bool) -> RoundSeconds:
         """All clients once forward and back, and every share's gradients along every direction."""
         rows, (M, N), Q = self.load.client_rows, A_MN.shape, self.load.num_perturbations
-        shares = [[n] for n in range(N)] if own_directions else gradient_plan(self.shape, self.load, A_MN).shares
+        shares = [[n] for n in range(N)] if own_directions else GradientPlan.of_load(self.shape, self.load, A_MN).shares
         draws = sum(int(A_MN[:, share].any(axis=1).sum()) for share in shares)
         # Of a client's blocks from the first active one on half a backward pass, and of the active ones the other half.
         back_MN = np.logical_or.accumulate(A_MN, axis=0)[:-1]
         back = (back_MN.sum() + A_MN[:-1].sum()) / 2 * self.block.differentiated
         forward = self.passes(rows * N, M - 1) + self.ends(rows * N)
         return RoundSeconds(forward, Q * draws * self.block.multiplied, 0.0, float(back))
-
-
-def gradient_plan(shape: ModelShape, load: Load, A_MN: NDArray[np.bool_]) -> GradientPlan:
-    """How exact scalars of clients with such a load go through the blocks."""
-    return GradientPlan.of(
-        [shape.trained_parameters] * len(A_MN),
-        Widths.of_shape(shape, load.seq_len),
-        load.number_bytes,
-        np.full((A_MN.shape[1], 2), (load.client_rows, load.seq_len)),
-        A_MN,
-        num_directions=load.num_perturbations * (1 if load.signs else NORMALS),
-        max_rows=load.max_rows,
-    )
 
 
 def round_seconds(

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +38,6 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.engine_load import NORMALS
 from zorba_core.planning.gradient_plan import GradientPlan, Widths
 
 KeptBits = Mapping[tuple[int, int], Sequence[DrawnBits]]  # by block, and the first of directions side by side
@@ -70,7 +70,8 @@ def estimate_exact(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    plan = exact_plan(network, batches_N, A_MN, len(seeds_Q) * (1 if directions.kind.signs else NORMALS), max_rows)
+    options = {"num_directions": len(seeds_Q), "signs": directions.kind.signs, "max_rows": max_rows}
+    plan = exact_plan(network, batches_N, A_MN, **options)
     gradients = ClientGradients(network, inactive)
     kept_bytes = plan.kept_bits(len(seeds_Q) * sum(network.sizes_M), signs=directions.kind.signs)
     bits = _random_bits(network, seeds_Q, directions) if kept_bytes and directions.can_look_up else {}
@@ -153,10 +154,8 @@ def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None
             yield MicroBatch(n, batch if count == 1 else batch.rows(examples), float(batch.weights.sum()), {})
 
 
-def exact_plan(
-    network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, num_directions: int, max_rows: int | None = None
-) -> GradientPlan:
-    """For a network, and these clients' batches."""
+def exact_plan(network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, **options: Any) -> GradientPlan:
+    """For a network, and these clients' batches; ``options`` are those of :meth:`GradientPlan.of`."""
     config, shape_NX = network.model.config, np.array([batch.token_ids_RL.shape for batch in batches_N])
     return GradientPlan.of(
         network.sizes_M,
@@ -164,7 +163,6 @@ def exact_plan(
         network.dtype.itemsize,
         shape_NX,
         A_MN,
-        num_directions=num_directions,
         on_cpu=network.device.type == "cpu",
-        max_rows=max_rows,
+        **options,
     )

@@ -31,7 +31,7 @@ def gradient_products(network: BlockNetwork, batches_N: Sequence[Rows]) -> tuple
     num_blocks, num_clients = network.num_blocks, len(batches_N)
     product_MNN, loss_N = np.zeros((num_blocks, num_clients, num_clients)), np.zeros(num_clients)
     gradients = ClientGradients(network, "frozen")
-    plan = exact_plan(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool), 0)
+    plan = exact_plan(network, batches_N, np.ones((num_blocks, num_clients), dtype=bool), num_directions=0, signs=True)
 
     def multiply(block: int, clients: list[int], gradient_ND: torch.Tensor) -> None:
         for gradient_NS in gradient_ND.split(_PIECE, dim=1):
