@@ -10,39 +10,22 @@ from __future__ import annotations
 import argparse
 import gc
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from tests.benchmarks.bench_engine_memory import CASES, activated, config_of
+from tests.benchmarks.bench_engine_memory import CASES, KEYS, activated, batches_of, config_of, play, settings_of
 from zorba_core.checksums import write_sealed
-from zorba_core.engine.aggregation import average_per_block, update_blocks
-from zorba_core.engine.directions import directions_of
 from zorba_core.engine.estimators.cohort import rows_at_once
-from zorba_core.engine.estimators.registry import estimator_of
-from zorba_core.engine.methods.first_order import gradient_cohort
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.rounding import rounding_of
-from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.engine.wide_copies import WideCopies
 from zorba_core.planning.answers import LABEL_WORDS
 from zorba_core.runs.needs import process_needs
 
-_KEYS = (
-    "model",
-    "clients",
-    "batch_size",
-    "seq_len",
-    "perturbations",
-    "dtype",
-    "estimator",
-    "active_blocks",
-    "precision",
-)
+_KEYS = (*KEYS, "precision")
 # As on the CPU, and products of less than float32, which a GPU has.
 SETTINGS = [(*case, "highest") for case in CASES] + [
     ("opt-mini", 50, 8, 64, 2, "float32", "cohort", None, "bf16"),
@@ -70,58 +53,25 @@ SETTINGS = [(*case, "highest") for case in CASES] + [
 ]
 
 
-def settings_of(case: dict[str, Any]) -> TrainSettings:
-    fedit, low_rank = case["estimator"] == "fedit", case["estimator"] == "low-rank"
-    return TrainSettings(
-        method="fedit" if fedit else "zorba", batch_size=case["batch_size"], seq_len=case["seq_len"],
-        num_perturbations=None if fedit else case["perturbations"], dtype=case["dtype"], precision=case["precision"],
-        estimator="cohort" if fedit or low_rank else case["estimator"],
-        direction="low-rank" if low_rank else "gaussian", eval_rows=1, device="cuda",
-    )  # fmt: skip
-
-
-def round_of(
-    case: dict[str, Any], config: PretrainedConfig, settings: TrainSettings
-) -> tuple[BlockNetwork, np.ndarray, Callable[[], None]]:
-    """The network on the device, the allocation, and what a round of the setting does."""
-    with torch.device("cuda"):
-        model = AutoModelForCausalLM.from_config(config, dtype=settings.torch_dtype)
-    network = BlockNetwork(model, [10, 20], dtype=settings.torch_dtype, device="cuda", precision=settings.precision)
-    rows, length = case["batch_size"], case["seq_len"]
-    generator = torch.Generator().manual_seed(0)
-    batches_N = [
-        Encoded(
-            torch.randint(3, 2000, (rows, length), generator=generator),
-            torch.full((rows,), length - 1),
-            torch.randint(0, 2, (rows,), generator=generator),
-        ).trimmed("cuda")
-        for _ in range(case["clients"])
-    ]
-    A_MN = activated(case, network.num_blocks)
-
-    def by_gradients() -> None:
-        for m, gradient in enumerate(gradient_cohort(network, batches_N).sum_M):
-            network.block_weights(m).sub_(gradient, alpha=1e-7)
-
-    def by_scalars() -> None:
-        directions, seeds = directions_of(network, settings), np.arange(settings.num_perturbations)
-        estimated = estimator_of(settings)(network, batches_N, A_MN, seeds, directions)
-        rho_bar_MQ = average_per_block(estimated.rho_NQ, A_MN)
-        update_blocks(network, rho_bar_MQ, seeds, directions, 1e-7, rounding_of(settings, 1))
-
-    return network, A_MN, by_gradients if case["estimator"] == "fedit" else by_scalars
+def settings_on_card(case: dict[str, Any]) -> TrainSettings:
+    return settings_of(case, precision=case["precision"], eval_rows=1, device="cuda")
 
 
 def measure(case: dict[str, Any]) -> dict[str, Any]:
     values = config_of(case["model"])
     config = AutoConfig.for_model(values.pop("model_type"), **values)
-    settings = settings_of(case)
-    network, A_MN, one_round = round_of(case, config, settings)
-    one_round()  # libraries take room of their own, and keep it
+    settings = settings_on_card(case)
+    with torch.device("cuda"):
+        model = AutoModelForCausalLM.from_config(config, dtype=settings.torch_dtype)
+    network = BlockNetwork(model, [10, 20], dtype=settings.torch_dtype, device="cuda", precision=settings.precision)
+    batches, A_MN = [rows.trimmed("cuda") for rows in batches_of(case)], activated(case, network.num_blocks)
+    play(network, batches, A_MN, settings)  # libraries take room of their own, and keep it
+    if network._copies is not None:  # a round's own
+        network._copies = WideCopies(network._blocks, network._weights_M)
     gc.collect()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    one_round()
+    play(network, batches, A_MN, settings)
     measured = torch.cuda.max_memory_allocated() - before
     counted = process_needs(config, A_MN, settings, LABEL_WORDS, rows_at_once(network, case["seq_len"]))
     added = counted.total - counted.parameters

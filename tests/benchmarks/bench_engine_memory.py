@@ -19,6 +19,7 @@ import multiprocessing
 import os
 import platform
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.engine_memory import Load, footprint
+from zorba_core.planning.methods import method_facts
 from zorba_core.planning.shapes import shape_from_config
 from zorba_core.runs.memory_meter import MemoryMeter, resident_bytes
 
@@ -111,7 +113,7 @@ CASES = [
     ("llama 512x6", 10, 8, 128, 2, "float32", "low-rank", 2),
     ("opt-125m", 1, 8, 128, 1, "float32", "low-rank", None),
 ]
-_KEYS = ("model", "clients", "batch_size", "seq_len", "perturbations", "dtype", "estimator", "active_blocks")
+KEYS = ("model", "clients", "batch_size", "seq_len", "perturbations", "dtype", "estimator", "active_blocks")
 
 
 def config_of(name: str) -> dict[str, Any]:
@@ -143,17 +145,43 @@ def activated(case: dict[str, Any], num_blocks: int) -> np.ndarray:
     return A_MN
 
 
+def settings_of(case: dict[str, Any], **further: Any) -> TrainSettings:
+    fedit, low_rank = case["estimator"] == "fedit", case["estimator"] == "low-rank"
+    return TrainSettings(
+        method="fedit" if fedit else "zorba", batch_size=case["batch_size"], seq_len=case["seq_len"],
+        dtype=case["dtype"], num_perturbations=None if fedit else max(1, case["perturbations"]),
+        estimator="cohort" if fedit or low_rank else case["estimator"],
+        direction="low-rank" if low_rank else "gaussian", **further,
+    )  # fmt: skip
+
+
+def batches_of(case: dict[str, Any]) -> list[Encoded]:
+    rows, length, generator = case["batch_size"], case["seq_len"], torch.Generator().manual_seed(0)
+    return [
+        Encoded(
+            torch.randint(3, 2000, (rows, length), generator=generator),
+            torch.full((rows,), length - 1),
+            torch.randint(0, 2, (rows,), generator=generator),
+        )
+        for _ in range(case["clients"])
+    ]
+
+
+def play(network: BlockNetwork, batches: Sequence[Encoded], A_MN: np.ndarray, settings: TrainSettings) -> None:
+    """A round: estimate and update."""
+    if method_facts(settings.method).first_order:
+        for m, gradient in enumerate(gradient_cohort(network, batches).sum_M):
+            network.block_weights(m).sub_(gradient, alpha=1e-7)
+        return
+    directions, seeds = directions_of(network, settings), np.arange(settings.num_perturbations)
+    estimated = estimator_of(settings)(network, batches, A_MN, seeds, directions)
+    rho_bar_MQ, rounding = average_per_block(estimated.rho_NQ, A_MN), rounding_of(settings, 1)
+    update_blocks(network, rho_bar_MQ, seeds, directions, 1e-7, rounding)
+
+
 def one_round(case: dict[str, Any]) -> int:
     """The peak of the resident set, in bytes, in this process."""
-    fedit = case["estimator"] == "fedit"
-    clients, rows, length = case["clients"], case["batch_size"], case["seq_len"]
-    config = config_of(case["model"])
-    settings = TrainSettings(
-        method="fedit" if fedit else "zorba", batch_size=rows, seq_len=length, dtype=case["dtype"],
-        num_perturbations=None if fedit else max(1, case["perturbations"]),
-        estimator="cohort" if case["estimator"] in ("fedit", "low-rank") else case["estimator"],
-        direction="low-rank" if case["estimator"] == "low-rank" else "gaussian",
-    )  # fmt: skip
+    config, settings = config_of(case["model"]), settings_of(case)
     torch.set_default_dtype(settings.torch_dtype)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
     torch.set_default_dtype(torch.float32)
@@ -161,24 +189,7 @@ def one_round(case: dict[str, Any]) -> int:
     ctypes.CDLL(None).malloc_trim(0)
     meter = MemoryMeter("cpu")
     meter.begin()
-    generator = torch.Generator().manual_seed(0)
-    batches = [
-        Encoded(
-            torch.randint(3, 2000, (rows, length), generator=generator),
-            torch.full((rows,), length - 1),
-            torch.randint(0, 2, (rows,), generator=generator),
-        )
-        for _ in range(clients)
-    ]
-    A_MN = activated(case, network.num_blocks)
-    if fedit:
-        for m, gradient in enumerate(gradient_cohort(network, batches).sum_M):
-            network.block_weights(m).sub_(gradient, alpha=1e-7)
-        return meter.peak_bytes()
-    directions, seeds = directions_of(network, settings), np.arange(settings.num_perturbations)
-    estimated = estimator_of(settings)(network, batches, A_MN, seeds, directions)
-    rho_bar_MQ, rounding = average_per_block(estimated.rho_NQ, A_MN), rounding_of(settings, 1)
-    update_blocks(network, rho_bar_MQ, seeds, directions, 1e-7, rounding)
+    play(network, batches_of(case), activated(case, network.num_blocks), settings)
     return meter.peak_bytes()
 
 
@@ -186,7 +197,7 @@ def warm_up() -> None:
     """Touch code, buffers and tables that the libraries keep."""
     for model in ("opt 128x4", "llama 512x6", "gpt2 512x6"):
         for estimator in ("cohort", "exact", "low-rank", "jvp", "fedit"):
-            one_round(dict(zip(_KEYS, (model, 2, 4, 32, 1, "float32", estimator, None), strict=True)))
+            one_round(dict(zip(KEYS, (model, 2, 4, 32, 1, "float32", estimator, None), strict=True)))
 
 
 def measure(case: dict[str, Any]) -> tuple[int, int]:
@@ -238,9 +249,9 @@ def measure_all(file: Path, *, plain: bool, adds: bool) -> None:
     warm_up()
     rows = known(file, plain) if adds else []
     for values in CASES:
-        if any(tuple(row[key] for key in _KEYS) == values for row in rows):
+        if any(tuple(row[key] for key in KEYS) == values for row in rows):
             continue
-        case = dict(zip(_KEYS, values, strict=True))
+        case = dict(zip(KEYS, values, strict=True))
         expected, (measured, first) = derived(case), measure(case)
         ratio = expected["peak_bytes"] / measured
         peaks = {"measured_bytes": measured, "first_round_bytes": first, "derived_over_measured": ratio}

@@ -126,11 +126,12 @@ class FakePasses:
         if together:  # each direction's states of all rows beside the base's
             states = (1 + kept_states + together) * rows * seq_len * self._state_bytes
             activations = max(base, states + count(together * moved, at_once=together * moved, kept_states=0))
-        else:
-            activations = max(base - largest, count(rows, at_once=moved, kept_states=kept_states))
+        else:  # a block of the base pass is not put aside, but is copied to 32 bits
+            at_base = base if self.narrow else base - largest
+            activations = max(at_base, count(rows, at_once=moved, kept_states=kept_states))
         return PeakEstimate(
             parameters=self.parameter_bytes,
-            perturbation=0 if together else largest,
+            perturbation=0 if together and not self.narrow else largest,
             activations=activations,
             update=largest + self._beside_a_step(largest),
             evaluation=evaluation,
@@ -138,11 +139,11 @@ class FakePasses:
 
     def _beside_a_step(self, largest: int) -> int:
         """The direction added to it; on a GPU a piece of two matrices' directions, or of what rounding to 16 bits
-        makes: the weights moved, random bits, their sum and its upper half."""
+        makes (the weights moved, random bits, their sum and its upper half) and a block's copy that is kept."""
         if not self._on_cuda:
             return largest
         if self.narrow:
-            return 7 * min(largest, 4 * ROUNDED_ELSEWHERE) // 2
+            return 7 * min(largest, 4 * ROUNDED_ELSEWHERE) // 2 + largest
         return min(2 * largest // 3, 4 * PIECE_ELSEWHERE)
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which passes_of bounds

@@ -133,7 +133,10 @@ def _backward_peak(
 ) -> PeakEstimate:
     """Exact scalars: the gradients of a share of the clients, and a few directions of a block; what the backward pass
     keeps of the rows that go through the blocks together."""
-    B, L, bytes_each = settings.batch_size * answers.rows, settings.seq_len, settings.torch_dtype.itemsize
+    B, L = settings.batch_size * answers.rows, settings.seq_len
+    bytes_each = max(
+        settings.torch_dtype.itemsize, torch.float32.itemsize
+    )  # weights of 16 bits are computed with in 32
     on_cpu = settings.device == "cpu"
     participants = max(1, round(A_MN.shape[1] * settings.participation))
     heaviest = np.argsort(-A_MN.sum(axis=0), kind="stable")[:participants]
@@ -155,7 +158,8 @@ def _backward_peak(
     plain = shapes.peak(B, L, evaluation_rows=settings.eval_rows, answers=answers)
     numbers = settings.num_perturbations * sum(shapes.block_bytes) // bytes_each
     bits = plan.kept_bits(numbers, signs=DIRECTIONS[settings.direction].signs) if on_cpu else 0
-    return PeakEstimate(plain.parameters, held * bytes_each + bits, kept, plain.update, plain.evaluation)
+    copies = sum(shapes.block_bytes) if shapes.narrow else 0  # of all blocks in 32 bits
+    return PeakEstimate(plain.parameters, held * bytes_each + bits + copies, kept, plain.update, plain.evaluation)
 
 
 def _directions_held(block_parameters: int, num_directions: int, *, on_cpu: bool) -> int:
