@@ -1,5 +1,5 @@
 # One environment for everything: `make app`, `make test` and `make lab` create it on first use and reuse it after.
-# Needs Python 3.11 or newer and make; nothing else. ZORBA_DATA may name the folder of the real datasets.
+# Needs Python 3.11.5 or newer and make; nothing else. ZORBA_DATA may name the folder of the real datasets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -35,7 +35,7 @@ install: $(STAMP)
 # torch is named first and with its exact version: a range would bring the newest build with gigabytes of CUDA. pip
 # compiles with one core; templates among the packages, which do not compile, are no error.
 $(STAMP):
-	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -c 'import sys; sys.exit("zorba needs Python 3.11.5 or newer" if sys.version_info < (3, 11, 5) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 \
