@@ -1,7 +1,7 @@
 """A SuperLink and k SuperNodes on loopback, as child processes of this one.
 
 Every process gets a folder of its own below the deployment's and one ``FLWR_HOME``; telemetry and the look for updates
-are off, packages are never installed, and nothing listens beyond 127.0.0.1 unless the caller asks for it. All children
+are off, packages are never installed, and nothing listens beyond 127.0.0.1. All children
 die with their parent, however it dies: each is killed by the kernel when its parent dies (Linux), what they start
 themselves watches them, and a reaper ends what is left.
 """
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from zorba_core.checksums import parse_json
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError, printable
 from zorba_core.federation.flower import reaper
 from zorba_core.federation.flower.commands import NO_FLOWER, settings
-from zorba_core.federation.flower.superlink import ANYBODY, check_reach
 from zorba_core.files import open_own, read_regular, write_text
 
 _HOST = "127.0.0.1"
@@ -48,19 +47,15 @@ class Deployment:
     """Processes by name: ``superlink``, ``node-0``, ... Use as a context: leaving it ends them all."""
 
     folder: Path
-    ports: Mapping[str, int] = field(default_factory=dict)  # by process name; a free port where none is given
-    listen: str = _HOST  # where the SuperLink does
-    insecure: bool = False  # listen beyond loopback although nodes are not authenticated: within namespaces, say
 
     def __post_init__(self) -> None:
-        check_reach(self.listen, authenticated=self.insecure)
         if not _command("flower-superlink").is_file():
             raise MissingDataError(NO_FLOWER)
         self.folder = Path(self.folder).resolve()
         self._home = self.folder / "flwr-home"
         self._home.mkdir(parents=True, exist_ok=True)
         self._processes: dict[str, subprocess.Popen] = {}
-        self._ports = dict(self.ports)
+        self._ports: dict[str, int] = {}  # by process name
         self._reaper = subprocess.Popen(
             [sys.executable, reaper.__file__, str(self._home)],
             stdin=subprocess.PIPE,
@@ -89,10 +84,9 @@ class Deployment:
             "superlink",
             [
                 *_module("superlink"),
-                *([ANYBODY] if self.insecure else []),
                 "--insecure",
                 "--host",
-                self.listen,
+                _HOST,
                 "--port",
                 str(port),
                 "--disable-runtime-dependency-installation",
@@ -103,24 +97,17 @@ class Deployment:
         )
         self._wait_for_port("superlink", port)
 
-    def start_node(
-        self, seat: int, node_config: Mapping[str, Any], superlink: str | None = None, within: Sequence[str] = ()
-    ) -> None:
-        """Start the SuperNode of a seat; its replica lies below the deployment unless ``node_config`` says else.
-
-        ``superlink`` (host:port) leads to the SuperLink another way, such as through a proxy; ``within`` is a command
-        that runs others somewhere else, such as in a network namespace.
-        """
+    def start_node(self, seat: int, node_config: Mapping[str, Any]) -> None:
+        """Start the SuperNode of a seat; its replica lies below the deployment unless ``node_config`` says else."""
         name = f"node-{seat}"
         config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
         self.start(
             name,
             [
-                *within,
                 *_module("node"),
                 "--insecure",
                 "--superlink",
-                superlink or f"{_HOST}:{self.port('superlink')}",
+                f"{_HOST}:{self.port('superlink')}",
                 "--host",
                 _HOST,
                 "--port",

@@ -15,9 +15,6 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.flower.commands import NO_FLOWER, run_command, settings
 from zorba_core.federation.flower.guard import FLEET, Guard
 
-# Nodes without keys from anywhere: within network namespaces, say, where nobody else is.
-ANYBODY = "--anybody-may-join"
-
 
 def check_reach(host: str, authenticated: bool) -> None:
     """
@@ -51,16 +48,15 @@ def main(options: Sequence[str]) -> None:
 
     def guarded(config: Any, *others: Any) -> Any:
         authenticated = bool(config.enable_supernode_auth and config.certificates)
-        if ANYBODY not in options:
-            check_reach(config.host, authenticated)
+        check_reach(config.host, authenticated)
         app = create(config, *others)
-        app.add_middleware(Guard, open_paths=(FLEET,) if authenticated or ANYBODY in options else ())
+        app.add_middleware(Guard, open_paths=(FLEET,) if authenticated else ())
         return app
 
     service.create_app = guarded
     for name in ("FLWR_INTERNAL_GRPC_CONTROL_API", "FLWR_INTERNAL_GRPC_FLEET_API"):  # ports that nothing guards
         os.environ.pop(name, None)
-    run_command(flower_superlink, parser, [option for option in options if option != ANYBODY])
+    run_command(flower_superlink, parser, options)
 
 
 def is_loopback(address: str) -> bool:
