@@ -23,7 +23,7 @@ from zorba_core.allocation import Allocation, allocation_from_file, allocation_t
 from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
-from zorba_core.runs.model_source import load_config, load_model, open_model_files
+from zorba_core.runs.model_source import load_config, load_model
 
 ALLOCATION = Allocation(np.array([[1, 0, 1], [1, 1, 0], [0, 1, 1]]))
 FLEET = b'client,vram_gib\na,8\n"b, large",16.5\nc,2\nd,24\n'
@@ -263,6 +263,6 @@ def test_a_model_of_a_million_blocks_is_refused_before_they_are_made(tiny_opt_fo
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**6}))
     (model / "SHA256SUMS").unlink(missing_ok=True)
-    for read in (load_model, load_config, open_model_files):
+    for read in (load_model, load_config):
         with pytest.raises(InvalidInputError, match="num_hidden_layers is 1000000; it must be at most 4096"):
             read(model)

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
-import torch
 
 from app.screens.train import processes
 from app.screens.train.jobs import JOBS
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import InvalidInputError
 from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.files import atomic_folder, create_new, open_own
 from zorba_core.runs import TRAJECTORY, index
-from zorba_core.runs.streaming.store import BlockStore
 from zorba_core.runs.trajectory import TrajectoryLog
 from zorba_core.runs.trash import TRASH, discard, discarded, empty_trash, restore
 from zorba_core.study.experiments.worker import _held
-
-
-class Add:
-    identity = b"one"
-
-    def __call__(self, weights):
-        weights += 1
-
-
-class Zeros:
-    def read_into(self, name, target):
-        target.zero_()
-
-
-def blocks() -> BlockStore:
-    return BlockStore(Zeros(), [[("a", 4)], [("b", 4)]], torch.float32, prefetch=False)
 
 
 @pytest.fixture
@@ -48,56 +29,6 @@ def outside(tmp_path):
     assert {path.read_text() for path in folder.iterdir()} == {"precious"}
 
 
-def test_blocks_are_not_written_or_removed_through_a_link(tmp_path, outside):
-    (tmp_path / "blocks").symlink_to(outside)
-    with pytest.raises(InvalidInputError, match=r"blocks': it is a link, and a folder belongs there; move it away"):
-        blocks().use_scratch(tmp_path / "blocks")
-
-
-@pytest.mark.parametrize("make", [lambda path: path.write_text(""), os.mkfifo, lambda path: path.symlink_to("nowhere")])
-def test_what_is_no_folder_in_the_place_of_the_blocks_is_named(tmp_path, make):
-    make(tmp_path / "blocks")
-    with pytest.raises(InvalidInputError, match=r"blocks': it is .*; move it away"):
-        blocks().use_scratch(tmp_path / "blocks")
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to(path.parent.parent / "outside" / "a file")])
-def test_a_block_is_written_beside_what_lies_in_its_place(tmp_path, outside, make):
-    store = blocks()
-    store.use_scratch(tmp_path / "blocks")
-    make(tmp_path / "blocks" / "block-0.writing")
-    store.change(0, Add())
-    assert store.take(0).tolist() == [1] * 4
-    assert [path.name for path in (tmp_path / "blocks").iterdir()] == ["block-0"]
-    store.remove_scratch()
-    assert not (tmp_path / "blocks").exists()
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["the folder", "a block"])
-def test_a_run_whose_blocks_vanish_ends_with_what_to_do(tmp_path, whole):
-    store = blocks()
-    store.use_scratch(tmp_path / "blocks")
-    store.change(0, Add())
-    store.take(0)
-    shutil.rmtree(tmp_path / "blocks") if whole else (tmp_path / "blocks" / "block-0").unlink()
-    with pytest.raises(RunError, match=r"block-0 cannot be read \(No such file .*; resume the run, which .* same bits"):
-        store.take(0)
-    if whole:
-        store.change(1, Add())
-        with pytest.raises(RunError, match=r"block-1 cannot be written .*; resume the run, which .* same bits"):
-            store.take(1)
-
-
-@pytest.mark.parametrize("name", ["block-0", "block-0.writing"])
-def test_a_folder_in_the_place_of_a_block_is_named(tmp_path, name):
-    store = blocks()
-    store.use_scratch(tmp_path / "blocks")
-    (tmp_path / "blocks" / name).mkdir()
-    store.change(0, Add())
-    with pytest.raises(RunError, match=f"{name} cannot be written .*; move it away and resume the run"):
-        store.take(0)
-
-
 def test_a_folder_whose_name_was_taken_meanwhile_is_named(tmp_path):
     def write_meanwhile():
         with atomic_folder(tmp_path / "model") as folder:
@@ -108,15 +39,6 @@ def test_a_folder_whose_name_was_taken_meanwhile_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match=r"model exists now; give a folder that does not$"):
         write_meanwhile()
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "theirs"]
-
-
-def test_only_blocks_are_removed_with_the_blocks(tmp_path):
-    store = blocks()
-    store.use_scratch(tmp_path / "blocks")
-    for name in ("block-0", "block-7", "block-1.writing", "block-notes.txt", "block-1.bak"):
-        (tmp_path / "blocks" / name).write_text("")
-    store.remove_scratch()
-    assert sorted(path.name for path in (tmp_path / "blocks").iterdir()) == ["block-1.bak", "block-notes.txt"]
 
 
 def test_what_a_client_was_killed_over_is_not_looked_for_behind_a_link(tmp_path, outside):

@@ -17,7 +17,7 @@ from zorba_core.checksums import ChecksumError, check_sums, write_sums
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import write_json
 from zorba_core.planning.models import model_spec
-from zorba_core.runs.model_source import load_model, load_tokenizer, open_model_files
+from zorba_core.runs.model_source import load_model, load_tokenizer
 
 
 def test_a_saved_model_with_a_flipped_bit_is_not_loaded(tiny_opt_folder, tmp_path):
@@ -38,23 +38,12 @@ def test_a_saved_model_with_a_flipped_bit_is_not_loaded(tiny_opt_folder, tmp_pat
     load_tokenizer(folder)
 
 
-def test_a_streamed_model_with_a_flipped_bit_is_not_opened(tiny_opt_folder, tmp_path):
-    model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
-    write_sums(model)
-    open_model_files(model)
-    weights = bytearray((model / "model.safetensors").read_bytes())
-    weights[-5] ^= 0x40
-    (model / "model.safetensors").write_bytes(weights)
-    with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
-        open_model_files(model)
-
-
 def test_a_changed_config_is_noticed_before_anything_is_counted_or_allocated(tiny_opt_folder, tmp_path):
     model = shutil.copytree(tiny_opt_folder, tmp_path / "model")
     write_sums(model)
     config = json.loads((model / "config.json").read_text())
     write_json(model / "config.json", config | {"ffn_dim": 768_768_000})
-    for read in (model_spec, load_model, open_model_files):
+    for read in (model_spec, load_model):
         with pytest.raises(InvalidInputError, match="is not the file whose checksum"):
             read(model)
 

@@ -48,10 +48,6 @@ class RunError(ZorbaError):
     exit_status = 1
 
 
-class LostBlockError(RunError):
-    """A block of a model that stays in its files was changed or removed under whoever computes with it."""
-
-
 def name_some(items: Sequence[object], limit: int = 5) -> str:
     """``"0, 3, 7 and 12 more"``: names the first ``limit`` items so that a message stays one line."""
     shown = ", ".join(str(item) for item in items[:limit])

@@ -142,7 +142,7 @@ def _ratio(folder: Path, modified: int) -> float | None:
     try:
         request = read_request(folder)
         config, summary = request.config, read_summary(folder)
-        if config.get("federation") or config.get("memory_limit") or config.get("estimator") not in _COUNTED:
+        if config.get("federation") or config.get("estimator") not in _COUNTED:
             return None
         done, seconds = int(summary["rounds_done"]), float(summary["seconds"])
         task = TASKS.get(str(config.get("dataset")))

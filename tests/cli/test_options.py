@@ -93,7 +93,7 @@ UNOFFERED = {
     "train": set(),
     "tune": {
         "rounds", "lr", "num_seeds", "max_rows", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
-        "precision", "memory_limit", "replan", "explore",
+        "precision", "replan", "explore",
     },
     "allocate": {"num_blocks"},
     "scenario": {"num_blocks", "total_mode", "idle_blocks"},
@@ -102,7 +102,7 @@ UNOFFERED = {
     "bench": {"mu"},
     "federation up": {
         "num_seeds", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
-        "precision", "device", "threads", "save_model", "diagnostics", "adapter", "memory_limit",
+        "precision", "device", "threads", "save_model", "diagnostics", "adapter",
     },
 }  # fmt: skip
 CASES = [(name, cls) for name, classes in OPTIONS_OF.items() for cls in classes]

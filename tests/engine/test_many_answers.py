@@ -11,7 +11,6 @@ import torch
 from tests.engine.test_families import CASES, VOCABULARY
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.block_major import estimate_block_major
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities
@@ -72,8 +71,6 @@ def test_the_cohort_in_trees_is_the_reference_path_by_path(family, inactive):
         cohort = estimate_cohort(*probe, mu=1e-3, inactive=inactive, max_rows=max_rows)
         scale = max(np.abs(reference.rho_NQ).max(), 1)
         assert np.abs(cohort.rho_NQ - reference.rho_NQ).max() <= 1e-9 * scale
-    blocks = estimate_block_major(*probe, mu=1e-3, inactive=inactive)
-    assert np.array_equal(blocks.rho_NQ, estimate_cohort(*probe, mu=1e-3, inactive=inactive).rho_NQ)
 
 
 def test_a_client_gets_the_same_bits_alone_as_in_company():

@@ -268,7 +268,6 @@ def test_the_ledger_counts_what_each_protocol_sends():
         ),
         ({"curvature_rate": 0.5}, "curvature_rate is 0.5 and the method is zorba; leave it out, or use hiso"),
         ({"method": "hiso", "direction": "low-rank"}, "direction low-rank moves along products"),
-        ({"method": "meerkat", "memory_limit": "1GiB"}, "memory_limit holds one block at a time and meerkat needs all"),
         ({"method": "fedkseed", "step": "normalised"}, "step is normalised and fedkseed's scalars share no directions"),
     ],
 )

@@ -235,7 +235,6 @@ def test_a_resume_that_is_refused_does_not_say_before_what_it_would_compute_agai
     ("changes", "diagnostics", "said"),
     [
         ({}, 0, "diagnostics is 0; it must be a number of rounds"),
-        ({"memory_limit": "1GiB"}, 5, "need a backward pass through all blocks"),
         ({"inactive": "dropped"}, 5, "gives each client another"),
     ],
 )

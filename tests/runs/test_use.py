@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,6 @@ from zorba_core.data.splits import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run, read_run
-from zorba_core.runs.model_source import load_model
 from zorba_core.runs.resume import replay
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import fine_tune
@@ -78,20 +76,6 @@ def test_a_folder_that_cannot_be_written_is_used_all_the_same(copied, monkeypatc
     monkeypatch.setattr(tuned_model, "save_file", refuse)
     assert len(copied.predict(texts)) == 7
     assert not list(copied.path.glob("*replayed*"))
-
-
-def test_a_run_whose_model_stayed_in_its_files_is_used(whole, tiny_opt_folder, tmp_path, texts):
-    """Its network holds one block at a time."""
-    limited = replace(SETTINGS, memory_limit="2GiB")
-    streamed = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=limited, runs_folder=tmp_path)
-    assert streamed.predict(texts).equals(whole.predict(texts))
-    evaluate_run(streamed, base=False, client_rows=0)
-    states = []
-    for run, name in ((streamed, "streamed"), (whole, "whole")):
-        export_run(run, tmp_path / name)
-        states.append(load_model(tmp_path / name).state_dict())
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
 
 
 def test_a_saved_model_needs_neither_log_nor_base(saved, tmp_path, texts, tiny_opt_folder):

@@ -17,7 +17,6 @@ def resume(
     model: str | None = _MODEL,
     data: str | None = typer.Option(None, help="Where your own rows lie now; default: where the run's config says."),
     test: str | None = typer.Option(None, help="Where your own test rows lie now."),
-    memory_limit: str | None = typer.Option(None, help="Another than the run began with, such as 2GiB."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
@@ -40,7 +39,6 @@ def resume(
                 test=test,
                 callbacks=callbacks,
                 notice=notice,
-                memory_limit=memory_limit,
                 ranks=ranks,
             ),
             metric_of(request),

@@ -24,7 +24,6 @@ def tune(
             "max_rows",
             "replan",
             "explore",
-            "memory_limit",
             "outlier_ratio",
             "eval_every",
             "eval_rows",
@@ -48,7 +47,6 @@ def tune(
 
     from zorba_core.data.encoding import with_label_words
     from zorba_core.engine.loop import check_fit
-    from zorba_core.runs.limits import check_limits
     from zorba_core.runs.session import divide_rows, division_of, open_network, read_spec, use_threads
     from zorba_core.runs.token_range import check_tokens
     from zorba_core.runs.tuning import tune as find_rate
@@ -66,7 +64,6 @@ def tune(
         rows, _ = divide_rows(task, tokenizer, chosen.num_clients, task_options.alpha, settings, division)
         check_fit(network, chosen, rows, settings)
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
-        check_limits(network, chosen, rows, settings, force=True)
         tuning = find_rate(
             network,
             chosen,

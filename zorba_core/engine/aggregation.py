@@ -9,7 +9,6 @@ Shapes: M blocks, N clients, Q directions of the round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -38,30 +37,7 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
     return (weight_MN[:, :, None] * rho_NQ[None]).sum(axis=1) / rho_NQ.shape[1]
 
 
-@dataclass(frozen=True, eq=False)
-class SharedStep:
-    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m for one block, in place."""
-
-    block: int
-    rho_bar_Q: np.ndarray  # float64
-    seeds_Q: Sequence[int]
-    directions: Directions
-    lr: float
-    rounding: Rounding | None = None
-
-    @torch.no_grad()
-    def __call__(self, weights: Tensor) -> None:
-        step = shared_step(weights, self.block, self.rho_bar_Q, self.seeds_Q, self.directions)
-        subtract(weights, step, self.lr, self.block, self.rounding)
-        self.directions.learn(self.block, step)
-
-    @property
-    def identity(self) -> bytes:
-        """Equal for two steps exactly when they do the same."""
-        numbers = np.asarray(self.rho_bar_Q, np.float64).tobytes() + np.asarray(self.seeds_Q, np.uint64).tobytes()
-        return f"{self.directions.identity} {self.lr!r} {self.rounding} ".encode() + numbers
-
-
+@torch.no_grad()
 def update_blocks(
     network: BlockNetwork,
     rho_bar_MQ: np.ndarray,
@@ -76,7 +52,10 @@ def update_blocks(
     """
     for m in range(network.num_blocks):
         if np.any(rho_bar_MQ[m]):
-            network.change_block(m, SharedStep(m, rho_bar_MQ[m], seeds_Q, directions, lr, rounding))
+            weights = network.block_weights(m)
+            step = shared_step(weights, m, rho_bar_MQ[m], seeds_Q, directions)
+            subtract(weights, step, lr, m, rounding)
+            directions.learn(m, step)
 
 
 @torch.no_grad()

@@ -44,7 +44,7 @@ def supports(network: BlockNetwork, directions: Directions) -> bool:
     return all(
         isinstance(module, (nn.Linear, Conv1D)) or all(own.ndim == 1 for own in module.parameters(recurse=False))
         for m in range(network.num_blocks)
-        for module in network.block_structure(m).modules()
+        for module in network.block_module(m).modules()
     )
 
 

@@ -80,5 +80,5 @@ def _in_batches(network: BlockNetwork, rows: Rows, batch_size: int) -> Iterator[
     trimmed = (rows.rows(chosen).trimmed(network.device) for chosen in chosen_by_batch)
     batches = (in_trees(network, [batch])[0] for batch in trimmed)
     with network.at_precision("highest"):
-        for chosen, (batch, final) in zip(chosen_by_batch, network.outputs(batches), strict=True):
-            yield chosen.numpy(), batch, final
+        for chosen, batch in zip(chosen_by_batch, batches, strict=True):
+            yield chosen.numpy(), batch, network(batch)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -58,8 +58,6 @@ class BlockNetwork:
     Raises:
         InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
-
-    hidden_bytes: int | None = None  # most memory for hidden states that wait while another's turn is; None: no limit
 
     def __init__(
         self,
@@ -122,10 +120,6 @@ class BlockNetwork:
         """w_m, shape (D_m,), as it is kept: writing to it changes the block."""
         return self._weights_M[block]
 
-    def change_block(self, block: int, change: Callable[[Tensor], None]) -> None:
-        """Have ``change`` move w_m in place: now, or before it is next used."""
-        change(self.block_weights(block))
-
     @torch.no_grad()
     def copy_to_blocks(self, weights_M: Sequence[Tensor]) -> None:
         """w_m becomes a copy of ``weights_M[m]``, for every block."""
@@ -134,10 +128,6 @@ class BlockNetwork:
 
     def block_module(self, block: int) -> nn.Module:
         """Block m as the model's own module."""
-        return self._blocks[block]
-
-    def block_structure(self, block: int) -> nn.Module:
-        """The same for who looks at its layers alone: its weights need not be in memory."""
         return self._blocks[block]
 
     def block_parameters(self, block: int) -> dict[str, nn.Parameter]:
@@ -269,11 +259,6 @@ class BlockNetwork:
             else:
                 hidden_BLH = self.run_rows(m, hidden_BLH, rows)
         return rows.read(hidden_BLH)
-
-    def outputs(self, batches: Iterable[Rows]) -> Iterator[tuple[Rows, Tensor]]:
-        """Each batch with what the network makes of it, in the order that suits where the weights are."""
-        for batch in batches:
-            yield batch, self(batch)
 
     def weights_sha256(self) -> str:
         """Fingerprint of every parameter's bits, by name: equal exactly when two models are."""

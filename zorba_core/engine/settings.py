@@ -11,7 +11,6 @@ from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
-from zorba_core.planning.byte_sizes import bytes_of
 from zorba_core.planning.lora import Lora
 from zorba_core.planning.methods import METHODS, method_facts
 
@@ -90,11 +89,6 @@ class TrainSettings:
     max_rows: int | None = setting(
         None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
     )
-    memory_limit: str | None = setting(
-        None,
-        "Leave the model in its files and hold one block at a time, within so much memory (1GiB); default: all of it "
-        "in memory.",
-    )
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
     )
@@ -159,8 +153,6 @@ class TrainSettings:
             raise InvalidInputError(
                 f"max_rows bounds a cohort's rows and the estimator is {self.estimator}; leave it out, or use cohort"
             )
-        if self.memory_limit is not None:
-            self._check_memory_limit(facts.first_order)
         if self.rank != 1 and not DIRECTIONS[self.direction].low_rank:
             raise InvalidInputError(
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "
@@ -217,8 +209,6 @@ class TrainSettings:
                 )
         if self.block_scale_M and DIRECTIONS[self.direction].low_rank:
             raise InvalidInputError(f"direction {self.direction} takes no block_scales; leave one of them out")
-        if directions in ("picked", "scaled") and self.memory_limit is not None:
-            raise InvalidInputError(f"memory_limit holds one block at a time and {self.method} needs all; leave it out")
         if directions == "scaled" and DIRECTIONS[self.direction].low_rank:
             raise InvalidInputError(
                 f"direction {self.direction} moves along products of vectors and {self.method} scales every weight; "
@@ -243,24 +233,6 @@ class TrainSettings:
             raise InvalidInputError("vary and replan both say who trains what from round to round; leave one out")
         if self.replan is None and self.explore != _EXPLORE:
             raise InvalidInputError(f"explore is {self.explore} and there is no replan to explore for; leave it out")
-
-    def _check_memory_limit(self, first_order: bool) -> None:
-        bytes_of(self.memory_limit)
-        for name, value, wanted in (
-            ("estimator", self.estimator, "cohort"),
-            ("device", self.device, "cpu"),
-            ("dtype", self.dtype, "float32 or float64"),
-        ):
-            if value not in wanted.split(" or "):
-                raise InvalidInputError(
-                    f"memory_limit holds one block at a time and {name} is {value}; use {wanted}, or leave it out"
-                )
-        if self.lora is not None:
-            raise InvalidInputError("memory_limit holds one block at a time and adapters need the model; leave it out")
-        if first_order:
-            raise InvalidInputError(
-                f"memory_limit holds one block at a time and {self.method} takes the gradient of all; leave it out"
-            )
 
     def _check_device(self) -> None:
         import torch

@@ -29,7 +29,6 @@ from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.reports import MOST_NATS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.messages import Aggregate, MessageError, RoundTask
-from zorba_core.runs.streaming.network import StreamedNetwork
 
 MAX_STEP = 1.0  # of a block in one round, times the length of its weights
 # Methods may scale averages; none is known that does so by more than its number of blocks and directions allows.
@@ -79,14 +78,11 @@ class Agreed:
             raise MessageError(f"round {t}: an average is {largest:.3g}, and no losses give more than {most:.3g}")
 
     def check_step(self, average: Aggregate, network: BlockNetwork, directions: Directions) -> None:
-        """Of one round, before it is applied to the weights before it. Not of a streamed network, whose blocks are read
-        from their files only to be visited.
+        """Of one round, before it is applied to the weights before it.
 
         Raises:
             MessageError: it would move a block further than this client's operator allows.
         """
-        if isinstance(network, StreamedNetwork):
-            return
         for m in map(int, np.flatnonzero(average.rho_bar_MQ.any(axis=1))):
             weights = network.block_weights(m)
             length = float(torch.linalg.vector_norm(weights, dtype=torch.float64))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from zorba_core.errors import InvalidInputError, LostBlockError, RunError, ZorbaError, name_some
+from zorba_core.errors import InvalidInputError, RunError, ZorbaError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
@@ -53,11 +53,7 @@ class Client:
             if isinstance(message, Hello):
                 return messages.encode(self._register(message))
             replica = self._replica_of(message.run)
-            try:
-                return self._work(message, replica)
-            except LostBlockError:  # whatever was computed with what is there now would be another number
-                self._enter(self._config, message.run, replica.base_sha256)
-                return self._work(message, self._replica)
+            return self._work(message, replica)
         except (MessageError, ZorbaError) as error:
             at = self._replica.round if self._replica is not None else 0
             reason = str(error)[: messages.MAX_REASON]
@@ -81,7 +77,7 @@ class Client:
         if self._replica is None or self._run != hello.run:
             self._enter(config, hello.run)
         replica = self._replica
-        blocks, vram_bytes = self.settings.capacity(replica.network.num_blocks)
+        blocks, vram_bytes = self.settings.capacity()
         return Registration(
             self._run, self.settings.seat, replica.round, replica.base_sha256, len(replica.rows), vram_bytes, blocks
         )
@@ -118,7 +114,7 @@ class Client:
         if own.model is None and not is_bundled(config.model):
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
         _check_limits(config, own)
-        local = with_local(config, own.device, own.threads, own.memory_limit)
+        local = with_local(config, own.device, own.threads)
         with self._timed("open_s"):
             kept_rows = store.rows(run, own.seat) if store else None
             replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.byte_sizes import bytes_of
 from zorba_core.planning.memory import GIB, MAX_VRAM_GIB
 
 
@@ -14,7 +13,7 @@ class ClientSettings:
     """What one client's operator decides.
 
     Raises:
-        InvalidInputError: none of a number of blocks, an amount of VRAM and a memory limit, or one out of range.
+        InvalidInputError: neither a number of blocks nor an amount of VRAM, or a value out of range.
     """
 
     seat: int
@@ -27,7 +26,6 @@ class ClientSettings:
     max_step: float = 1.0  # a round may move a block by so many times the length of its weights
     columns: tuple[str, ...] = ()  # of the file with its rows, those that a run may read; empty: those that it asks for
     min_batch: int = 1  # fewer rows a round say more of each: runs with a smaller batch are declined
-    memory_limit: str | None = None  # such as 1GiB: the model stays in its files, and one block at a time is held
 
     def __post_init__(self) -> None:
         if self.seat < 0:
@@ -42,22 +40,11 @@ class ClientSettings:
             raise InvalidInputError(f"min_batch is {self.min_batch}; it must be at least 1")
         if not self.max_step > 0:
             raise InvalidInputError(f"max_step is {self.max_step}; it must be above 0")
-        if self.memory_limit is not None:
-            bytes_of(self.memory_limit)
-            if self.vram_bytes or self.device != "cpu":
-                raise InvalidInputError(
-                    "memory_limit is of this machine's own memory and the model stays in its files; leave vram_bytes "
-                    "out, and use device cpu"
-                )
-        elif not (self.blocks or self.vram_bytes) and self.device != "cuda":
-            raise InvalidInputError("without a GPU to measure, give blocks, vram_bytes or memory_limit")
+        if not (self.blocks or self.vram_bytes) and self.device != "cuda":
+            raise InvalidInputError("without a GPU to measure, give blocks or vram_bytes")
 
-    def capacity(self, num_blocks: int) -> tuple[int, int]:
-        """(blocks, bytes), one of them 0. A client within a memory limit holds one block at a time, so it can activate
-        all ``num_blocks`` of the model, or as many as ``blocks`` allows. Free GPU memory is measured when nothing was
-        given."""
-        if self.memory_limit is not None and not self.blocks:
-            return num_blocks, 0
+    def capacity(self) -> tuple[int, int]:
+        """(blocks, bytes), one of them 0. Free GPU memory is measured when nothing was given."""
         if self.blocks or self.vram_bytes:
             return self.blocks, self.vram_bytes
         import torch

@@ -102,14 +102,13 @@ def read_config(text: str) -> RunConfig:
         raise MessageError(f"hello: its config cannot be used: {first_line(error)[:200]}") from None
 
 
-def with_local(config: RunConfig, device: str, threads: int, memory_limit: str | None = None) -> RunConfig:
-    """The same run on this machine's device, within this machine's memory. The fingerprint of the run is that of the
-    config as it was sent.
+def with_local(config: RunConfig, device: str, threads: int) -> RunConfig:
+    """The same run on this machine's device. The fingerprint of the run is that of the config as it was sent.
 
     Raises:
-        InvalidInputError: the run's settings cannot be had on that device, or within a memory limit.
+        InvalidInputError: the run's settings cannot be had on that device.
     """
-    local = replace(config.settings, device=device, threads=threads, memory_limit=memory_limit)
+    local = replace(config.settings, device=device, threads=threads)
     return replace(config, settings=local)
 
 

@@ -34,7 +34,6 @@ from zorba_core.federation.config import RunConfig
 from zorba_core.federation.local_files import local_rows
 from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
 from zorba_core.runs.session import open_network, use_threads
-from zorba_core.runs.streaming.network import StreamedNetwork
 from zorba_core.runs.token_range import check_tokens
 
 
@@ -53,7 +52,6 @@ class Replica:
         """``directions``: those of the weights after ``round_index`` rounds; None where these are the base's."""
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
-        self.latest: tuple[Aggregate, ...] = ()  # what the latest call of apply moved the weights by
         self.directions = directions or method_of(settings).directions(network, settings)
         self.agreed = Agreed(settings, network.num_blocks)
 
@@ -65,8 +63,8 @@ class Replica:
             MessageError: a round is missing between the replica's and the first one, they are not of this model, or
                 the run's config and this client's operator do not allow them (:mod:`zorba_core.federation.agreed`).
         """
-        self.latest = tuple(average for average in averages if average.round > self.round)
-        for expected, average in enumerate(self.latest, start=self.round + 1):
+        new = tuple(average for average in averages if average.round > self.round)
+        for expected, average in enumerate(new, start=self.round + 1):
             if average.round != expected:
                 raise MessageError(
                     f"averages continue at round {average.round} and the replica stands at {expected - 1}"
@@ -76,7 +74,7 @@ class Replica:
                     f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
                 )
             self.agreed.check_average(average)
-        for average in self.latest:
+        for average in new:
             with use_threads(self.settings.threads):
                 self.agreed.check_step(average, self.network, self.directions)
                 rounding = rounding_of(self.settings, average.round)
@@ -154,8 +152,6 @@ def open_base(config: RunConfig, model: str | None = None) -> Base:
         network, tokenizer = open_network(
             config.described_task(), model or config.model, config.label_words, config.settings
         )
-        if isinstance(network, StreamedNetwork):
-            network.limit.plan(network, config.settings, 1, evaluates=False)
         return Base(network, tokenizer, network.weights_sha256())
 
 

@@ -4,11 +4,6 @@
     <folder>/weights-<round>.safetensors   every block's weights
     <folder>/rows.safetensors              the client's own rows as tokens
 
-Where the model stays in its files, in place of the weights:
-
-    <folder>/average-<round>.json          every average so far; the state has the SHA-256 of their chain
-    <folder>/blocks/                       changed blocks, each of which says which averages it has had
-
 A state that does not fit (another run, a torn or altered file) is not an error: the replica is then opened from the
 base, and the server sends all averages.
 
@@ -27,15 +22,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zorba_core.checksums import parse_json, read_sealed, sha256_of, write_sealed
+from zorba_core.checksums import read_sealed, sha256_of, write_sealed
 from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import messages
-from zorba_core.federation.messages import Aggregate, CatchUp, MessageError, Payload
+from zorba_core.federation.messages import Aggregate, CatchUp, Payload
 from zorba_core.federation.replica import Replica
-from zorba_core.files import atomic_path, read_regular, remove_leftovers, to_json
-from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
-from zorba_core.runs.streaming.store import remove_unfinished
+from zorba_core.files import atomic_path, remove_leftovers
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
 MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
@@ -53,7 +46,6 @@ class ReplicaStore:
         """Remove what a process before this one was killed over writing: it may be as large as the model."""
         if not self._is_clean:
             remove_leftovers(self.folder)
-            remove_unfinished(self.folder / BLOCKS)
             self._is_clean = True
 
     def save(self, replica: Replica, run: str, seat: int, config: str) -> None:
@@ -67,53 +59,14 @@ class ReplicaStore:
                 save_file(to_tensors(replica.rows), temporary)
             state["rows_sha256"], self._has_rows = sha256_of(self.folder / _ROWS), True
         name = f"weights-{replica.round}.safetensors"
-        if isinstance(replica.network, StreamedNetwork):
-            kept = self._save_averages(replica, state, run, seat)
-        else:
-            weights = _kept(replica)
-            with atomic_path(self.folder / name) as temporary:
-                save_file(weights, temporary)
-            kept = {"round": replica.round, "weights_sha256": sha256_of(self.folder / name)}
+        with atomic_path(self.folder / name) as temporary:
+            save_file(_kept(replica), temporary)
+        kept = {"round": replica.round, "weights_sha256": sha256_of(self.folder / name)}
         whose = {"run": run, "config": config, "seat": seat, "base_sha256": replica.base_sha256}
         write_sealed(self.folder / _STATE, {**whose, **kept, "rows_sha256": state["rows_sha256"]})
         for old in self.folder.glob("weights-*.safetensors"):
-            if ("weights_sha256" not in kept or old.name != name) and not old.is_dir():
+            if old.name != name and not old.is_dir():
                 old.unlink(missing_ok=True)
-
-    def _save_averages(self, replica: Replica, earlier: dict[str, Any], run: str, seat: int) -> dict[str, Any]:
-        """Keep the averages that are new; the blocks' files are written when blocks are visited. For the state: the
-        last round whose average is kept, and their chain."""
-        goes_on = (
-            (earlier.get("run"), earlier.get("seat")) == (run, seat)
-            and "averages_sha256" in earlier
-            and earlier["round"] <= replica.round  # otherwise they could not be restored
-        )
-        kept, chain = (earlier["round"], earlier["averages_sha256"]) if goes_on else (0, _NO_AVERAGES)
-        for average in replica.latest:
-            if average.round == kept + 1:
-                payload = messages.encode(CatchUp(run, (average,)))
-                text = to_json({"what": payload.what, "values": dict(payload.values)})
-                with atomic_path(self._average(average.round)) as temporary:
-                    Path(temporary).write_text(text, encoding="utf-8")
-                kept, chain = average.round, _chained(chain, text)
-        return {"round": kept, "averages_sha256": chain}
-
-    def _restore_streamed(self, replica: Replica, run: str, state: dict[str, Any]) -> bool:
-        chain, averages = _NO_AVERAGES, []
-        try:
-            for round_index in range(1, state["round"] + 1):
-                text = read_regular(self._average(round_index), MOST_OF_AVERAGE).decode("utf-8")
-                chain = _chained(chain, text)
-                averages.append(read_average(parse_json(text), run, round_index))
-        except (OSError, ValueError, TypeError, KeyError, InvalidInputError, MessageError):
-            return False
-        if chain != state.get("averages_sha256"):
-            return False
-        replica.apply(averages)
-        return True
-
-    def _average(self, round_index: int) -> Path:
-        return self.folder / f"average-{round_index}.json"
 
     def state(self) -> dict[str, Any]:
         """The stored state, not yet compared with the files; empty when there is none that can be used."""
@@ -133,17 +86,11 @@ class ReplicaStore:
 
     @torch.no_grad()
     def restore(self, replica: Replica, run: str, seat: int) -> bool:
-        """Put the kept weights into a replica that stands at the base. False, with nothing done, if they do not fit.
-        A replica whose model stays in its files reads a kept block when it visits it."""
+        """Put the kept weights into a replica that stands at the base. False, with nothing done, if they do not fit."""
         self._clean()
         state = self.state()
-        if isinstance(replica.network, StreamedNetwork):
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replica.network.store.use_scratch(self.folder / BLOCKS)
         if (state.get("run"), state.get("seat"), state.get("base_sha256")) != (run, seat, replica.base_sha256):
             return False
-        if isinstance(replica.network, StreamedNetwork):
-            return self._restore_streamed(replica, run, state)
         tensors = _load(self.folder / f"weights-{state['round']}.safetensors", state.get("weights_sha256"))
         own = _kept(replica)
         if tensors is None or any(
@@ -193,8 +140,3 @@ def _load(path: Path, sha256: str | None) -> dict[str, torch.Tensor] | None:
         return load_file(path)
     except (OSError, InvalidInputError, SafetensorError):
         return None
-
-
-def _chained(chain: str, text: str) -> str:
-    """The fingerprint of the averages up to one more."""
-    return hashlib.sha256(f"{chain} {text}".encode()).hexdigest()

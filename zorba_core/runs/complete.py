@@ -16,10 +16,8 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs.checkpoint import ROUNDS_APART, Checkpoint
-from zorba_core.runs.memory_meter import MemoryMeter
+from zorba_core.runs.memory_meter import MemoryMeter, memory_errors
 from zorba_core.runs.replaying import records_of
-from zorba_core.runs.streaming.limit import memory_errors
-from zorba_core.runs.streaming.network import StreamedNetwork
 from zorba_core.runs.summary import CountReports, summarise
 from zorba_core.runs.trajectory import Trajectory
 from zorba_core.runs.writer import RunWriter
@@ -69,7 +67,7 @@ def complete_run(
         if writer is not None and method_facts(settings.method).first_order:
             checkpoint = Checkpoint(path, network)
             listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
-        elif writer is not None and isinstance(rounds, LocalRounds) and not isinstance(network, StreamedNetwork):
+        elif writer is not None and isinstance(rounds, LocalRounds):
             listening.append(Checkpoint(path, network, ROUNDS_APART))
         meter.begin()
         with memory_errors():
@@ -87,10 +85,6 @@ def complete_run(
                 earlier.resumed_after,
                 answer_shape(evaluation),
             )
-            if isinstance(network, StreamedNetwork):
-                summary["memory"] |= network.limit.describe()
-                if outcome.stopped_by != "interrupt":  # before the summary: nobody returns to a finished run to clean
-                    network.store.remove_scratch()
             writer.finish({**summary, **added})
             if checkpoint is not None and outcome.stopped_by != "interrupt":
                 checkpoint.remove()

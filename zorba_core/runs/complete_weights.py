@@ -7,16 +7,20 @@ model answers like any other, so it is refused here.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zorba_core.errors import in_short
-from zorba_core.runs.streaming.tensor_files import INDEX, SINGLE, paths_in
+from zorba_core.errors import InvalidInputError, in_short
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
+
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+_MOST_INDEX = 10**8  # bytes
 
 
 def load_complete(source: str, config: PretrainedConfig, dtype: str, **options: bool) -> PreTrainedModel:
@@ -56,6 +60,27 @@ def load_complete(source: str, config: PretrainedConfig, dtype: str, **options: 
             "out: check that config.json belongs to these files", source, len(left), in_short(left[0])
         )  # fmt: skip
     return model
+
+
+def paths_in(folder: str | os.PathLike[str]) -> list[Path]:
+    """The safetensors files of a model's folder: one, or where that is not there those that its index names.
+
+    Raises:
+        InvalidInputError: the index cannot be read or names a file outside the folder.
+    """
+    folder = Path(folder)
+    index = folder / INDEX
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    try:
+        if index.stat().st_size > _MOST_INDEX:
+            raise ValueError("it is larger than any index")
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if not names or any(Path(name).name != name or name in ("", "..") for name in names):
+            raise ValueError("it names files outside the folder")
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise InvalidInputError(f"{index} cannot be read: {error}") from None
+    return [folder / name for name in names]
 
 
 def _missing(names: list[str]) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from zorba_core.errors import RunError
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -53,15 +56,15 @@ def resident_bytes() -> int | None:
     return _status("VmRSS")
 
 
-def most_resident_bytes() -> int | None:
-    """The most that this process's resident set was since :func:`restart_most`, or since it began."""
-    return _status("VmHWM")
-
-
-def restart_most() -> None:
-    """Let :func:`most_resident_bytes` start anew, where the system can."""
-    with contextlib.suppress(OSError):
-        _CLEAR.write_text("5")
+@contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Context manager: turn a failed allocation into a RunError of one line."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            raise RunError("out of memory; free some, or use a smaller batch, length or model") from None
+        raise
 
 
 def _status(field: str) -> int | None:

@@ -20,7 +20,6 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import write_json
 from zorba_core.planning.lora import Lora
-from zorba_core.runs.streaming.network import StreamedNetwork
 
 BASE_FACTS = "base.json"  # beside saved adapters: which weights they belong to
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -33,8 +32,6 @@ def save_model(network: BlockNetwork, folder: str | os.PathLike[str]) -> str:
     Returns:
         The fingerprint of the weights as written: where nothing was merged, that of ``network.weights_sha256``.
     """
-    if isinstance(network, StreamedNetwork):
-        return network.save(folder)
     if network.adapted is None:
         separate = copy.deepcopy(network.model)
         _unshare(family_of(separate).blocks())

@@ -23,8 +23,6 @@ from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-    from zorba_core.runs.streaming.tensor_files import TensorFiles
-
 MODELS_VARIABLE = "ZORBA_MODELS"
 BUNDLED = {"opt-mini": "full", "llama-mini": "llama"}  # by name, the profile of zorba make-base that makes it
 _MOST_BLOCKS = 4096
@@ -140,37 +138,6 @@ def counted_spec(source: str) -> ModelSpec:
             f"supported are the model types {', '.join(COUNTS)}"
         ) from None
     return spec_of_model(model, source)
-
-
-def open_model_files(name_or_path: str | os.PathLike[str]) -> tuple[PreTrainedModel, TensorFiles]:
-    """The model without its weights, and the files that have them.
-
-    Raises:
-        InvalidInputError, MissingDataError: as :func:`load_model`.
-    """
-    from transformers.utils import cached_file
-
-    from zorba_core.runs.streaming.network import skeleton
-    from zorba_core.runs.streaming.tensor_files import INDEX, SINGLE, TensorFiles, paths_in
-
-    source = resolve_model(name_or_path)
-    config = load_config(name_or_path)
-    folder = source
-    if Path(source).is_dir():
-        check_sums(source)
-    else:
-
-        def fetch(repository: str, *, trust_remote_code: bool, local_files_only: bool) -> str:
-            options = {"local_files_only": local_files_only}
-            index = cached_file(repository, INDEX, _raise_exceptions_for_missing_entries=False, **options)
-            if index is None:
-                return str(Path(cached_file(repository, SINGLE, **options)).parent)
-            for name in sorted(path.name for path in paths_in(Path(index).parent)):
-                cached_file(repository, name, **options)
-            return str(Path(index).parent)
-
-        folder = _load(name_or_path, "weights", fetch)
-    return skeleton(config), TensorFiles(paths_in(folder))
 
 
 def load_tokenizer(name_or_path: str | os.PathLike[str]) -> PreTrainedTokenizerBase:

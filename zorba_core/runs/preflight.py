@@ -37,7 +37,6 @@ import torch
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.block_major import derive_block_major
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
@@ -144,10 +143,7 @@ def preflight(
     directions = method_of(settings).directions(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
     with network.at_precision("highest"):
-        if settings.memory_limit is None:
-            exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
-        else:
-            exact_NQ = derive_block_major(*probe, inactive=settings.inactive)
+        exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
     checks = []
     if settings.precision != "highest":
         rounded_NQ = estimator_of(settings)(*probe).rho_NQ

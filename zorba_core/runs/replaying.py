@@ -15,7 +15,6 @@ from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.rounds import TrainState
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.streaming.network import StreamedNetwork
 from zorba_core.runs.trajectory import Trajectory
 
 
@@ -39,9 +38,6 @@ def replay_rounds(
         InvalidInputError: the weights come out differently here.
     """
     proof = evaluations[-1] if evaluations else None
-    left = isinstance(network, StreamedNetwork) and network.store.has_scratch
-    if left and proof is not None and proof.round < len(rounds):
-        proof = None  # files left by the run have had updates after the proof; which ones, they say themselves
     state = init(network, settings)
     if start:
         state = replace(state, rounds_done=start, method_state=rounds[start - 1].method_state)

@@ -43,8 +43,7 @@ from zorba_core.runs.environment import describe
 from zorba_core.runs.model_folder import save_model
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
-from zorba_core.runs.session import check_alone, divide_rows, finish_run, measuring, open_network, use_threads
-from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
+from zorba_core.runs.session import divide_rows, finish_run, measuring, open_network, use_threads
 from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, lacking, read_trajectory
 from zorba_core.runs.writer import RunWriter
@@ -62,7 +61,6 @@ def resume(
     test: str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     notice: Notice = lambda line: None,
-    memory_limit: str | None = None,
     ranks: Ranks = ALONE,
 ) -> Run:
     """Resume a run that was killed, interrupted or failed, in its own folder, and read it back.
@@ -72,7 +70,6 @@ def resume(
         model: the folder of its base model, if it is not the one in the run's config.
         data, test: where the user's own rows lie now, if not where the run's config says.
         callbacks: as for ``fine_tune``.
-        memory_limit: another one than the run began with; the bits do not depend on it.
         notice: called with one line for each fact a user should know: a torn record that was dropped, the round that
             it resumes after.
 
@@ -83,9 +80,6 @@ def resume(
     """
     request = read_request(run)
     settings = settings_of(request)
-    if memory_limit is not None:
-        settings = replace(settings, memory_limit=memory_limit)
-    check_alone(settings, ranks)
     check_diagnostics(request.config.get("diagnostics"), settings)
     if "federation" in request.config:
         raise InvalidInputError(
@@ -111,11 +105,6 @@ def resume(
             rows, facts = divide_rows(task, tokenizer, clients, _alpha_of(request), settings, division)
             check_rows(request, facts, "train", "evaluation")
             check_tokens(network, tokenizer, rows.train, rows.evaluation)
-            if isinstance(network, StreamedNetwork):
-                network.limit.plan(network, settings, clients)
-                notice(network.limit.sentence())
-                network.release()
-                network.store.use_scratch(request.path / BLOCKS)
             if method_facts(settings.method).first_order:
                 trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
                 state = replace(init(network, settings), rounds_done=trajectory.rounds_done)
@@ -261,7 +250,7 @@ def _from_checkpoint(
 
 def _begun_from(request: Request, network: BlockNetwork, trajectory: Trajectory, target: int) -> int:
     """The round that the network stands at: a long run's checkpoint, where there is one up to ``target``, else 0."""
-    if isinstance(network, StreamedNetwork) or not 0 < checkpoint_round(request.path) <= target:
+    if not 0 < checkpoint_round(request.path) <= target:
         return 0
     return restore(request.path, network, trajectory)
 

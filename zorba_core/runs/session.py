@@ -48,14 +48,12 @@ from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
 from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
-from zorba_core.runs.limits import check_limits
+from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.model_folder import begin_from, save_model
-from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, open_model_files, resolve_model
+from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, resolve_model
 from zorba_core.runs.notices import cut_lines, evaluation_lines, memory_line
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
-from zorba_core.runs.streaming.limit import MemoryLimit, memory_errors
-from zorba_core.runs.streaming.network import BLOCKS, StreamedNetwork
 from zorba_core.runs.threads import check_threads
 from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.writer import RunWriter, check_name
@@ -137,7 +135,6 @@ def fine_tune(
     else:
         task = dataset if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
-    check_alone(settings, ranks)
     check_diagnostics(diagnostics, settings)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
@@ -149,10 +146,6 @@ def fine_tune(
         rows, data_facts = divide_rows(task, tokenizer, allocation.num_clients, alpha, settings, division)
         check_fit(network, allocation, rows, settings)
         check_tokens(network, tokenizer, rows.train, rows.evaluation)
-        check_limits(network, allocation, rows, settings, force=force)
-        if isinstance(network, StreamedNetwork):
-            network.limit.plan(network, settings, allocation.num_clients)
-            notice(network.limit.sentence())
         with memory_errors():
             checked = preflight(network, allocation, rows, settings)
         if checked.failed and not force:
@@ -164,8 +157,7 @@ def fine_tune(
             notice(line)
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
             notice(checked.differences.sentence())
-        if not isinstance(network, StreamedNetwork):
-            notice(memory_line(network, allocation, settings, rows))
+        notice(memory_line(network, allocation, settings, rows))
         config = {
             **task_config(task),
             "model": os.fspath(model),
@@ -196,8 +188,6 @@ def fine_tune(
             path = Path(ranks.from_first(None if writer is None else str(writer.path)))
             if writer is not None:
                 write_task(path, task)
-            if isinstance(network, StreamedNetwork):
-                network.store.use_scratch(path / BLOCKS)
             rounds = LocalRounds(network, allocation, rows, settings, ranks)
             measures = measuring(path, rounds, rows, config, ranks)
             try:
@@ -284,12 +274,6 @@ def _check_clients(method: str, allocation: AllocationMetrics | None, num_client
         raise InvalidInputError(f"num_clients is {num_clients}; method {method} needs how many clients take part")
 
 
-def check_alone(settings: TrainSettings, ranks: Ranks) -> None:
-    """Refuse several processes on one run whose changed blocks are in one folder."""
-    if settings.memory_limit is not None and ranks.size > 1:
-        raise InvalidInputError(f"memory_limit is for one process and there are {ranks.size}; leave one of them out")
-
-
 def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:100]
 
@@ -307,45 +291,23 @@ def use_threads(count: int) -> Iterator[None]:
 def open_network(
     task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
-    limit = None if settings.memory_limit is None else MemoryLimit(settings.memory_limit)
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
-    if limit is None:
-        network = _whole_network(model, label_ids_C, settings)
-    else:
-        network = _streamed_network(model, label_ids_C, settings, limit)
-    check_model(network, settings)
-    check_tokens(network, tokenizer, label_ids_C.tolist())
-    return network, tokenizer
-
-
-def _whole_network(model: str | os.PathLike[str], label_ids_C: torch.Tensor, settings: TrainSettings) -> BlockNetwork:
     # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
     loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
     adapted = None if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed)
     if settings.lora is not None and settings.adapter:
         begin_from(loaded, settings.adapter, settings.lora)
-    return BlockNetwork(
+    network = BlockNetwork(
         loaded if adapted is None else adapted,
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,
         precision=settings.precision,
     )
-
-
-def _streamed_network(
-    model: str | os.PathLike[str], label_ids_C: torch.Tensor, settings: TrainSettings, limit: MemoryLimit
-) -> StreamedNetwork:
-    streamed = StreamedNetwork(
-        *open_model_files(model),
-        label_ids_C,
-        dtype=settings.torch_dtype,
-        precision=settings.precision,
-        watch=limit.watch,
-    )
-    streamed.limit = limit
-    return streamed
+    check_model(network, settings)
+    check_tokens(network, tokenizer, label_ids_C.tolist())
+    return network, tokenizer
 
 
 def division_of(task: Task, division: str | None) -> str:

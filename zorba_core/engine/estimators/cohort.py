@@ -73,11 +73,10 @@ def estimate_cohort(
     num_blocks, num_clients = A_MN.shape
     along_factors = supports(network, directions)
     cohort = Cohort(network, batches_N, A_MN, max_rows, trees=not along_factors)  # embedded
-    cohort.add_copies(1)
     route = Route.of(cohort, A_MN)
 
     for m in range(num_blocks):
-        cohort.keep(0, route.starting_M[m])
+        cohort.keep(route.starting_M[m])
         route.base_pass(cohort, m, inactive)
     loss_N = cohort.losses()
 
@@ -127,8 +126,7 @@ class _Group:
     alone: bool  # a client's rows go through on their own
     hidden_RLH: Tensor
     final_R: Tensor  # of the last block's output, what the loss reads
-    copies: list[Tensor]  # other states of the same rows: hidden states, and after the last block what the loss reads
-    finals: list[Tensor]
+    start_RLH: Tensor  # the hidden states before each row's first active block
 
 
 Piece = tuple[_Group, slice | Tensor]  # some rows of a group
@@ -175,8 +173,7 @@ class Cohort:
             alone=bool(alone),
             hidden_RLH=hidden_RLH,
             final_R=torch.empty_like(batch.read(hidden_RLH)),
-            copies=[],
-            finals=[],
+            start_RLH=torch.empty_like(hidden_RLH),
         )
 
     def pieces(self, chosen_N: np.ndarray) -> list[Piece]:
@@ -196,45 +193,15 @@ class Cohort:
                     chosen.append((group, where if together else where.to(self._network.device)))
         return chosen
 
-    @property
-    def state_bytes(self) -> int:
-        """Of one hidden state of every row."""
-        return sum(group.hidden_RLH.nbytes for group in self._groups)
-
-    def add_copies(self, count: int) -> None:
-        """So many hidden states beside the one that goes through blocks. A copy takes memory where it is written."""
-        for group in self._groups:
-            group.copies += [torch.empty_like(group.hidden_RLH) for _ in range(count)]
-
-    def keep(self, copy: int, pieces: list[Piece]) -> None:
-        """Write these rows' hidden states into a copy."""
+    def keep(self, pieces: list[Piece]) -> None:
+        """Keep these rows' hidden states for :meth:`restart`."""
         for group, rows in pieces:
-            group.copies[copy][rows] = group.hidden_RLH[rows]
+            group.start_RLH[rows] = group.hidden_RLH[rows]
 
     def restart(self) -> None:
-        """Every row at its first active block again, from the first copy."""
+        """Every row before its first active block again."""
         for group in self._groups:
-            group.hidden_RLH.copy_(group.copies[0])
-
-    def copy_finals(self) -> None:
-        """Give every copy what the loss reads of the rows where they stand now, after the last block."""
-        for group in self._groups:
-            group.finals = [group.final_R.clone() for _ in group.copies]
-
-    @contextlib.contextmanager
-    def in_copy(self, copy: int) -> Iterator[None]:
-        """Within the context the rows stand where the copy has them."""
-        self._exchange(copy)
-        try:
-            yield
-        finally:
-            self._exchange(copy)
-
-    def _exchange(self, copy: int) -> None:
-        for group in self._groups:
-            group.hidden_RLH, group.copies[copy] = group.copies[copy], group.hidden_RLH
-            if group.finals:
-                group.final_R, group.finals[copy] = group.finals[copy], group.final_R
+            group.hidden_RLH.copy_(group.start_RLH)
 
     def through(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:
@@ -273,7 +240,7 @@ class Cohort:
     ) -> np.ndarray:
         """F_n of every client along each direction, no weight moved: (G, N), float64."""
         copies = [
-            Copies(self._network, group.batch, group.copies[0], group.final_R, len(seeds_G)) for group in self._groups
+            Copies(self._network, group.batch, group.start_RLH, group.final_R, len(seeds_G)) for group in self._groups
         ]
         number = {id(group): index for index, group in enumerate(self._groups)}
         active, passive = (

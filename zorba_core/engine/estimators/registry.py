@@ -65,6 +65,4 @@ def estimator_of(settings: Any) -> Callable[..., Any]:
     options = {"mu": settings.mu, "inactive": settings.inactive}
     if estimator.cohort:
         options["max_rows"] = settings.max_rows
-    if settings.memory_limit is not None:  # the cohort's bits, and each block is visited once a round
-        return functools.partial(imported(f"{__name__.rpartition('.')[0]}.block_major:estimate_block_major"), **options)
     return functools.partial(imported(estimator.run), **options)

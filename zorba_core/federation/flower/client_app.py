@@ -4,7 +4,6 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
 
     seat=2            whose rows these are (default: partition-id)
     blocks=4          most blocks to activate, or vram-gib=8.0; with device="cuda" neither: free memory is measured
-    memory-limit="1GiB"  leave the model in its files and hold one block at a time; needs neither blocks nor vram-gib
     replica="..."     the folder that keeps this client's replica between messages
     model="..."       the base model's folder here (needed unless the run's is one that comes with this package)
     rows="..."        the file with this client's own rows: CSV, TSV, JSON lines, Parquet, with the columns that the
@@ -47,7 +46,6 @@ _KNOWN = (
     "min-batch",
     "device",
     "threads",
-    "memory-limit",
     "max-step",
     "resident",
 )
@@ -108,7 +106,6 @@ def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:
             min_batch=int(node_config.get("min-batch", 1)),
             device=str(node_config.get("device", "cpu")),
             threads=int(node_config.get("threads", 1)),
-            memory_limit=node_config.get("memory-limit"),
             max_step=float(node_config.get("max-step", 1.0)),
         )
     except (TypeError, ValueError, OverflowError) as error:  # the last: of an infinite number

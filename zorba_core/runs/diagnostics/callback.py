@@ -30,8 +30,6 @@ def check_diagnostics(every: int | None, settings: TrainSettings) -> None:
         return
     if isinstance(every, bool) or not isinstance(every, int) or not 1 <= every <= 10**9:
         raise InvalidInputError(f"diagnostics is {in_short(every)}; it must be a number of rounds from 1 to 10**9")
-    if settings.memory_limit is not None:
-        raise InvalidInputError("diagnostics need a backward pass through all blocks; leave memory_limit out, or them")
     if settings.inactive != "frozen":
         raise InvalidInputError(
             f"diagnostics compare the clients' gradients of one model, and inactive is {settings.inactive}, which "

@@ -33,7 +33,6 @@ from zorba_core.runs.folder import DEFAULT_FOLDER, TRAJECTORY, Request, Run, rea
 from zorba_core.runs.resume import replay, settings_of
 from zorba_core.runs.run_task import task_of
 from zorba_core.runs.session import open_network, use_threads
-from zorba_core.runs.streaming.network import StreamedNetwork
 
 SAVED, REPLAYED = "model", "replayed.safetensors"
 
@@ -150,7 +149,7 @@ def _opened(
                 f"{run.path}: the log replays to other weights here than the run ended with; use the machine and "
                 "versions that its environment.json records"
             )
-        if not first_order and not isinstance(rebuilt.network, StreamedNetwork):  # that holds one block at a time
+        if not first_order:
             _keep(run.path, rebuilt.network)
     return TunedModel(run, task, settings, rebuilt.tokenizer, rebuilt.network, source, base_source)
 
