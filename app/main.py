@@ -24,11 +24,10 @@ MARK = Path(__file__).with_name("mark.svg")
 WORDMARK = Path(__file__).with_name("wordmark.svg")
 SIDEBAR_FIRST = {entry.title for entry in PAGES.values() if entry.sidebar_first}
 WITHOUT_SCENARIO = {entry.title for entry in PAGES.values() if not entry.uses_scenario}
-FIRST = PAGES["start"]
 
 
 def main() -> None:
-    begins = state.begin()
+    state.begin()
     st.set_page_config(page_title="ZorBA", page_icon=str(MARK), layout="wide")
     st.logo(str(WORDMARK), size="large", icon_image=str(MARK))
     sections: dict[str, list[StreamlitPage]] = {}
@@ -38,9 +37,6 @@ def main() -> None:
         )
     page = st.navigation(sections)
     components.style(next((entry.main for entry in PAGES.values() if entry.title == page.title), ""))
-    if begins and page.title == FIRST.title and links.of_another_page():
-        # Before there was a first page of its own, the address without a name was the Trade-off's.
-        st.switch_page(PAGES["tradeoff"].path, query_params=links.parameters())
     links.arrive(page.title)
     with shown_errors(f"page {page.title}"):
         _draw(page)
@@ -49,9 +45,6 @@ def main() -> None:
 
 def _draw(page: StreamlitPage) -> None:
     """The page goes first: its picture is what people look at, and the sidebar is there from before."""
-    if page.title == FIRST.title:  # has its own cards and model, and its own address
-        page.run()
-        return
     used = page.title not in WITHOUT_SCENARIO
     if page.title in SIDEBAR_FIRST:
         state.sidebar(used)

@@ -11,7 +11,6 @@ from pathlib import Path
 from zorba_core.registry import Registry
 
 _OWN = (
-    "start",
     "fleet",
     "tradeoff",
     "allocation",
@@ -25,7 +24,7 @@ _OWN = (
 
 @dataclass(frozen=True)
 class Page:
-    """One page. Its address is its name; the first one's is the root."""
+    """One page. Its address is its name; the default one's is the root."""
 
     name: str
     title: str

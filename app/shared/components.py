@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -14,7 +13,7 @@ import streamlit as st
 from app.shared import reproduce as programs
 from app.shared.escape import plain
 from app.shared.figure_dialog import Picture, figure_button
-from app.shared.history import HISTORY, LEAVES
+from app.shared.history import HISTORY
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
 from app.shared.sent_figure import SentFigure
@@ -89,16 +88,8 @@ def style(main: str = "") -> None:
     whose key begins with ``main``."""
     theme = "dark" if st.context.theme.type == "dark" else "light"
     css = _CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme])
-    script = HISTORY.replace("MAIN_KEY", json.dumps(main)).replace("LEAVES", LEAVES)
+    script = HISTORY.replace("MAIN_KEY", json.dumps(main))
     st.html(css + script, unsafe_allow_javascript=True)
-    if LEAVES in st.query_params:  # has arrived
-        del st.query_params[LEAVES]
-
-
-def switch_page(page: str, query_params: Mapping[str, str | Sequence[str]] | None = None) -> NoReturn:
-    """As ``st.switch_page``, for a button: the entry of the page that is left stays in the browser's history as it
-    was, where Streamlit would write the next page's address over it."""
-    st.switch_page(page, query_params={LEAVES: "1", **(query_params or {})})
 
 
 def palette() -> Palette:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-LEAVES = "leaves"  # marks the address of a next page; the script takes it out
 # Streamlit makes a new entry of the browser's history of every change of the address. Here a page is one entry: Back
 # leads to the page before. The address of the next page may arrive before its path does; it is then not written over
-# that of the page that is left (Streamlit adds it to the path). A link says at the click that a page is left. A button
-# does not: what its run still writes belongs to the page that is left, up to the address with the mark (`switch_page`).
+# that of the page that is left (Streamlit adds it to the path): a link says at the click that a page is left.
 # A field reports what was typed when it loses the focus, which may be the click on a link: the report would be lost, or
 # the click. Such a click is held until the page has answered the report; so is one on a button, whose run a busy
 # browser may ask for before it reports the field.
@@ -18,12 +16,7 @@ if (!window.zorbaHistory) {
   let leaving = 0;
   const push = window.history.pushState.bind(window.history);
   const path = (url) => new URL(url, window.location.href).pathname;
-  const marked = /([?&])LEAVES=1(&|$)/;
   window.history.pushState = (state, unused, url) => {
-    if (url && marked.test(url)) {
-      leaving = Date.now() + 10000;
-      url = url.replace(marked, (all, before, after) => after && before);
-    }
     if (url && path(url) === window.location.pathname) {
       if (Date.now() > leaving) window.history.replaceState(state, unused, url);
     } else {

@@ -23,7 +23,6 @@ from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
 _PAGE, _ASKED = "page_at_hand", "asked_by_link"
-_FIRST_PAGES = ("my_", "train_", "embed")  # how the keys of the first page begin
 _REMEMBERED, _OPENED, _KEPT = "remembered_choices", "opened_address", "kept_by_page"
 ValueT = TypeVar("ValueT")
 NumberT = TypeVar("NumberT", int, float)
@@ -219,11 +218,6 @@ def open_here(address: Mapping[str, Sequence[str]]) -> None:
     for key, texts in address.items():
         st.query_params[key] = list(texts)
     st.session_state[_ASKED] = set(address)
-
-
-def of_another_page() -> bool:
-    """Whether the address of the first page asks for nothing of the first page."""
-    return bool(st.query_params) and not any(key.startswith(_FIRST_PAGES) for key in st.query_params)
 
 
 def parameters() -> dict[str, list[str]]:

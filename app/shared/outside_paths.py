@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-PATHS = ("train_data", "train_folder", "my_folder")  # fields that take one, by their keys in the address
+PATHS = ("train_data", "train_folder")  # fields that take one, by their keys in the address
 _AGREED: set[str] = set()
 
 

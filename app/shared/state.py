@@ -76,14 +76,14 @@ def apply_remedy(remedy: Remedy) -> None:
     apply(remedy.scenario)
 
 
-def begin() -> bool:
-    """Read the scenario from the address. False where the session has one already, unless the reader goes back to an
-    address of before. Call before anything is drawn: from then on a run may be interrupted."""
+def begin() -> None:
+    """Read the scenario from the address, where the session has none yet or the reader goes back to an earlier address.
+    Call before anything is drawn: from then on a run may be interrupted."""
     first = _SCENARIO not in st.session_state
     if change := st.session_state.pop(_CHANGE, None):
         change()
     if not first and not went_back():
-        return False
+        return
     if "y" in st.query_params:  # older links name a measure otherwise
         with contextlib.suppress(ZorbaError):
             st.query_params["y"] = find_measure(st.query_params["y"]).name
@@ -95,7 +95,6 @@ def begin() -> bool:
         scenario = replace(scenario, table=st.session_state.get(_LONG_TABLE, ()))
     st.session_state[_SCENARIO] = scenario
     pins.read_address(scenario, st.query_params.to_dict())
-    return first
 
 
 def sidebar(used: bool = True) -> None:

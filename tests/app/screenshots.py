@@ -23,7 +23,7 @@ METHODS_BY_BYTES = (
     "&measure=eval_accuracy,eval_loss&" + "&".join(f"runs={name}" for name in METHODS)
 )
 OUTCOMES = "/runs?source=lambda.standard&picture=outcomes&log_outcomes=x&curves=seeds"
-COMPARED = "/tradeoff?show=bound,two-level&a=point%3D525&b=solver%3Dtwo-level%26tau%3Dtotal%26point%3D40"
+COMPARED = "/?show=bound,two-level&a=point%3D525&b=solver%3Dtwo-level%26tau%3Dtotal%26point%3D40"
 BOTH, LIGHT = ("light", "dark"), ("light",)
 
 
@@ -39,9 +39,8 @@ class Picture(NamedTuple):
 
 
 PICTURES = [
-    Picture("my-fleet", "/?my_model=opt-1.3b", "[class*=st-key-start_rehearse] button:not([disabled])", 1440, 1000),
     Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1440, 1340),
-    Picture("trade-off", "/tradeoff?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1440, 1560),
+    Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1440, 1560),
     Picture("compare", COMPARED, "[class*=st-key-comparison]", 1440, 2060, LIGHT),
     Picture(
         "allocation", "/allocation?flips=0.26_1.9_3.22_8.46", "[class*=st-key-matrix_editor] [data-at]", 1440, 1080
@@ -59,8 +58,8 @@ PICTURES = [
     Picture("outcomes", OUTCOMES, "[class*=st-key-outcomes_plot] .main-svg", 1440, 1240),
     Picture("one-run", "/runs", f"{CURVES}, [data-testid=stCode]", 1440, 1840, LIGHT),
     Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1440, 1200),
-    Picture("infeasible", "/tradeoff?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860, LIGHT),
-    Picture("phone", "/tradeoff", FRONT_POINT, 390, 1500, LIGHT),
+    Picture("infeasible", "/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860, LIGHT),
+    Picture("phone", "/", FRONT_POINT, 390, 1500, LIGHT),
 ]
 SETTLE_MS = 2_500
 _FLAT_COLORS = 32

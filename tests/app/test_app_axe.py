@@ -99,7 +99,7 @@ def walks(browser):
         for theme, size in (("light", SCREEN), ("dark", SCREEN), ("light", ZOOMED)):
             context = browser.new_context(color_scheme=theme, viewport=size, reduced_motion="reduce")
             page = context.new_page()
-            page.goto(f"{address}/tradeoff?clients=12&vectors=40", timeout=PATIENCE_MS)
+            page.goto(f"{address}/?clients=12&vectors=40", timeout=PATIENCE_MS)
             settled(page, "h1", timeout_s=PATIENCE_MS / 1000)
             page.evaluate(script)
             first = next(entry for entry in PAGES.values() if entry.name == "tradeoff")

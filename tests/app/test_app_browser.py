@@ -47,7 +47,7 @@ def visit(light, address):
     """Open a page of the dashboard; afterwards assert that it asked no other machine for anything and made no error."""
     seen, errors, pages = [], [], []
 
-    def opened(path="/tradeoff", ready=FRONT_POINT, context=light):
+    def opened(path="/", ready=FRONT_POINT, context=light):
         page = context.new_page()
         pages.append(page)
         page.on("request", lambda request: seen.append(request.url))
@@ -128,7 +128,7 @@ def test_a_click_on_the_front_shows_who_trains_what_there_and_again_after_a_relo
 
 
 def test_a_click_on_another_methods_front_goes_over_to_that_method(visit):
-    page = visit("/tradeoff?clients=12&vectors=60&show=two-level")
+    page = visit("/?clients=12&vectors=60&show=two-level")
     knee = selected_blocks(page)
     press_until_blocks_are_not(page, knee, lambda: click_front_point(page, 12, trace=2))  # apart from the other front
     settled(page, FRONT_POINT)
@@ -154,7 +154,7 @@ def test_pinned_points_come_back_with_the_link(visit):
 
 def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
     page = visit(
-        "/tradeoff?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!"
+        "/?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!"
     )
     page.locator("[data-testid=stToast]").filter(has_text="cannot be used").wait_for(timeout=PATIENCE_MS)
     playwright.expect(page.locator("[data-testid=stMarkdown]").first).to_contain_text("50 clients", timeout=PATIENCE_MS)
@@ -306,7 +306,7 @@ def test_a_cell_of_the_fleet_table_can_be_typed_over_and_the_link_has_it(visit):
 
 
 def test_one_click_leaves_out_the_clients_that_are_too_small(visit):
-    page = visit("/tradeoff?fleet=two-kinds&small=0.5&clients=20", ready="[data-testid=stAlert]")
+    page = visit("/?fleet=two-kinds&small=0.5&clients=20", ready="[data-testid=stAlert]")
     playwright.expect(page.locator("[data-testid=stAlert]").first).to_contain_text(
         "14 of 20 clients cannot hold", timeout=PATIENCE_MS
     )

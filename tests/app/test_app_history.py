@@ -10,8 +10,6 @@ import pytest
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 
-from app.screens.train.jobs import list_jobs  # noqa: E402
-from app.screens.train.processes import stop  # noqa: E402
 from tests.app.serving import FRONT_POINT, serve, settled  # noqa: E402
 
 PATIENCE_MS = 60_000
@@ -28,28 +26,13 @@ TITLES = {
 }
 LABELS = {"clients": "Clients N", "batch": "Batch B", "seq": "Length L", "seed": "Seed"}
 OWN_THEORY = "/theory?clients=12&vectors=60&batch=4&seq=64&seed=3"
-CARDS = "3 x Mine, 8 GiB\n2 x Other, 3 GiB"
-REHEARSE = ".st-key-start_rehearse button"
 METRICS, BLOCKS = "[data-testid=stMetricValue]", 4  # activated blocks are the fifth of the Trade-off
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def address(folder):
-    with serve(folder) as at:
+def address(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("runs")) as at:
         yield at
-
-
-@pytest.fixture
-def rehearsals_end(folder):
-    yield
-    for job in list_jobs(folder).jobs:
-        stop(folder, job)
-        stop(folder, job)
 
 
 @pytest.fixture
@@ -70,7 +53,7 @@ def go_to(page, name: str, ready: str) -> None:
 
 def arrived(page, name: str, ready: str) -> None:
     """Wait until the page is drawn: its address comes first, then its title, and the sidebar may be the last page's."""
-    path = "/tradeoff" if name == "Trade-off" else f"/{name.lower()}"
+    path = "/" if name == "Trade-off" else f"/{name.lower()}"
     page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
     page.get_by_role("heading", name=TITLES[name], exact=True).wait_for(timeout=PATIENCE_MS)
     settled(page, ready)
@@ -90,7 +73,7 @@ def address_is(page, **wanted: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("link", "wait_ms"), [("/tradeoff", 0), ("/tradeoff", 1000), (OWN_THEORY, 0)])
+@pytest.mark.parametrize(("link", "wait_ms"), [("/", 0), ("/", 1000), (OWN_THEORY, 0)])
 def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, link, wait_ms):
     page.goto(address + link, wait_until="commit", timeout=PATIENCE_MS)
     page.locator("[data-testid=stSidebarNavLink]").first.wait_for(timeout=PATIENCE_MS)
@@ -105,10 +88,10 @@ def test_an_early_click_in_the_menu_leaves_the_scenario_as_it_is(page, address, 
 
 
 def test_thirty_fast_presses_end_where_the_slider_is(page, address):
-    page.goto(f"{address}/tradeoff?clients=20&vectors=200&weight=80", timeout=PATIENCE_MS)
+    page.goto(f"{address}/?clients=20&vectors=200&weight=80", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     wanted = page.locator(METRICS).nth(BLOCKS).inner_text()
-    page.goto(f"{address}/tradeoff?clients=20&vectors=200", timeout=PATIENCE_MS)
+    page.goto(f"{address}/?clients=20&vectors=200", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     page.locator(WEIGHT).focus()
     for _ in range(30):
@@ -125,7 +108,7 @@ def test_thirty_fast_presses_end_where_the_slider_is(page, address):
 
 
 def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
-    page.goto(f"{address}/tradeoff?clients=12&vectors=60", timeout=PATIENCE_MS)
+    page.goto(f"{address}/?clients=12&vectors=60", timeout=PATIENCE_MS)
     settled(page, FRONT_POINT)
     entries = page.evaluate("history.length")
     page.locator(WEIGHT).focus()
@@ -163,69 +146,6 @@ def test_back_and_forward_are_one_page_each_with_what_was_there(page, address):
     shows(page, clients="20")
 
 
-@pytest.mark.parametrize(
-    ("button", "path", "ready"),
-    [
-        ("Explore the trade-off", "/tradeoff", f"h1:has-text('{TITLES['Trade-off']}')"),
-        ("Rehearse here", "/train", "[class*=st-key-stop_]"),
-    ],
-    ids=["explore", "rehearse"],
-)
-@pytest.mark.parametrize("early", [False, True], ids=["after the answer", "right after typing"])
-def test_back_after_a_button_that_changes_the_page_shows_what_was_left(
-    page, address, rehearsals_end, button, path, ready, early
-):
-    answer = page.get_by_role("heading", name="5 of 5 cards can train OPT-1.3B")
-    box = page.get_by_label("Cards", exact=True)
-    here = {"my_model": "opt-1.3b", "my_cards": CARDS.replace("\n", ";")}
-    page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
-    page.get_by_role("heading", name="12 of 12 cards can train OPT-1.3B").wait_for(timeout=PATIENCE_MS)
-    settled(page, REHEARSE)
-    entries = page.evaluate("history.length")
-    box.fill(CARDS)
-    if not early:
-        box.press("Control+Enter")
-        answer.wait_for(timeout=PATIENCE_MS)
-        settled(page, REHEARSE)
-        address_is(page, **here)
-    page.get_by_role("button", name=button).click(no_wait_after=True)
-    page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
-    settled(page, ready)
-    there = query(page)
-    assert not {*here, "leaves"} & set(there)
-    assert page.evaluate("history.length") == entries + 1
-    page.go_back()
-    answer.wait_for(timeout=PATIENCE_MS)
-    settled(page, REHEARSE)
-    assert urlsplit(page.url).path == "/"
-    address_is(page, **here)
-    playwright.expect(box).to_have_value(CARDS)
-    page.go_forward()
-    page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=PATIENCE_MS)
-    settled(page, ready)
-    address_is(page, **there)
-
-
-@pytest.mark.parametrize("press_ms", [0, 80], ids=["a tap", "a click"])
-@pytest.mark.parametrize("wait_ms", [0, 300], ids=["at once", "after a moment"])
-def test_a_link_right_after_typing_leads_there_and_back_shows_what_was_typed(page, address, wait_ms, press_ms):
-    page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
-    page.get_by_role("heading", name="12 of 12 cards can train OPT-1.3B").wait_for(timeout=PATIENCE_MS)
-    settled(page, REHEARSE)
-    entries = page.evaluate("history.length")
-    box = page.get_by_label("Cards", exact=True)
-    box.fill(CARDS)
-    page.wait_for_timeout(wait_ms)
-    page.get_by_role("link", name="Theory", exact=True).first.click(no_wait_after=True, delay=press_ms)
-    arrived(page, "Theory", CLIENTS)
-    page.wait_for_timeout(500)  # nothing leads away again
-    assert urlsplit(page.url).path == "/theory"
-    assert page.evaluate("history.length") == entries + 1
-    page.go_back()
-    page.get_by_role("heading", name="5 of 5 cards can train OPT-1.3B").wait_for(timeout=PATIENCE_MS)
-    playwright.expect(box).to_have_value(CARDS)
-
-
 @pytest.mark.parametrize(("typed", "clients"), [("2e1", "20"), ("17", "17")])
 def test_a_whole_number_may_be_typed_with_an_exponent(page, address, typed, clients):
     page.goto(f"{address}/theory", timeout=PATIENCE_MS)
@@ -234,20 +154,3 @@ def test_a_whole_number_may_be_typed_with_an_exponent(page, address, typed, clie
     page.keyboard.press("Enter")
     address_is(page, clients=clients)
     shows(page, clients=clients)
-
-
-def test_back_brings_a_list_that_was_too_long_for_the_address(page, address):
-    cards = "\n".join(f"{1 + i % 3} x A card of a long name {i}, {4 + i} GiB" for i in range(40))
-    page.goto(f"{address}/?my_model=opt-1.3b", timeout=PATIENCE_MS)
-    settled(page, REHEARSE)
-    box = page.get_by_label("Cards", exact=True)
-    box.fill(cards)
-    box.press("Control+Enter")
-    answer = page.get_by_role("heading", name="79 of 79 cards can train OPT-1.3B")
-    answer.wait_for(timeout=PATIENCE_MS)
-    page.get_by_role("button", name="Explore the trade-off").click(no_wait_after=True)
-    page.wait_for_url(lambda url: urlsplit(url).path == "/tradeoff", timeout=PATIENCE_MS)
-    settled(page, f"h1:has-text('{TITLES['Trade-off']}')")
-    page.go_back()
-    answer.wait_for(timeout=PATIENCE_MS)
-    playwright.expect(box).to_have_value(cards)

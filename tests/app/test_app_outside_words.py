@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.screens.start import cards as card_list
 from app.screens.train.jobs import JOB, JOBS, LOG
 from app.shared.escape import as_code, plain
 from app.shared.outside_paths import agree
@@ -17,7 +16,6 @@ from app.shared.scenario import Scenario
 from app.shared.scenario_link import scenario_to_link
 from tests.app.serving import serve, settled
 from tests.app.written_runs import write_run
-from zorba_core.data.inventory import read_inventory
 from zorba_core.files import write_json
 from zorba_core.study.ledger import Claim, Ledger, write_ledger
 
@@ -156,28 +154,6 @@ def test_names_of_clients(app, page):
         assert plain(f"{NAME} 0") in said
     if page == "allocation":
         assert any("&lt;a href" in figure for figure in figures(app))
-
-
-def test_kinds_of_cards_and_columns_of_their_list(app):
-    cards = f"4 x quick, 12 GiB;2 x {PICTURE} **c**, 12 GiB ~ 0.1"
-    app.query_params.update(my_cards=cards, my_model="opt-1.3b")
-    app.switch_page("screens/start/start.py").run()
-    said = nothing_is_read(app)
-    assert f"Leave out {plain(PICTURE)}" in said
-    next(button for button in app.button if button.label.startswith("Leave out")).click().run()
-    assert f"Take back {plain(PICTURE)[:20]}" in nothing_is_read(app)
-    header = f"GPU,{PICTURE} memory GiB,Units\n"
-    app.session_state[card_list._FILE] = (NAME, read_inventory(f"{header}A,24,2\nB,12,1\n".encode(), NAME))
-    app.run()
-    assert f"{plain(PICTURE)} memory GiB in" in nothing_is_read(app)
-
-
-@pytest.mark.parametrize("folder", [NAME, f"{PICTURE}/x/y"])
-def test_a_folder_that_is_none(app, folder):
-    agree(folder)
-    app.query_params.update(my_model="other", my_folder=folder)
-    app.switch_page("screens/start/start.py").run()
-    assert plain(PICTURE) in nothing_is_read(app)
 
 
 def test_a_job_and_what_its_process_said(app, runs):

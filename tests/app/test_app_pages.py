@@ -343,7 +343,7 @@ def test_the_dashboard_starts_without_torch(root):
 
 def test_a_page_is_one_folder_and_one_registration(root):
     assert [page.title for page in PAGES.values()] == [
-        "My fleet", "Fleet", "Trade-off", "Allocation", "Toy", "Theory", "Train", "Runs", "Paper",
+        "Fleet", "Trade-off", "Allocation", "Toy", "Theory", "Train", "Runs", "Paper",
     ]  # fmt: skip
     assert all((root / "app" / page.path).is_file() for page in PAGES.values())
-    assert [page.name for page in PAGES.values() if page.default] == ["start"]
+    assert [page.name for page in PAGES.values() if page.default] == ["tradeoff"]

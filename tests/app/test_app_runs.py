@@ -120,7 +120,7 @@ def test_runs_are_looked_for_by_a_setting_and_its_value(runs, asked, rows):
 def test_a_run_is_found_under_the_title_with_which_it_was_started(app, runs):
     other = write_run(runs, [0.5, 0.6], seed=0)
     run = write_run(runs, [0.5, 0.6], seed=1)
-    title = "Rehearsal of OPT-1.3B: Toy reviews, 2 clients"
+    title = "For the talk, 2 clients"
     folder = runs / JOBS / "20260101-000000-abcdef"
     folder.mkdir(parents=True)
     write_json(folder / JOB, asdict(Job(folder.name, "train", ("zorba", "train"), 1, "ended", 0.0, 1, title)))
@@ -129,7 +129,7 @@ def test_a_run_is_found_under_the_title_with_which_it_was_started(app, runs):
     started = app.dataframe[0].value.set_index("run")["started as"]
     assert started[run.name] == title
     assert pd.isna(started[other.name])
-    app.text_input(key="find").set_value("rehearsal").run()
+    app.text_input(key="find").set_value("the talk").run()
     assert list(app.dataframe[0].value["run"]) == [run.name]
 
 

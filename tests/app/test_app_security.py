@@ -12,7 +12,6 @@ import socket
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -20,7 +19,6 @@ from playwright.sync_api import sync_playwright
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.views import Views, write_views
-from app.screens.start import model
 from app.shared.hosts import is_ours, refusal
 from tests.app.serving import CHROMIUM_ARGUMENTS, server_process
 from tests.app.written_runs import see, texts, write_run
@@ -213,18 +211,6 @@ def test_an_origin_is_ours_with_name_and_port(host, origin, answered):
     assert (refusal(host, origin) == "") == answered
 
 
-def test_a_link_alone_asks_no_hub(app, monkeypatch):
-    hub = Mock(return_value="the hub did not give it")
-    monkeypatch.setattr(model, "_asked_of_hub", hub)
-    app.query_params.update(my_model="other", my_folder="owner/name")
-    app.switch_page("screens/start/start.py").run()
-    assert not app.exception
-    hub.assert_not_called()
-    app.button(key="start_ask_hub").click().run()
-    hub.assert_called_once_with("owner/name")
-    assert "The hub did not give it" in app.warning[0].value
-
-
 def spied(look, place, looked_up):
     def looks(path=".", *arguments, **options):
         if place in str(path):
@@ -240,8 +226,6 @@ def spied(look, place, looked_up):
         ("train", {"train_dataset": "own", "train_data": "{place}/**/*.csv"}, "train_data"),
         ("train", {"train_dataset": "own", "train_data": "{place}/rows.csv"}, "train_data"),
         ("train", {"train_model": "folder", "train_folder": "{place}/model"}, "train_folder"),
-        ("start", {"my_model": "other", "my_folder": "{place}/model"}, "my_folder"),
-        ("start", {"my_data": "own", "train_data": "{place}/*.csv"}, "train_data"),
     ],
 )
 def test_a_place_that_a_link_names_is_looked_up_when_the_reader_says_so(app, tmp_path, monkeypatch, page, address, key):
@@ -257,24 +241,6 @@ def test_a_place_that_a_link_names_is_looked_up_when_the_reader_says_so(app, tmp
     assert not app.exception
     assert looked_up != []
     assert f"agree_{key}" not in [button.key for button in app.button]
-
-
-@pytest.mark.parametrize("button", ["agree_my_folder", "start_ask_hub"])
-def test_a_hub_id_that_a_link_names_is_looked_up_below_no_folder_before_the_reader_says_so(app, monkeypatch, button):
-    """Below the folder that the dashboard was started in may lie one of that name."""
-    place, looked_up = f"named-by-a-link/{button}", []  # what is agreed to stays so while the dashboard runs
-    monkeypatch.setattr(model, "_asked_of_hub", Mock(return_value="the hub did not give it"))
-    for name in ("stat", "lstat", "scandir", "listdir"):
-        monkeypatch.setattr(os, name, spied(getattr(os, name), place, looked_up))
-    app.query_params.update(my_model="other", my_folder=place)
-    app.switch_page("screens/start/start.py").run()
-    assert not app.exception
-    assert app.text_input(key="my_folder").value == place
-    assert looked_up == []
-    app.button(key=button).click().run()
-    assert not app.exception
-    assert looked_up != []
-    assert "agree_my_folder" not in [button.key for button in app.button]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost", "LOCALHOST:1", "[::1]:8501", "10.0.0.7:80"])

@@ -2,8 +2,7 @@
 
 At N=50, M=24 and at N=1000, M=48, both with E=1000 and the default solver: the study alone, the script that Streamlit
 reruns (AppTest), and in a real browser, on every page, the time from a key press or click on each control to the first
-frame with another picture. Then the server's memory over many interactions in one session and over many sessions, and
-people's ways through the pages (:mod:`tests.benchmarks.dashboard_journeys`).
+frame with another picture. Then the server's memory over many interactions in one session and over many sessions.
 Writes medians and 95th percentiles, with what they were measured on; asserts nothing. SCALE below 1 repeats everything
 less often.
 """
@@ -29,7 +28,6 @@ from app.shared.study import study
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
 from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
-from tests.benchmarks.dashboard_journeys import journeys
 from zorba_core.checksums import write_sealed
 
 SIZES = {
@@ -61,7 +59,6 @@ def main(target: Path, scale: float = 1.0) -> None:
             "figure_export": _exports(browser, address, repeats),
             "memory": _memory(browser, address, pid, scale),
         }
-        result["journeys"] = journeys(browser)
     result |= {
         "repeats": repeats,
         "machine": {
@@ -95,7 +92,7 @@ def _in_browser(browser: Browser, address: str, scenario: Scenario, repeats: int
     link = "&".join(f"{key}={value}" for key, value in scenario_to_link(scenario).items())
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
-    first = [_load(page, f"{address}/tradeoff?{link}") for _ in range(1 + max(2, repeats // 2))]
+    first = [_load(page, f"{address}/?{link}") for _ in range(1 + max(2, repeats // 2))]
     context.close()
     return {
         "first_picture_cold_ms": round(first[0], 1),
@@ -133,7 +130,7 @@ def _controls(browser: Browser, url: str, place: Place, repeats: int) -> dict[st
 
 def _two_visitors(browser: Browser, address: str, repeats: int) -> dict:
     """A control of the one, pressed while the server answers the other, who has just changed another scenario."""
-    link = f"{address}/tradeoff?model=opt-350m"
+    link = f"{address}/?model=opt-350m"
     contexts = [browser.new_context(viewport=VIEWPORT, reduced_motion="reduce") for _ in range(2)]
     here, there = (context.new_page() for context in contexts)
     _load(here, link)
@@ -158,7 +155,7 @@ def _exports(browser: Browser, address: str, repeats: int) -> dict:
     takes, for which a browser starts on the server."""
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
-    _load(page, f"{address}/tradeoff?model=opt-350m")
+    _load(page, f"{address}/?model=opt-350m")
     page.get_by_role("button", name="Figure", exact=True).click()
     preview = _timed(lambda: page.locator("[role=dialog] img").wait_for(timeout=300_000))
 
@@ -177,7 +174,7 @@ def _exports(browser: Browser, address: str, repeats: int) -> dict:
 
 def _memory(browser: Browser, address: str, pid: int, scale: float) -> dict:
     """Resident memory of the server, in MiB. Scenarios are never repeated, so that nothing comes from a cache."""
-    link = f"{address}/tradeoff?model=opt-350m"
+    link = f"{address}/?model=opt-350m"
     context = browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     page = context.new_page()
     _load(page, link)

@@ -170,7 +170,7 @@ def _plot(key: str) -> str:
 FRONT, NUMBERS, MATRIX = _plot("front_plot"), "[data-testid=stMetricValue]", "[class*=st-key-matrix_editor]"
 PLACES = {
     "trade-off": Place(
-        "/tradeoff",
+        "/",
         FRONT_POINT,
         {
             "seed": _number(FRONT, "Seed"),

@@ -179,7 +179,7 @@ _COLUMNS = {
     "run": st.column_config.TextColumn(pinned=True, help="The name of its folder"),
     "label": st.column_config.TextColumn(pinned=True),
     "started as": st.column_config.TextColumn(
-        width="medium", help="On My fleet or Train; a label, below the table, names it as you like."
+        width="medium", help="On Train; a label, below the table, names it as you like."
     ),
     "status": st.column_config.TextColumn(width=104),
     "lr": st.column_config.NumberColumn(format="%.3g", help="Learning rate η"),
