@@ -39,7 +39,7 @@ $(STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt torch==2.13.0 \
-	    -e '.[app,notebooks,flower,privacy,lora,dev]'
+	    -e '.[app,notebooks,flower,lora,dev]'
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	rm -f $(VENV)/.installed-*
 	touch $@

@@ -26,7 +26,6 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.config import ServerSettings
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.fields import declared
 from zorba_core.planning.memory import Workload
@@ -78,7 +77,7 @@ OPTIONS_OF = {
     "pareto": (FleetOptions, Workload, SolveOptions),
     "vram": (Workload,),
     "bench": (BenchSettings,),
-    "federation up": (TrainSettings, TaskOptions, AggregationSettings, PrivacySettings, ServerSettings, FolderOptions),
+    "federation up": (TrainSettings, TaskOptions, AggregationSettings, ServerSettings, FolderOptions),
 }
 # Where a command begins elsewhere than the dataclass does.
 OWN_DEFAULTS = {
@@ -173,11 +172,6 @@ def _taking(cls, began):
 
     go.__annotations__ = {"given": cls}
     return go
-
-
-def test_two_groups_may_have_fields_of_one_name(all_commands):
-    options = {option.name: option.default for option in all_commands["federation up"].params}
-    assert (options["clip"], options["private_clip"]) == (AggregationSettings().clip, PrivacySettings().clip)
 
 
 def test_words_of_a_command_are_options_that_it_has():

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.federation.conftest import BUDGETS
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.engine.methods.interface import ScalarMethod
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.messages import TRAIN
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.federation.session import resume, serve
-from zorba_core.planning.methods import METHODS
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.resume import replay
 from zorba_core.runs.session import fine_tune
@@ -103,7 +99,7 @@ def test_clients_with_directions_and_lengths_of_their_own_have_the_trainers_bits
     assert plain.summary["weights_sha256"] != one.summary["weights_sha256"]
     assert one.metrics["scalars_up"].tolist() == plain.metrics["scalars_up"].tolist()
     settings = replace(server_settings, aggregation=AggregationSettings("median"))
-    with pytest.raises(InvalidInputError, match="leave privacy and --rule out"):
+    with pytest.raises(InvalidInputError, match="leave --rule out"):
         serve(config, settings, transport, runs_folder=tmp_path / "no")
 
 
@@ -126,26 +122,3 @@ def test_a_method_that_exchanges_more_than_scalars_is_refused(
 ):
     with pytest.raises(InvalidInputError, match=rf"method is {method}; .* exchange scalars: zorba, decomfl"):
         serve(make_config(train_settings.for_method(method)), server_settings, transport, runs_folder=tmp_path)
-
-
-class Peeks(ScalarMethod):
-    """Looks at the clients' own scalars where it may."""
-
-    def coefficients(self, state, scalars, settings):
-        self.seen.append(None if scalars.rho_NQ is None else scalars.rho_NQ.shape)
-        return scalars.rho_bar_MQ, state
-
-
-@pytest.mark.parametrize(("noise", "seen"), [(0.0, (4, 3)), (1.0, None)])
-def test_a_private_run_shows_its_method_no_clients_scalars(
-    make_config, server_settings, transport, train_settings, tmp_path, monkeypatch, noise, seen
-):
-    pytest.importorskip("opacus")
-    monkeypatch.setattr(Peeks, "seen", [], raising=False)
-    monkeypatch.setattr(METHODS, "_parts", dict(METHODS))
-    METHODS.register(Peeks("peeks", "Peeks", "looks around", 3, "scalars", allocates=True))
-    settings = replace(server_settings, privacy=PrivacySettings(noise, clip=1.0))
-    config = make_config(replace(train_settings, method="peeks"))
-    serve(config, settings, transport, runs_folder=tmp_path, force=True)
-    assert Peeks.seen == [seen] * 4
-    assert np.isfinite(read_trajectory(next(tmp_path.iterdir()) / TRAJECTORY).rounds[-1].rho_bar_MQ).all()

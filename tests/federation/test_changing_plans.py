@@ -9,9 +9,8 @@ import pytest
 from tests.federation.conftest import BUDGETS
 from tests.federation.test_any_method import LosesPower, all_equal, in_one_process
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import RunError
 from zorba_core.federation.in_process import InProcess
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.block_importance import importance, scalar_rounds
@@ -52,12 +51,3 @@ def test_a_gain_plan_may_leave_a_block_without_a_client(
     assert run.allocation.blocks_held_N.tolist() == [1, 1, 1, 1]
     assert run.summary["final_accuracy"] is not None
     assert all_equal(run)
-
-
-def test_plans_from_scalars_are_refused_where_privacy_hides_them(
-    make_config, server_settings, transport, train_settings, tmp_path
-):
-    config = make_config(replace(train_settings, replan=2))
-    private = replace(server_settings, privacy=PrivacySettings(noise_multiplier=1.0, clip=1.0))
-    with pytest.raises(InvalidInputError, match="replan reads the clients' scalars, which privacy hides"):
-        serve(config, private, transport, runs_folder=tmp_path, force=True)

@@ -69,7 +69,6 @@ def test_the_app_names_our_apps_and_holds_the_request(tmp_path):
         (["--min-clients", "9"], "min_clients is 9"),
         (["--dataset", "imdb"], "imdb"),
         (["--rule", "mode"], "mode"),
-        (["--noise", "1"], "needs a clip"),
         (["--solver", "guess"], "guess"),
         (["--app-only"], "needs --folder"),
         (["--rounds", "0"], "rounds is 0"),

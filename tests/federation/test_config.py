@@ -13,7 +13,6 @@ from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import ServerSettings, read_config, with_local
 from zorba_core.federation.messages import Hello, MessageError, Refusal, RoundTask, decode, encode
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.request import check_config, configs_of, request_config
 from zorba_core.federation.robust import AggregationSettings
 
@@ -73,7 +72,6 @@ def test_a_config_that_is_no_object_is_refused(text):
         ({"deadline": 0.0}, "deadline"),
         ({"patience": 0}, "patience"),
         ({"start_timeout": float("inf")}, "start_timeout"),
-        ({"privacy": PrivacySettings(1.0, 1.0), "aggregation": AggregationSettings("median")}, "median"),
     ],
 )
 def test_server_settings_out_of_range_are_refused(values, named):

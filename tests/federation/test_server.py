@@ -20,7 +20,6 @@ from zorba_core.federation import messages
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.membership import Incoming
 from zorba_core.federation.messages import Payload, Refusal, Registration, RoundAnswer, Standing, encode
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.server import Server
 from zorba_core.federation.session import NoteBook
 
@@ -313,14 +312,6 @@ def test_a_client_that_says_where_it_stands_is_helped_from_there(make_server):
     declined = Incoming(102, encode(Refusal(server.run, 2, 0, "averages continue at round 1")))
     server.conclude_round(plan, [good(server, 0), declined])
     assert server.members[102].round == 0
-
-
-def test_a_private_run_does_not_look_at_other_clients_to_judge_one(make_server):
-    server = make_server(privacy=PrivacySettings(1.0, 0.5))
-    plan, _ = server.begin_round()
-    answers = [good(server, seat) for seat in range(3)]
-    done = server.conclude_round(plan, [*answers, good(server, 3, rho_Q=np.full(Q, 900.0))])
-    assert done.status_N.tolist() == [REPORTED] * 4
 
 
 NUMBERS = (0, 1, -1, 2**70, True, 0.5, 1e30, -1e30, 1e308, math.nan, math.inf, -math.inf)

@@ -285,7 +285,6 @@ def replaced(*names: str, value: object = None):
         replaced("config", "federation"),
         replaced("config", "federation", value="x"),
         replaced("config", "federation", "aggregation", value=[1]),
-        replaced("config", "federation", "privacy", value={"clip": "x"}),
         replaced("name"),
         replaced("name", value=[1]),
         replaced("resume", value=3),

@@ -21,7 +21,6 @@ from zorba_core.data.task_files import has_files
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import check_folder
 from zorba_core.planning.memory import MAX_VRAM_GIB
@@ -96,7 +95,6 @@ def up(
         ServerSettings, make=dict, defaults={"min_clients": None, "start_timeout": 180.0}
     ),
     aggregation: AggregationSettings = options_of(AggregationSettings),
-    privacy: PrivacySettings = options_of(PrivacySettings),
     output: dict[str, Any] = options_of(FolderOptions, "runs_folder", "name", "force", make=dict),
     blocks: str | None = typer.Option(None, help="Most blocks of each client, e.g. 12,6,4,2."),
     vram_gib: str | None = typer.Option(None, help="Or the VRAM that each client can spare, e.g. 0.02,0.03."),
@@ -137,8 +135,7 @@ def up(
         request = read_request(resume)
         config, server = configs_of(request.path, request.config)
     else:
-        parts = {"aggregation": aggregation, "privacy": privacy}
-        config, server, task = _configs(task_options, settings, seats, {**serving, **parts})
+        config, server, task = _configs(task_options, settings, seats, {**serving, "aggregation": aggregation})
     own = task if task is not None and has_files(task) else None
     if app_only and own is not None:  # every client is somewhere else and has its own rows
         server = replace(server, evaluate_on=getattr(own.rows, "test", None) or "")
@@ -372,14 +369,10 @@ def _lines(run: Run) -> list[str]:
     from zorba_core.study.comparison import metric_of
 
     summary, equal = run.summary, [client["equal"] for client in run.summary["replicas"]]
-    lines = [
+    return [
         f"federated ZorBA on {run.config['dataset']}, {run.config['model']}, {run.config['num_clients']} clients, "
         f"{summary['rounds_done']} rounds in {summary['seconds']:.0f} s",
         f"  {metric_of(run):<11} {summary['initial_accuracy']:.3f} before, {summary['final_accuracy']:.3f} after",
         f"  replicas    {sum(equal)} of {len(equal)} have the server's weights, {summary['weights_sha256'][:16]}",
+        f"  run         {run.path}",
     ]
-    if summary["epsilon"] is not None:
-        lines.append(
-            f"  privacy     epsilon {summary['epsilon']:.2f} at delta {run.config['federation']['privacy']['delta']:g}"
-        )
-    return [*lines, f"  run         {run.path}"]

@@ -2,7 +2,7 @@
 
     messages    what is said, checked strictly on arrival
     fleet       seats, members, and the plan made for them; membership: who takes part
-    robust      averages that a few wrong scalars cannot move; privacy: clipped scalars with noise
+    robust      averages that a few wrong scalars cannot move
     server      one round after another for whoever answers; client: the other side
     replica     base model + applied averages = weights, kept on disk by replica_store
     rounds      the loop, the same for every transport; session: from a request to a finished run folder

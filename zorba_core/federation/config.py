@@ -18,7 +18,6 @@ from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.messages import MAX_SEATS, MessageError
-from zorba_core.federation.privacy import PrivacySettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.fields import check, setting
 from zorba_core.files import fingerprint, to_json
@@ -126,15 +125,10 @@ class ServerSettings:
     deadline: float = setting(60.0, "Seconds that a round waits for answers.", above=0)
     patience: int = setting(2, "Silent rounds in a row after which a client counts as gone.", at_least=1)
     aggregation: AggregationSettings = field(default_factory=AggregationSettings)
-    privacy: PrivacySettings = field(default_factory=PrivacySettings)
     evaluate_on: str = ""  # the server's own file of rows, for a task of the user's own
 
     def __post_init__(self) -> None:
         check(self)
-        if self.privacy.on and self.aggregation.rule != "mean":
-            raise InvalidInputError(
-                f"privacy clips and averages by itself; it cannot be joined with the rule {self.aggregation.rule!r}"
-            )
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)

@@ -12,7 +12,6 @@ from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.data.partition import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError, first_line
-from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.robust import AggregationSettings
 from zorba_core.files import to_json
@@ -38,22 +37,16 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
             "clients take forward passes alone; use cohort, reference or jvp"
         )
-    if method_facts(config.settings.method).along in ("own", "picked") and (
-        settings.privacy.on or settings.aggregation.rule != "mean"
-    ):
+    if method_facts(config.settings.method).along in ("own", "picked") and settings.aggregation.rule != "mean":
         raise InvalidInputError(
-            f"{config.settings.method} adds up what each client sends for its own seeds; leave privacy and --rule out"
+            f"{config.settings.method} adds up what each client sends for its own seeds; leave --rule out"
         )
-    if settings.privacy.on and config.settings.replan is not None:
-        raise InvalidInputError("replan reads the clients' scalars, which privacy hides; leave one of them out")
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if config.task and not settings.evaluate_on:
         raise InvalidInputError(
             f"the server has no rows of task {config.dataset} to evaluate on; give a file of its own with --test"
         )
-    if settings.privacy.on:
-        privacy.epsilon(settings.privacy, 1)  # raises if the accountant is not installed
 
 
 def request_config(config: RunConfig, settings: ServerSettings) -> dict[str, Any]:
@@ -96,7 +89,6 @@ def configs_of(path: Path, value: dict[str, Any]) -> tuple[RunConfig, ServerSett
     try:
         server = dict(value["federation"])
         server["aggregation"] = AggregationSettings(**server["aggregation"])
-        server["privacy"] = privacy.PrivacySettings(**server["privacy"])
         if not all(isinstance(word, str) for word in value["label_words"]):
             raise TypeError("label words must be text")
         request = runs.Request(path, value, {}, None)

@@ -44,7 +44,6 @@ from zorba_core.federation.messages import (
     RoundTask,
     Standing,
 )
-from zorba_core.federation.privacy import private_average
 from zorba_core.federation.robust import aggregate
 
 
@@ -123,7 +122,7 @@ class Server(Membership):
             loss_N,
             answered_N,
             mu=settings.mu,
-            outlier_ratio=np.inf if self.settings.privacy.on else settings.outlier_ratio,
+            outlier_ratio=settings.outlier_ratio,
         )
         status_N[answered_N] = judged_N[answered_N]
         self._count_missed(status_N, plan, answered)
@@ -131,12 +130,9 @@ class Server(Membership):
         if not reported_N.any():
             self._note("void round", {"round": plan.round, "asked": int(plan.asked_N.sum())})
             return None
-        A_MN, private = self._allocation_of(plan.round).A_MN, self.settings.privacy.on
-        if private:
-            rho_bar_MQ = private_average(rho_NQ, A_MN, reported_N, self.settings.privacy)
-        else:
-            rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
-        scalars = Scalars(rho_bar_MQ, None if private else rho_NQ, A_MN, reported_N)
+        A_MN = self._allocation_of(plan.round).A_MN
+        rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
+        scalars = Scalars(rho_bar_MQ, rho_NQ, A_MN, reported_N)
         rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
         lr, rounding = lr_of_round(settings, plan.round), rounding_of(settings, plan.round)
         seeds_U = self._method.update_seeds(settings, plan.round, plan.seeds_Q, num_seats)

@@ -24,7 +24,6 @@ from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, printable
-from zorba_core.federation import privacy
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import plan_from_note
 from zorba_core.federation.messages import Aggregate
@@ -243,8 +242,7 @@ def _complete(
             for seat, standing in sorted(bring_together(server, transport).items())
         ]
         writer.note("replicas", {"weights_sha256": weights, "clients": clients})
-        spent = privacy.epsilon(server.settings.privacy, server.rounds_done) if server.settings.privacy.on else None
-        return {"replicas": clients, "epsilon": spent}
+        return {"replicas": clients}
 
     rounds = FederatedRounds(server, transport)
     with use_threads(rounds.settings.threads):

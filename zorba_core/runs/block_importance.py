@@ -42,7 +42,7 @@ def importance(
 
     Raises:
         MissingDataError: no such run, or it has no log.
-        InvalidInputError: its clients sent no scalars along shared directions, privacy noise hides them, the log has
+        InvalidInputError: its clients sent no scalars along shared directions, the log has
             no such rounds, or nobody reported in them; or its config is not the one that its log was written under.
     """
     path = run.path if isinstance(run, Run) else run
@@ -89,5 +89,3 @@ def _check(request: Request) -> None:
             f"{request.path}: its method is {method}; importance is read of scalars along plain directions that all "
             "clients share, such as zorba's"
         )
-    if request.config.get("federation", {}).get("privacy", {}).get("noise_multiplier"):
-        raise InvalidInputError(f"{request.path}: differential privacy hides its clients' scalars")

@@ -32,7 +32,7 @@ it along the shared directions without knowing the method.
 
 The log of a method that keeps a state holds, for every round, the coefficients and the state after it. Recomputing them
 from the clients' scalars would do for a run in one process, but not for a federation: its averages may follow a robust
-rule, other allocations as clients come and go, or carry the noise of differential privacy, which nobody can draw again.
+rule, or other allocations as clients come and go.
 A state is a few numbers, so writing it down is cheaper than a second way to resume. A stateful method that exchanges
 whole estimates has no coefficients; its updates, and with them its states, are computed again from the log's scalars.
 
@@ -113,7 +113,7 @@ class Scalars:
     """What the server knows after a round in which clients sent one number a direction."""
 
     rho_bar_MQ: np.ndarray  # the clients' average for each block, by the run's rule
-    rho_NQ: np.ndarray | None  # each client's own; None where privacy lets nobody look at them
+    rho_NQ: np.ndarray  # each client's own
     A_MN: np.ndarray
     reported_N: np.ndarray  # whose scalars are in the average
 
