@@ -4,8 +4,6 @@ For block m and direction q only the clients that activate m and reported count;
 carries the factor 1/Q.
 
     mean      the paper's average
-    clip      each client's scalars are first shortened to at most ``clip`` times the median client's length (L2 over
-              the round's directions), then averaged: a direction counts, an exaggeration does not
     trimmed   the largest and smallest share ``trim`` of the values are left out (Yin et al., 2018, arXiv:1803.01498)
     median    the middle value, the same with nothing but the middle left
 
@@ -23,7 +21,7 @@ import numpy as np
 
 from zorba_core.fields import check, setting
 
-RULES = ("mean", "clip", "trimmed", "median")
+RULES = ("mean", "trimmed", "median")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class AggregationSettings:
     rule: str = setting(
         "mean", "How scalars are averaged: {choices}.", choices=lambda: RULES, said="aggregation rule is {value}"
     )
-    clip: float = setting(2.0, "With --rule clip: times the median client's length.", above=0)
     trim: float = setting(0.2, "With --rule trimmed: share cut off at each end.", at_least=0, below=0.5)
 
     def __post_init__(self) -> None:
@@ -48,9 +45,7 @@ def aggregate(
     rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray, settings: AggregationSettings
 ) -> np.ndarray:
     """rho_bar_MQ by the rule, float64; zeros for a block that nobody reported on."""
-    if settings.rule == "clip":
-        rho_NQ = shorten(rho_NQ, reported_N, settings.clip)
-    if settings.rule in ("mean", "clip"):
+    if settings.rule == "mean":
         from zorba_core.engine.aggregation import average_per_block  # imports torch, which the settings do not need
 
         return average_per_block(rho_NQ, A_MN, reported_N)
@@ -63,11 +58,3 @@ def aggregate(
             cut = min(int(trim * len(values_KQ)), (len(values_KQ) - 1) // 2)
             rho_bar_MQ[m] = values_KQ[cut : len(values_KQ) - cut].mean(axis=0) / num_directions
     return rho_bar_MQ
-
-
-def shorten(rho_NQ: np.ndarray, reported_N: np.ndarray, times: float) -> np.ndarray:
-    """Reporters' scalars, none longer than ``times`` the median reporter's; those of others as they are."""
-    length_N = np.linalg.norm(rho_NQ, axis=1)
-    longest = times * float(np.median(length_N[reported_N]))
-    scale_N = np.where(reported_N & (length_N > longest), longest / np.maximum(length_N, np.finfo(float).tiny), 1.0)
-    return rho_NQ * scale_N[:, None]
