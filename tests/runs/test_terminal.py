@@ -45,12 +45,12 @@ def test_on_a_terminal_progress_is_a_bar_with_the_latest_accuracy(tmp_path):
 
 def test_ctrl_c_before_there_is_a_run_stops_at_once():
     with pytest.raises(KeyboardInterrupt):
-        Interrupt(io.StringIO())._handle(2, None)
+        Interrupt()._handle(2, None)
 
 
 def test_ctrl_c_that_is_lost_while_a_run_loads_stops_it_after_a_round(tmp_path):
     """Raised within a weak reference's callback, an exception is printed and forgotten."""
-    interrupt = Interrupt(io.StringIO())
+    interrupt = Interrupt()
     with contextlib.suppress(KeyboardInterrupt):
         interrupt._handle(2, None)
     interrupt.on_start(tmp_path)
@@ -58,7 +58,7 @@ def test_ctrl_c_that_is_lost_while_a_run_loads_stops_it_after_a_round(tmp_path):
 
 
 def test_the_first_ctrl_c_asks_for_a_stop_and_the_second_stops(tmp_path):
-    interrupt = Interrupt(io.StringIO())
+    interrupt = Interrupt()
     interrupt.on_start(tmp_path)
     assert not interrupt.wants_stop()
     interrupt._handle(2, None)

@@ -21,31 +21,24 @@ def resume(
 ) -> None:
     """Resume the run in folder RUN after a kill or an interrupt. It ends with the bits of an uninterrupted one."""
     from zorba_core.cli.train import fail_if_interrupted, summary_lines, supervised
-    from zorba_core.engine.ranks import joined
     from zorba_core.runs import resume as resuming
     from zorba_core.study.comparison import metric_of
 
-    with joined() as ranks:
-        request = resuming.read_request(run)
-        rounds = resuming.settings_of(request).rounds
-        notice = (lambda line: typer.echo(line, err=True)) if ranks.writes else (lambda line: None)
-        done = supervised(
-            rounds,
-            ranks,
-            lambda callbacks: resuming.resume(
-                run,
-                model=model,
-                data=data,
-                test=test,
-                callbacks=callbacks,
-                notice=notice,
-                ranks=ranks,
-            ),
-            metric_of(request),
-        )
-        if ranks.writes:
-            emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
-    fail_if_interrupted(done, ranks)
+    request = resuming.read_request(run)
+    done = supervised(
+        resuming.settings_of(request).rounds,
+        lambda callbacks: resuming.resume(
+            run,
+            model=model,
+            data=data,
+            test=test,
+            callbacks=callbacks,
+            notice=lambda line: typer.echo(line, err=True),
+        ),
+        metric_of(request),
+    )
+    emit({"run": str(done.path), **done.summary}, as_json, summary_lines(done))
+    fail_if_interrupted(done)
 
 
 def replay(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,7 +30,6 @@ from zorba_core.runs.threads import check_threads
 
 if TYPE_CHECKING:
     from zorba_core.engine.callbacks import Callback
-    from zorba_core.engine.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,6 @@ def train(
     Ctrl-C ends the run after the round at hand, keeps everything done so far, and exits with status 1.
     """
     check_threads(settings.threads)
-    from zorba_core.engine.ranks import joined
     from zorba_core.runs.session import fine_tune, read_spec
 
     chosen_task = task.task()  # before anything slow
@@ -146,34 +143,30 @@ def train(
         read_spec(task.model), settings
     )
     settings = choice.with_lengths(settings)
-    with joined() as ranks:
-        run = supervised(
-            settings.rounds,
-            ranks,
-            lambda callbacks: fine_tune(
-                chosen if method_facts(settings.method).allocates else None,
-                num_clients=chosen.num_clients,
-                dataset=chosen_task,
-                model=task.model,
-                settings=settings,
-                alpha=task.alpha,
-                division=task.division,
-                label_words=task.words if task.data is None else None,
-                callbacks=callbacks,
-                origin=origin,
-                notice=lambda line: typer.echo(line, err=True) if ranks.writes else None,
-                ranks=ranks,
-                **asdict(folder),
-            ),
-            METRIC_TITLES[chosen_task.counted],
-        )
-        if ranks.writes:
-            emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
-    fail_if_interrupted(run, ranks)
+    run = supervised(
+        settings.rounds,
+        lambda callbacks: fine_tune(
+            chosen if method_facts(settings.method).allocates else None,
+            num_clients=chosen.num_clients,
+            dataset=chosen_task,
+            model=task.model,
+            settings=settings,
+            alpha=task.alpha,
+            division=task.division,
+            label_words=task.words if task.data is None else None,
+            callbacks=callbacks,
+            origin=origin,
+            notice=lambda line: typer.echo(line, err=True),
+            **asdict(folder),
+        ),
+        METRIC_TITLES[chosen_task.counted],
+    )
+    emit({"run": str(run.path), **run.summary}, as_json, summary_lines(run))
+    fail_if_interrupted(run)
 
 
-def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
-    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done; of several ranks, the first one talks.
+def supervised(rounds: int, work: Callable[[Sequence[Callback]], Run], metric: str) -> Run:
+    """Do ``work`` with progress on stderr and Ctrl-C keeping what was done.
 
     ``metric``: what the run counts as right.
     """
@@ -182,10 +175,10 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
     from zorba_core.runs.terminal import Interrupt, Progress
 
     transformers_logging.disable_progress_bar()  # stderr shows the run's progress, not the loading's
-    progress, interrupt = Progress(rounds, metric=metric), Interrupt(None if ranks.writes else io.StringIO())
+    progress, interrupt = Progress(rounds, metric=metric), Interrupt()
     try:
         with interrupt.listening():
-            return work([progress, interrupt] if ranks.writes else [interrupt])
+            return work([progress, interrupt])
     except KeyboardInterrupt:
         folder = interrupt.folder
         state = "nothing was written" if folder is None else f"resume with: zorba resume {folder}"
@@ -194,12 +187,10 @@ def supervised(rounds: int, ranks: Ranks, work: Callable[[Sequence[Callback]], R
         progress.close()
 
 
-def fail_if_interrupted(run: Run, ranks: Ranks) -> None:
-    """Exit status 1 for a run that Ctrl-C ended, on every rank; the first one says what to do."""
+def fail_if_interrupted(run: Run) -> None:
+    """Exit status 1 for a run that Ctrl-C ended, and what to do."""
     if run.summary["stopped_by"] != "interrupt":
         return
-    if not ranks.writes:
-        raise typer.Exit(1)
     raise RunError(
         f"interrupted after round {run.summary['rounds_done']}; what was done is in {run.path}; "
         f"resume with: zorba resume {run.path}"

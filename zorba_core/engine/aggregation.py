@@ -33,7 +33,7 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
     popularity_M = A_MN.sum(axis=1)
     weight_MN = A_MN / np.maximum(popularity_M, 1)[:, None]
     # Summed client after client rather than by a matrix product, whose order differs between machines and threads: what
-    # is replayed elsewhere, or computed on several ranks, must have the same bits.
+    # is replayed elsewhere must have the same bits.
     return (weight_MN[:, :, None] * rho_NQ[None]).sum(axis=1) / rho_NQ.shape[1]
 
 

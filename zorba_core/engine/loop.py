@@ -30,7 +30,6 @@ from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.plans import Plans
 from zorba_core.engine.randomness import round_seeds, shared_seeds
-from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
 from zorba_core.engine.rounding import rounding_of
@@ -56,7 +55,6 @@ class Rounds(Protocol):
 
     settings: TrainSettings
     network: BlockNetwork
-    ranks: Ranks
 
     @property
     def rounds_done(self) -> int: ...
@@ -91,7 +89,6 @@ def step(
     allocation: AllocationMetrics,
     rows: FederatedRows,
     settings: TrainSettings,
-    ranks: Ranks = ALONE,
 ) -> tuple[TrainState, RoundResult]:
     """One round in one process: plan, reports, update. The network holds w^(t+1) afterwards.
 
@@ -99,7 +96,7 @@ def step(
         RunError: no client's report can be used. The weights are those before the round.
     """
     plan = plan_round(state, allocation.num_clients, settings)
-    context = RoundContext(plan, network, allocation.A_MN, rows, settings, state.directions, ranks)
+    context = RoundContext(plan, network, allocation.A_MN, rows, settings, state.directions)
     reports = method_of(settings).report(context)
     status_N = judge_reports(
         reports.rho_NQ, reports.loss_N, plan.asked_N, mu=settings.mu, outlier_ratio=settings.outlier_ratio
@@ -156,7 +153,7 @@ def _update(
 
 
 class LocalRounds:
-    """All clients in this process, or shared out among the ranks."""
+    """All clients in this process."""
 
     def __init__(
         self,
@@ -164,13 +161,12 @@ class LocalRounds:
         allocation: AllocationMetrics,
         rows: FederatedRows,
         settings: TrainSettings,
-        ranks: Ranks = ALONE,
         state: TrainState | None = None,
         done: Sequence[RoundEntry] = (),
     ) -> None:
         """``state`` is the one after the rounds ``done``."""
         check_fit(network, allocation, rows, settings)
-        self.network, self.allocation, self.settings, self.ranks = network, allocation, settings, ranks
+        self.network, self.allocation, self.settings = network, allocation, settings
         self._rows, self._state = rows, state or init(network, settings)
         self._plans = Plans(allocation, settings, network.sizes_M, done)
 
@@ -181,7 +177,7 @@ class LocalRounds:
     def next_round(self) -> RoundResult:
         t = self.rounds_done + 1
         allocation = self._plans.of_round(t)
-        self._state, result = step(self._state, self.network, allocation, self._rows, self.settings, self.ranks)
+        self._state, result = step(self._state, self.network, allocation, self._rows, self.settings)
         if allocation is not self.allocation:
             result = replace(result, A_MN=allocation.A_MN, note=self._plans.note(t))
         self._plans.hear(result)
@@ -194,16 +190,14 @@ def run(
     rows: FederatedRows,
     settings: TrainSettings,
     callbacks: Sequence[Callback] = (),
-    *,
-    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Fine-tune in this process, from the first round; see :func:`run_rounds`.
 
     Raises:
         InvalidInputError: allocation, data and network do not fit each other.
-        RunError: the run diverged, or the ranks' weights did.
+        RunError: the run diverged.
     """
-    return run_rounds(LocalRounds(network, allocation, rows, settings, ranks), rows.evaluation, callbacks)
+    return run_rounds(LocalRounds(network, allocation, rows, settings), rows.evaluation, callbacks)
 
 
 def run_rounds(
@@ -211,27 +205,22 @@ def run_rounds(
 ) -> Outcome:
     """``settings.rounds`` rounds, or until the target or a callback ends it.
 
-    ``before`` are the records of a run that is resumed; ``rounds`` then stands after the last of them. Every rank calls
-    this; they must agree on everything but ``callbacks``, which rank 0 alone needs.
+    ``before`` are the records of a run that is resumed; ``rounds`` then stands after the last of them.
 
     Raises:
-        RunError: the run diverged, or the ranks' weights did.
+        RunError: the run diverged.
     """
-    settings, network, ranks = rounds.settings, rounds.network, rounds.ranks
+    settings, network = rounds.settings, rounds.network
     records = list(before)
     latest = records[-1] if records else RoundRecord(0, None, None, None, 0.0, 0, 0, 0)
 
     def judge() -> Evaluation:
-        # One rank evaluates, so that all see the same bits whatever their load.
-        judged = ranks.from_first(evaluate(network, evaluation) if ranks.writes else None)
+        judged = evaluate(network, evaluation)
         if not math.isfinite(judged.loss):
             raise RunError(_diverged(f"the evaluation loss is {judged.loss}", rounds.rounds_done, settings))
-        weights = ranks.gather(network.weights_sha256())
-        strays = [rank for rank, fingerprint in enumerate(weights) if fingerprint != weights[0]]
-        if strays:
-            raise RunError(f"round {rounds.rounds_done}: rank {strays[0]}'s weights differ from rank 0's")
+        entry = EvaluationEntry(rounds.rounds_done, judged.loss, judged.accuracy, network.weights_sha256())
         for callback in callbacks:
-            callback.on_evaluation(EvaluationEntry(rounds.rounds_done, judged.loss, judged.accuracy, weights[0]))
+            callback.on_evaluation(entry)
         return judged
 
     def record(entry: RoundRecord, evaluated: bool) -> RoundRecord:
@@ -259,7 +248,7 @@ def run_rounds(
                 if result.note is not None:
                     callback.on_note("plan", result.note)
                 callback.on_step(entry)
-        stop = bool(ranks.sum(np.array([any(callback.wants_stop() for callback in callbacks)], float))[0])
+        stop = any(callback.wants_stop() for callback in callbacks)
         if result is not None:
             latest = record(RoundRecord.of(entry), evaluated=settings.evaluates_after(entry.round) or stop)
     stopped_by = "target" if at_target(latest) else "interrupt" if stop else "rounds"

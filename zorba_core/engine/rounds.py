@@ -16,7 +16,6 @@ from torch import Tensor
 from zorba_core.engine.batches import client_rows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.reports import REPORTED
 from zorba_core.engine.row_kinds import Rows
@@ -61,7 +60,6 @@ class RoundContext:
     rows: FederatedRows | None  # None where no client computes: a round that is replayed
     settings: TrainSettings
     directions: Directions
-    ranks: Ranks = ALONE
 
     def batch(self, client: int, step: int = 0) -> Rows:
         """Client n's mini-batch of this round, or of a later one of its own steps."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.engine.ranks import ALONE
 from zorba_core.engine.rounds import RoundResult
 from zorba_core.errors import RunError
 from zorba_core.federation.fleet import Address
@@ -72,8 +71,6 @@ class FederatedRounds:
 
     ``next_round`` raises RunError when nobody gave a usable answer for a long time.
     """
-
-    ranks = ALONE
 
     def __init__(self, server: Server, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings, self.network = server.config.settings, server.network

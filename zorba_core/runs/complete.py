@@ -39,7 +39,7 @@ class Earlier:
 
 def complete_run(
     path: Path,
-    writer: RunWriter | None,
+    writer: RunWriter,
     rounds: Rounds,
     evaluation: Rows,
     callbacks: Sequence[Callback],
@@ -50,7 +50,7 @@ def complete_run(
     """Train to the end and write the summary.
 
     Args:
-        writer: rank 0's; it is closed. None on the other ranks.
+        writer: of the run's folder; it is closed.
         rounds: the state after the ``earlier`` rounds.
         finish: called after the last round; what it returns is added to the summary.
 
@@ -62,40 +62,36 @@ def complete_run(
     try:
         for callback in callbacks:
             callback.on_start(path)
-        listening: list[Callback] = [] if writer is None else [writer, reports]
+        listening: list[Callback] = [writer, reports]
         checkpoint = None
-        if writer is not None and method_facts(settings.method).first_order:
+        if method_facts(settings.method).first_order:
             checkpoint = Checkpoint(path, network)
             listening.append(checkpoint)  # after the writer: the log knows of the weights before they are on disk
-        elif writer is not None and isinstance(rounds, LocalRounds):
+        elif isinstance(rounds, LocalRounds):
             listening.append(Checkpoint(path, network, ROUNDS_APART))
         meter.begin()
         with memory_errors():
             outcome = run_rounds(rounds, evaluation, [*listening, *callbacks], earlier.records)
         measured = meter.describe()
-        if writer is not None:
-            added = finish()
-            summary = summarise(
-                network,
-                rounds.allocation,
-                settings,
-                outcome,
-                reports,
-                measured,
-                earlier.resumed_after,
-                answer_shape(evaluation),
-            )
-            writer.finish({**summary, **added})
-            if checkpoint is not None and outcome.stopped_by != "interrupt":
-                checkpoint.remove()
+        added = finish()
+        summary = summarise(
+            network,
+            rounds.allocation,
+            settings,
+            outcome,
+            reports,
+            measured,
+            earlier.resumed_after,
+            answer_shape(evaluation),
+        )
+        writer.finish({**summary, **added})
+        if checkpoint is not None and outcome.stopped_by != "interrupt":
+            checkpoint.remove()
     except BaseException as error:
-        if writer is not None:
-            with contextlib.suppress(OSError):  # a full disk: the log has them too
-                writer.flush()
+        with contextlib.suppress(OSError):  # a full disk: the log has them too
+            writer.flush()
         if isinstance(error, RunError):
             raise RunError(f"{error}; the metrics so far are in {path}") from None
         raise
     finally:
-        if writer is not None:
-            writer.close()
-    rounds.ranks.from_first(None)  # nobody reads the folder before it is finished
+        writer.close()

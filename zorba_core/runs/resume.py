@@ -27,7 +27,6 @@ from zorba_core.data.partition import DIRICHLET
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_folder, check_model_folder, remove_leftovers
@@ -61,7 +60,6 @@ def resume(
     test: str | os.PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
     notice: Notice = lambda line: None,
-    ranks: Ranks = ALONE,
 ) -> Run:
     """Resume a run that was killed, interrupted or failed, in its own folder, and read it back.
 
@@ -92,10 +90,9 @@ def resume(
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
         raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
     recorded = runs.last_recorded_round(request.path)
-    log = open_log(request) if ranks.writes else None
+    log = open_log(request)
     try:
-        trajectory = log.trajectory if log is not None else None
-        trajectory = ranks.from_first(trajectory)
+        trajectory = log.trajectory
         check_log(request, trajectory)
         lacks = lacking(trajectory, runs.read_summary(request.path), recorded)
         with use_threads(settings.threads):
@@ -106,7 +103,7 @@ def resume(
             check_rows(request, facts, "train", "evaluation")
             check_tokens(network, tokenizer, rows.train, rows.evaluation)
             if method_facts(settings.method).first_order:
-                trajectory = _from_checkpoint(request, network, log, trajectory, notice, ranks)
+                trajectory = _from_checkpoint(request, network, log, trajectory, notice)
                 state = replace(init(network, settings), rounds_done=trajectory.rounds_done)
             else:
                 start = _begun_from(request, network, trajectory, trajectory.rounds_done)
@@ -115,10 +112,8 @@ def resume(
                 )
             earlier = Earlier.of(trajectory, settings)
             saves = bool(request.config.get("save_model"))
-            rounds = LocalRounds(network, request.allocation, rows, settings, ranks, state, trajectory.rounds)
-            measures = measuring(
-                request.path, rounds, rows, request.config, ranks, evaluated=bool(trajectory.evaluations)
-            )
+            rounds = LocalRounds(network, request.allocation, rows, settings, state, trajectory.rounds)
+            measures = measuring(request.path, rounds, rows, request.config, evaluated=bool(trajectory.evaluations))
             if lacks:  # said now that nothing refuses it any more
                 notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
             for lost in (measure.lost for measure in measures if measure.lost):
@@ -126,7 +121,7 @@ def resume(
                 notice(f"{request.path / DIAGNOSTICS} lacks what was measured after rounds {after}; that is lost")
             complete_run(
                 request.path,
-                None if log is None else reopen(request, settings, log, earlier, notice),
+                reopen(request, settings, log, earlier, notice),
                 rounds,
                 rows.evaluation,
                 [*callbacks, *measures],
@@ -134,8 +129,7 @@ def resume(
                 finish=partial(finish_run, request.path, network, tokenizer, saves, measures),
             )
     finally:
-        if log is not None:
-            log.close()
+        log.close()
     return read_run(request.path)
 
 
@@ -233,19 +227,17 @@ def _alpha_of(request: Request) -> float:
 def _from_checkpoint(
     request: Request,
     network: BlockNetwork,
-    log: TrajectoryLog | None,
+    log: TrajectoryLog,
     trajectory: Trajectory,
     notice: Notice,
-    ranks: Ranks,
 ) -> Trajectory:
     """The log up to the checkpoint's round, whose weights the network then holds."""
     checkpoint = restore(request.path, network, trajectory)
-    if log is not None:
-        lost = trajectory.rounds_done - checkpoint
-        if lost:
-            notice(f"{lost} rounds after the last checkpoint (round {checkpoint}) will be computed again")
-        log.cut_back(checkpoint)
-    return ranks.from_first(log.trajectory if log is not None else None)
+    lost = trajectory.rounds_done - checkpoint
+    if lost:
+        notice(f"{lost} rounds after the last checkpoint (round {checkpoint}) will be computed again")
+    log.cut_back(checkpoint)
+    return log.trajectory
 
 
 def _begun_from(request: Request, network: BlockNetwork, trajectory: Trajectory, target: int) -> int:

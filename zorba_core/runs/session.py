@@ -36,7 +36,6 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit, check_model
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.ranks import ALONE, Ranks
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
@@ -87,7 +86,6 @@ def fine_tune(
     force: bool = False,
     diagnostics: int | None = None,
     notice: Callable[[str], None] = lambda line: None,
-    ranks: Ranks = ALONE,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
 
@@ -109,7 +107,6 @@ def fine_tune(
         label_words: words for each label, where the task's own do not suit the model.
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
-        ranks: the processes that share the work, each of which makes this call; rank 0 writes and its callbacks count.
         force: train also with settings that :mod:`zorba_core.runs.preflight` finds cannot learn.
         diagnostics: also measure every client's gradients, before the first round and after every so many
             (:mod:`zorba_core.runs.diagnostics`).
@@ -178,18 +175,15 @@ def fine_tune(
         }
         environment = {
             **describe(settings),
-            "ranks": ranks.size,
             "base_weights_sha256": network.weights_sha256(),
             "data": data_facts,
             "preflight": checked.describe(),
         }
-        writer = RunWriter(runs_folder, name, config, environment, allocation) if ranks.writes else None
-        with contextlib.nullcontext() if writer is None else contextlib.closing(writer):
-            path = Path(ranks.from_first(None if writer is None else str(writer.path)))
-            if writer is not None:
-                write_task(path, task)
-            rounds = LocalRounds(network, allocation, rows, settings, ranks)
-            measures = measuring(path, rounds, rows, config, ranks)
+        with contextlib.closing(RunWriter(runs_folder, name, config, environment, allocation)) as writer:
+            path = writer.path
+            write_task(path, task)
+            rounds = LocalRounds(network, allocation, rows, settings)
+            measures = measuring(path, rounds, rows, config)
             try:
                 complete_run(
                     path,
@@ -211,13 +205,12 @@ def measuring(
     rounds: Rounds,
     rows: FederatedRows,
     config: Mapping[str, Any],
-    ranks: Ranks,
     *,
     evaluated: bool = False,
 ) -> list[Diagnostics]:
-    """What measures a run's gradients as its config asks: on the first rank, nothing elsewhere."""
+    """What measures a run's gradients as its config asks."""
     every = config.get("diagnostics")
-    if every is None or not ranks.writes:
+    if every is None:
         return []
     return [Diagnostics(path, rounds, rows, every, evaluated=evaluated)]
 

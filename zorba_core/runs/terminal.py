@@ -74,9 +74,9 @@ class Progress(Callback):
 class Interrupt(Callback):
     """Turns the first Ctrl-C into "stop after this round"; a second one, or one during loading, stops at once."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self) -> None:
         self.folder: Path | None = None  # of the run, once there is something to keep
-        self._asked, self._stream = False, stream or sys.stderr
+        self._asked = False
 
     def on_start(self, folder: Path) -> None:
         self.folder = folder
@@ -101,4 +101,4 @@ class Interrupt(Callback):
         if asked or self.folder is None:
             raise KeyboardInterrupt
         with suppress(RuntimeError):  # the signal came while the stream was being written to
-            print("\nstopping after this round; press Ctrl-C again to stop at once", file=self._stream, flush=True)
+            print("\nstopping after this round; press Ctrl-C again to stop at once", file=sys.stderr, flush=True)

@@ -50,26 +50,19 @@ class FirstOrder(Method):
     the mean of the gradients."""
 
     def report(self, context: RoundContext) -> Reports:
-        """(Sums over ranks depend in their last bits on how many ranks there are.)"""
-        network, settings, ranks = context.network, context.settings, context.ranks
-        own = ranks.own(np.flatnonzero(context.plan.asked_N))
-        batches = [context.batch(int(n)) for n in own]
+        network, settings = context.network, context.settings
+        asked = np.flatnonzero(context.plan.asked_N)
+        batches = [context.batch(int(n)) for n in asked]
         if ESTIMATORS[settings.estimator].cohort:
             gradient = gradient_cohort(network, batches, max_rows=settings.max_rows)
         else:
             gradient = gradient_reference(network, batches)
         num_clients = context.A_MN.shape[1]
         loss_N = np.zeros(num_clients)
-        loss_N[own] = gradient.loss_N
-        counts = ranks.sum(np.array([gradient.counted, gradient.forward_passes, gradient.backward_passes], float))
-        counted, forward_passes, backward_passes = (int(count) for count in counts)
-        mean_M = []
-        for total in gradient.sum_M:
-            if ranks.size > 1:
-                total = torch.from_numpy(ranks.sum(total.cpu().numpy())).to(total)
-            mean_M.append(total.div_(max(counted, 1)))
+        loss_N[asked] = gradient.loss_N
+        mean_M = tuple(total.div_(max(gradient.counted, 1)) for total in gradient.sum_M)
         no_scalars = np.zeros((num_clients, 0))
-        return Reports(no_scalars, ranks.sum(loss_N), forward_passes, backward_passes, tuple(mean_M))
+        return Reports(no_scalars, loss_N, gradient.forward_passes, gradient.backward_passes, mean_M)
 
     @torch.no_grad()
     def update(

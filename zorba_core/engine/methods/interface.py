@@ -79,7 +79,7 @@ class Method(MethodFacts):
         return seeds_Q
 
     def report(self, context: RoundContext) -> Reports:
-        """The reports of the clients that ``context.plan`` asks. Each rank computes its share and receives all."""
+        """The reports of the clients that ``context.plan`` asks."""
         raise NotImplementedError
 
     def update(
@@ -138,17 +138,12 @@ class ScalarMethod(Method):
         return estimator(context.network, batches, context.A_MN[:, clients], plan.seeds_Q, context.directions)
 
     def report(self, context: RoundContext) -> Reports:
-        ranks, num_clients = context.ranks, context.A_MN.shape[1]
-        own = ranks.own(np.flatnonzero(context.plan.asked_N))
-        rho_NQ, loss_N, passes = np.zeros((num_clients, len(context.plan.seeds_Q))), np.zeros(num_clients), np.zeros(2)
-        if len(own):
-            batches = [context.batch(int(n)) for n in own]
-            estimate = self.measure(context, estimator_of(context.settings), batches, own)
-            rho_NQ[own], loss_N[own] = estimate.rho_NQ, estimate.loss_N
-            passes[:] = estimate.forward_passes, estimate.backward_passes
-        rho_NQ, loss_N = ranks.sum(rho_NQ), ranks.sum(loss_N)
-        forward_passes, backward_passes = (int(count) for count in ranks.sum(passes))
-        return Reports(rho_NQ, loss_N, forward_passes, backward_passes)
+        num_clients, asked = context.A_MN.shape[1], np.flatnonzero(context.plan.asked_N)
+        batches = [context.batch(int(n)) for n in asked]
+        estimate = self.measure(context, estimator_of(context.settings), batches, asked)
+        rho_NQ, loss_N = np.zeros((num_clients, len(context.plan.seeds_Q))), np.zeros(num_clients)
+        rho_NQ[asked], loss_N[asked] = estimate.rho_NQ, estimate.loss_N
+        return Reports(rho_NQ, loss_N, estimate.forward_passes, estimate.backward_passes)
 
     def update(
         self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
