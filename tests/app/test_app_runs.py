@@ -7,7 +7,6 @@ import shlex
 import shutil
 from dataclasses import asdict
 
-import numpy as np
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -22,8 +21,6 @@ from zorba_core.checksums import read_sealed
 from zorba_core.cli import build_app
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import write_json
-from zorba_core.runs import read_run
-from zorba_core.runs.diagnostics import DIAGNOSTICS, Measured, write_measured
 from zorba_core.study.comparison import folder_records
 
 pytestmark = pytest.mark.usefixtures("no_experiments")
@@ -286,31 +283,3 @@ def test_what_all_runs_share_is_said_once(runs):
     frame = table(folder_records(runs).records)
     assert "dataset" not in frame
     assert {"run", "seed", "best", "to target", "status"} <= set(frame)
-
-
-def test_what_was_measured_of_gradients_is_drawn_and_a_damaged_file_is_named(app, runs):
-    path = write_run(runs, [0.5, 0.6], seed=0)
-    rng, A_MN = np.random.default_rng(0), read_run(path).allocation.A_MN
-    rows = []
-    for round_index in (0, 2):
-        gradient_MND = rng.normal(size=(*A_MN.shape, 40))
-        product_MNN = gradient_MND @ gradient_MND.transpose(0, 2, 1)
-        rows.append(Measured.of_products(round_index, np.ones(A_MN.shape[1]), product_MNN, A_MN))
-    write_measured(path / DIAGNOSTICS, rows)
-    see(app)
-    assert not app.exception
-    assert "What the gradients were" in texts(app)
-    assert f"V measured {rows[1].v:.3f}" in texts(app)
-    app.select_slider(key=f"measured_{path.name}").set_value(0).run()
-    assert f"V measured {rows[0].v:.3f}" in texts(app)
-    (path / DIAGNOSTICS).write_bytes(b"PAR1")
-    app.run()
-    assert not app.exception
-    assert "the file is damaged, remove it" in texts(app)
-
-
-def test_a_run_that_measured_and_lost_the_file_says_so_on_its_page(app, runs):
-    path = write_run(runs, [0.5, 0.6], seed=0, diagnostics=1)
-    see(app)
-    assert not app.exception
-    assert f"{path.name}/{DIAGNOSTICS} is missing" in texts(app)

@@ -15,7 +15,6 @@ from zorba_core.data.sources import read_parquet
 from zorba_core.data.table_files import TableFile
 from zorba_core.data.tables import read_table
 from zorba_core.errors import InvalidInputError
-from zorba_core.runs.diagnostics.records import read_measured
 
 ROWS, LETTERS = 6_000, 1_000_000  # 6 GB of text
 MOST_TAKEN = 500_000_000  # bytes
@@ -97,17 +96,6 @@ def test_rows_without_columns_and_rows_beyond_the_limit_are_counted_first(tmp_pa
     pq.write_table(pa.table({"label": pa.nulls(10_000_001, pa.int8())}), path)
     with pytest.raises(InvalidInputError, match="10,000,001 rows are more than 10,000,000"):
         read_table(path)
-
-
-def test_measured_gradients_are_counted_too(tmp_path):
-    from zorba_core.runs.diagnostics import records
-
-    lists = pa.ListArray.from_arrays(pa.array([0, 2**27], pa.int32()), pa.nulls(2**27, pa.float32()))
-    none = {field.name: pa.nulls(1, field.type) for field in records._SCHEMA}
-    path = tmp_path / "diagnostics.parquet"
-    pq.write_table(pa.table({**none, "norm_MN": lists}, schema=records._SCHEMA), path)
-    with pytest.raises(InvalidInputError, match="more than 4 GiB of memory"):
-        read_measured(path, 1, 1)
 
 
 def test_rows_of_every_kind_within_the_limit_are_read_as_before(tmp_path):

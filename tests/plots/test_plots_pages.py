@@ -14,9 +14,7 @@ from zorba_core.plots import (
     LIGHT,
     allocation_figure,
     client_order,
-    gradients_figure,
     importance_figure,
-    measures_figure,
 )
 from zorba_core.plots.difference import difference_figure, matched_blocks
 from zorba_core.plots.flow import client_groups, cut_figure
@@ -29,7 +27,6 @@ from zorba_core.plots.theory import (
     rounds_where_bias_takes_over,
 )
 from zorba_core.plots.toy_map import class_places, toy_map
-from zorba_core.runs.diagnostics import Measured
 from zorba_core.study.greedy_steps import replay_greedy
 from zorba_core.study.theory import Constants, theorem_1
 from zorba_core.study.toy.observations import facts, lettered_classes
@@ -256,31 +253,3 @@ def test_what_each_block_is_worth_has_bars_with_intervals_and_pale_ones_where_it
     assert list(bars.marker.color) == [DARK.quiet, DARK.quiet, DARK.front]
     np.testing.assert_allclose(np.array(bars.y) + bars.error_y.array, read.energy_high_M)
     np.testing.assert_allclose(np.array(points.y) - points.error_y.arrayminus, read.noise_low_M)
-
-
-def measured_gradients(num_blocks: int = 4, num_clients: int = 6) -> Measured:
-    rng = np.random.default_rng(0)
-    gradient_MND = rng.normal(size=(num_blocks, num_clients, 50)) * np.arange(1, num_blocks + 1)[:, None, None]
-    product_MNN = gradient_MND @ gradient_MND.transpose(0, 2, 1)
-    A_MN = rng.random((num_blocks, num_clients)) < 0.7
-    return Measured.of_products(5, np.ones(num_clients), product_MNN, A_MN)
-
-
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
-def test_a_block_with_longer_gradients_is_darker_and_shares_sum_to_one(palette):
-    measured = measured_gradients()
-    figure = gradients_figure(measured, order_N=[5, 4, 3, 2, 1, 0], palette=palette)
-    cells = np.array(figure.data[0].z)
-    assert cells.max() == 1
-    assert (np.diff(cells.mean(axis=1)) > 0).all()
-    assert np.allclose(cells[:, 0], measured.norm_MN[:, 5] / measured.norm_MN.max())
-    assert sum(figure.data[1].x) == pytest.approx(1)
-    assert sum(figure.data[2].x) == pytest.approx(1)
-
-
-def test_v_and_e_as_measured_stand_beside_what_their_formulas_say():
-    measured = measured_gradients()
-    figure = measures_figure([measured], v=0.25, e=float("inf"))
-    assert figure.data[0].y == (measured.v,)
-    assert figure.data[1].y == (measured.e,)
-    assert [shape.y0 for shape in figure.layout.shapes] == [0.25]

@@ -109,13 +109,6 @@ class FolderOptions:
     runs_folder: Path = setting(DEFAULT_FOLDER, "Where the run's folder is made.")
     name: str | None = setting(None, "First part of its name; default <dataset>-<model>.")
     save_model: bool = setting(False, "Also write the fine-tuned model to <run>/model.")
-    diagnostics: int | None = setting(
-        None,
-        "Also measure every client's gradients, before the first round and after every so many: what the allocation's "
-        "measures stand for. Changes nothing of the run; takes backward passes.",
-        at_least=1,
-        at_most=10**9,
-    )
     force: bool = setting(False, "Train also with settings that are found unable to learn.")
 
     def __post_init__(self) -> None:

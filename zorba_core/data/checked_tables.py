@@ -24,7 +24,7 @@ _MOST_BYTES = 2**30  # of a table in memory: a small damaged file can claim any 
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write atomically."""
-    table = table.replace_schema_metadata({_KEY: digest(table).encode()})
+    table = table.replace_schema_metadata({_KEY: _digest(table).encode()})
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
@@ -51,7 +51,7 @@ def read_table(path: Path, most_rows: int) -> pa.Table:
     stated = (table.schema.metadata or {}).get(_KEY)
     if stated is None and _KEY in _footer(path):
         raise InvalidInputError("its checksum is there and cannot be read: it was damaged")
-    if stated is not None and stated != digest(table).encode():
+    if stated is not None and stated != _digest(table).encode():
         raise InvalidInputError("its checksum does not fit what it holds: it was damaged or changed")
     return table
 
@@ -71,7 +71,7 @@ def _footer(path: Path) -> bytes:
         return file.read(length)
 
 
-def digest(table: pa.Table) -> str:
+def _digest(table: pa.Table) -> str:
     """SHA-256 of names, types, nulls and values, the same in every version of pyarrow."""
     sha = hashlib.sha256(str(table.num_rows).encode())
     for name, column in zip(table.column_names, table.columns, strict=True):

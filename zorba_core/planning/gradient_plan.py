@@ -166,19 +166,6 @@ class GradientPlan:
         """Bytes of random bits that are kept from one share to the next, of so many numbers of all directions."""
         return numbers // 8 if signs and numbers <= _SIGNS_KEPT and len(self.shares) > 1 else 0
 
-    def groups(self, sizes_M: Sequence[int], num_clients: int) -> list[list[int]]:
-        """All blocks, in groups of following ones of which all clients' gradients can be held: the last block first.
-        A group has one block at least."""
-        groups: list[list[int]] = []
-        held = 0
-        for m in range(len(sizes_M) - 1, -1, -1):
-            if not groups or held + sizes_M[m] * num_clients > self.room:
-                groups.append([])
-                held = 0
-            groups[-1].append(m)
-            held += sizes_M[m] * num_clients
-        return groups
-
     def pieces(self, parts: Iterable[PartOfRows]) -> Iterator[list[PartOfRows]]:
         """Parts that go through the blocks together."""
         piece: list[PartOfRows] = []

@@ -3,7 +3,6 @@
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
-from zorba_core.plots.gradients import gradients_figure, measures_figure
 from zorba_core.plots.importance import importance_figure
 from zorba_core.plots.labels import labels_figure, labels_per_client
 from zorba_core.plots.live import progress_figure
@@ -34,14 +33,12 @@ __all__ = [
     "curves_figure",
     "front_figure",
     "front_order",
-    "gradients_figure",
     "importance_figure",
     "labels_figure",
     "labels_per_client",
     "learning_curves_figure",
     "matrix_picture",
     "measure_title",
-    "measures_figure",
     "outcomes_figure",
     "palette_named",
     "parallel_figure",

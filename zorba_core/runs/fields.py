@@ -68,7 +68,6 @@ CONFIG_FIELDS = Fields(
         "alpha": _NUMBER,
         "save_model": bool,
         "force": bool,
-        "diagnostics": int,
         "allocation": MapOf(object),
         "task": MapOf(object),
         "division": str,
@@ -124,7 +123,6 @@ SUMMARY_FIELDS = Fields(
         "resumed_after_rounds": ListOf(int),
         "reports": Fields({"reported": int, "refused_by_client": MapOf(int)}, {}),
         "weights_sha256": str,
-        "diagnostics": Fields({"times": int, "sha256": str}, {}),
     },
 )
 _NAMES = {str: "text", int: "a whole number of at least 0", float: "a number", bool: "true or false"}

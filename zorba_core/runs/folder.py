@@ -7,7 +7,6 @@ A run is a folder ``<runs folder>/<name>-<hash of its config>/``:
     allocation.npz    A_MN, bool
     task.toml         of a run on the user's own rows: the task, to be read and used again (config.json has it too)
     trajectory.log    every round's seeds and scalars: with the base model, the weights of any round
-    diagnostics.parquet  where asked for: the clients' gradients, measured (zorba_core.runs.diagnostics)
     metrics.parquet   one row a round (see METRIC_COLUMNS); rewritten at every evaluation while the run continues
     summary.json      the outcome; written last, so a folder without it is a run in progress or an interrupted one
 
@@ -34,7 +33,6 @@ from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
 from zorba_core.files import fingerprint, named_in_errors
 from zorba_core.planning.communication import run_communication
-from zorba_core.runs.diagnostics import Measured, read_measured_of
 from zorba_core.runs.fields import (
     CONFIG_FIELDS,
     DAMAGED,
@@ -139,17 +137,6 @@ class Run:
     def evaluations(self) -> pd.DataFrame:
         """The rows of ``metrics`` in which the model was evaluated."""
         return self.metrics.dropna(subset=["eval_accuracy"])
-
-    @property
-    def diagnostics(self) -> tuple[Measured, ...]:
-        """What was measured of the clients' gradients, in the order of rounds; nothing where it was not asked for.
-
-        Raises:
-            InvalidInputError: the file is damaged, or missing although the run measured.
-        """
-        done = int(self.metrics["round"].max()) if len(self.metrics) else 0
-        shape = self.allocation.num_blocks, self.allocation.num_clients
-        return read_measured_of(self.path, self.config, self.summary, done, *shape)
 
     # What follows loads the model, so its code loads when it is first used (zorba_core.runs.use).
 

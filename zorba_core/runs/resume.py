@@ -36,13 +36,11 @@ from zorba_core.runs import folder as runs
 from zorba_core.runs.checkpoint import checkpoint_round, restore
 from zorba_core.runs.complete import Earlier, complete_run
 from zorba_core.runs.complete_weights import warned_when_accepted
-from zorba_core.runs.diagnostics import DIAGNOSTICS
-from zorba_core.runs.diagnostics.callback import check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_folder import save_model
 from zorba_core.runs.replaying import replay_rounds
 from zorba_core.runs.run_task import check_files, task_of, with_data
-from zorba_core.runs.session import divide_rows, finish_run, measuring, open_network, use_threads
+from zorba_core.runs.session import divide_rows, finish_run, open_network, use_threads
 from zorba_core.runs.token_range import check_tokens
 from zorba_core.runs.trajectory import Trajectory, TrajectoryLog, lacking, read_trajectory
 from zorba_core.runs.writer import RunWriter
@@ -78,7 +76,6 @@ def resume(
     """
     request = read_request(run)
     settings = settings_of(request)
-    check_diagnostics(request.config.get("diagnostics"), settings)
     if "federation" in request.config:
         raise InvalidInputError(
             f"{request.path}: its clients were processes of their own; resume it with: "
@@ -113,20 +110,16 @@ def resume(
             earlier = Earlier.of(trajectory, settings)
             saves = bool(request.config.get("save_model"))
             rounds = LocalRounds(network, request.allocation, rows, settings, state, trajectory.rounds)
-            measures = measuring(request.path, rounds, rows, request.config, evaluated=bool(trajectory.evaluations))
             if lacks:  # said now that nothing refuses it any more
                 notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
-            for lost in (measure.lost for measure in measures if measure.lost):
-                after = ", ".join(map(str, lost[:5])) + (" and more" if len(lost) > 5 else "")
-                notice(f"{request.path / DIAGNOSTICS} lacks what was measured after rounds {after}; that is lost")
             complete_run(
                 request.path,
                 reopen(request, settings, log, earlier, notice),
                 rounds,
                 rows.evaluation,
-                [*callbacks, *measures],
+                callbacks,
                 earlier=earlier,
-                finish=partial(finish_run, request.path, network, tokenizer, saves, measures),
+                finish=partial(finish_run, request.path, network, tokenizer, saves),
             )
     finally:
         log.close()

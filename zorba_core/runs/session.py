@@ -34,7 +34,7 @@ from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
-from zorba_core.engine.loop import FederatedRows, LocalRounds, Rounds, check_fit, check_model
+from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit, check_model
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -45,7 +45,6 @@ from zorba_core.planning.models import ModelSpec, config_of, model_spec
 from zorba_core.planning.parameter_counts import COUNTS
 from zorba_core.runs import DEFAULT_FOLDER, Run, read_run
 from zorba_core.runs.complete import complete_run
-from zorba_core.runs.diagnostics.callback import Diagnostics, check_diagnostics
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.model_folder import begin_from, save_model
@@ -84,7 +83,6 @@ def fine_tune(
     callbacks: Sequence[Callback] = (),
     origin: Mapping[str, Any] | None = None,
     force: bool = False,
-    diagnostics: int | None = None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Run:
     """Fine-tune ``model`` on ``dataset`` with the clients and blocks of ``allocation``, and read the run back.
@@ -108,8 +106,6 @@ def fine_tune(
         name: first part of the run folder's name; default ``<dataset>-<model>``.
         save_model: also write the fine-tuned model, in Hugging Face format, to ``<run>/model``.
         force: train also with settings that :mod:`zorba_core.runs.preflight` finds cannot learn.
-        diagnostics: also measure every client's gradients, before the first round and after every so many
-            (:mod:`zorba_core.runs.diagnostics`).
         origin: how the allocation came about (solver, budgets, ...), kept in the run's config.
 
     Raises:
@@ -132,7 +128,6 @@ def fine_tune(
     else:
         task = dataset if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
-    check_diagnostics(diagnostics, settings)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
     with use_threads(settings.threads):
@@ -166,7 +161,6 @@ def fine_tune(
             **asdict(settings),
             "save_model": save_model,
             "force": force,
-            **({} if diagnostics is None else {"diagnostics": diagnostics}),
             "allocation": {
                 **(origin or {}),
                 "total_blocks": allocation.total_blocks,
@@ -183,15 +177,14 @@ def fine_tune(
             path = writer.path
             write_task(path, task)
             rounds = LocalRounds(network, allocation, rows, settings)
-            measures = measuring(path, rounds, rows, config)
             try:
                 complete_run(
                     path,
                     writer,
                     rounds,
                     rows.evaluation,
-                    [*callbacks, *measures],
-                    finish=partial(finish_run, path, network, tokenizer, save_model, measures),
+                    callbacks,
+                    finish=partial(finish_run, path, network, tokenizer, save_model),
                 )
             except RunError as error:
                 if not checked.failed:
@@ -200,32 +193,11 @@ def fine_tune(
     return read_run(path)
 
 
-def measuring(
-    path: Path,
-    rounds: Rounds,
-    rows: FederatedRows,
-    config: Mapping[str, Any],
-    *,
-    evaluated: bool = False,
-) -> list[Diagnostics]:
-    """What measures a run's gradients as its config asks."""
-    every = config.get("diagnostics")
-    if every is None:
-        return []
-    return [Diagnostics(path, rounds, rows, every, evaluated=evaluated)]
-
-
 def finish_run(
-    path: Path,
-    network: BlockNetwork,
-    tokenizer: PreTrainedTokenizerBase,
-    save_model: bool,
-    measures: Sequence[Diagnostics],
+    path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, save_model: bool
 ) -> dict[str, Any]:
-    """After the last round: save the model where it was asked for. What the summary says of it and of what was
-    measured."""
-    saved = save_model_in(path, network, tokenizer) if save_model else {}
-    return {**saved, **{name: value for measure in measures for name, value in measure.describe().items()}}
+    """After the last round: save the model where it was asked for. Returns what the summary says of it."""
+    return save_model_in(path, network, tokenizer) if save_model else {}
 
 
 def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

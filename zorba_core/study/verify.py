@@ -16,7 +16,6 @@ from zorba_core.checksums import SUMS, check_sums, parse_json, sha256_of, unseal
 from zorba_core.data.checked_tables import UNREADABLE, has_checksum, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, one_line
 from zorba_core.runs import CONFIG, SUMMARY, TRAJECTORY, read_request, read_run
-from zorba_core.runs.diagnostics import DIAGNOSTICS
 from zorba_core.runs.folder import ALLOCATION, METRICS, changed_environment
 from zorba_core.runs.trajectory import lacking, read_trajectory
 from zorba_core.study.doctor import Finding
@@ -48,7 +47,7 @@ def _works(folder: Path) -> Iterator[tuple[Path, Callable[[Path], str], str]]:
         of_run = {name for name in (CONFIG, ALLOCATION, METRICS, SUMMARY, TRAJECTORY) if name in inside}
         if len(of_run) > 1:
             yield path, _run, "train it again; its config.json, or zorba runs, has the settings"
-            inside -= of_run | {"environment.json", DIAGNOSTICS}
+            inside -= of_run | {"environment.json"}
         if SUMS in inside:
             yield path, _sums, "zorba make-base, zorba export or zorba replay --save writes a model"
             inside -= {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
@@ -88,7 +87,6 @@ def _checked(folder: Path, path: Path, check: Callable[[Path], str], again: str)
 
 def _run(path: Path) -> str:
     run, request = read_run(path), read_request(path)
-    _ = run.diagnostics  # where the run measured, and the file is missing or damaged, this names it
     if not (path / TRAJECTORY).is_file():
         return "reads; it has no log, so its rounds cannot be replayed"
     trajectory = read_trajectory(path / TRAJECTORY)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.screens.runs import measured, use
+from app.screens.runs import use
 from app.screens.train.measures import measured_bytes
 from app.screens.train.processes import being_written, train_command
 from app.screens.train.words import duration, size
@@ -63,7 +63,6 @@ def draw(chosen: Sequence[Record]) -> None:
     if record.path is not None:
         done = int(record.metrics["round"].max()) if len(record.metrics) else 0
         worth.draw(record.path, record.method, done, "run_importance")
-    measured.draw(record)
     components.downloads(_files(record), key="run_files")
 
 
