@@ -22,7 +22,6 @@ from app.screens.runs.views import Views, write_views
 from app.shared.hosts import is_ours, refusal
 from tests.app.serving import CHROMIUM_ARGUMENTS, server_process
 from tests.app.written_runs import see, texts, write_run
-from zorba_core.runs.notes import Notes, write_notes
 
 APP = Path(__file__).resolve().parents[2] / "app"
 HTML = "<img src=x onerror=alert(1)>"
@@ -82,8 +81,6 @@ def app(root, runs, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [HTML, MARKDOWN])
 def test_words_from_a_run_folder_are_never_markdown(app, runs, name):
     write_run(runs, [0.5, 0.6], dataset=name, model=name, label_words=[name, name])
-    for path in runs.iterdir():
-        write_notes(path, Notes.of(name, name, [name]))
     (runs / "stray").mkdir()
     write_views(runs, Views().with_view(name, {"find": [name]}))
     see(app)

@@ -1,8 +1,6 @@
-"""On the Runs page: names, notes and tags, deleting with a way back, saved views, and curves that are hidden."""
+"""On the Runs page: deleting with a way back, saved views, and curves that are hidden."""
 
 from __future__ import annotations
-
-import shutil
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -11,7 +9,6 @@ from app.screens.runs.curve_list import curve_id
 from app.screens.runs.views import read_views
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, write_run
-from zorba_core.runs.notes import NOTES, Notes, read_notes, write_notes
 from zorba_core.runs.trash import TRASH, discarded
 
 pytestmark = pytest.mark.usefixtures("no_experiments")
@@ -39,38 +36,6 @@ def field(elements, start: str):
     return next(element for element in elements if str(element.key).startswith(start))
 
 
-def test_a_label_a_note_and_tags_are_kept_beside_the_run_and_shown(app, runs):
-    pick(app, 0)
-    (name,) = picked(app)
-    field(app.text_input, "label_").set_value("the good one")
-    field(app.text_area, "note_").set_value("of Tuesday")
-    named(app, "Save").click()
-    field(app.multiselect, "tags_").set_value(["paper"])
-    next(b for b in app.button if b.label == "Save" and "notes_" in str(b.form_id)).click().run()
-    assert not app.exception
-    assert read_notes(runs / name) == Notes("the good one", "of Tuesday", ("paper",))
-    frame = app.dataframe[0].value.set_index("run")
-    assert frame.loc[name, "label"] == "the good one"
-    assert list(frame.loc[name, "tags"]) == ["paper"]
-    assert (runs / name).is_dir()
-    app.multiselect(key="tag").set_value(["paper"]).run()
-    assert list(app.dataframe[0].value["run"]) == [name]
-    assert app.query_params["tag"] == "paper"
-    app.text_input(key="find").set_value("tuesday").run()
-    assert list(app.dataframe[0].value["run"]) == [name]
-
-
-def test_several_runs_get_and_lose_tags_at_once(app, runs):
-    pick(app, 0, 1)
-    names = picked(app)
-    write_notes(runs / names[0], Notes.of("first", "", ["old"]))
-    app.run()
-    field(app.multiselect, "add_").set_value(["new"])
-    field(app.multiselect, "less_").set_value(["old"])
-    next(b for b in app.button if b.label == "Save" and "many_" in str(b.form_id)).click().run()
-    assert [read_notes(runs / name) for name in names] == [Notes("first", "", ("new",)), Notes("", "", ("new",))]
-
-
 def test_deleted_runs_come_back_and_the_trash_says_where_it_is(app, runs):
     pick(app, 0, 1)
     names = picked(app)
@@ -89,25 +54,6 @@ def test_deleted_runs_come_back_and_the_trash_says_where_it_is(app, runs):
     assert not [button for button in app.button if button.key == "undo_delete"]
     app.button(key="empty_trash").click().run()
     assert not list((runs / TRASH).iterdir())
-
-
-def test_what_cannot_be_kept_is_said(app, runs):
-    pick(app, 0)
-    (name,) = picked(app)
-    field(app.text_input, "label_").set_value("late")
-    shutil.rmtree(runs / name)
-    next(b for b in app.button if b.label == "Save" and "notes_" in str(b.form_id)).click().run()
-    assert not app.exception
-    assert "does not exist any more" in texts(app).replace("\\", "")
-
-
-def test_damaged_notes_hide_no_run_and_are_named(app, runs):
-    path = next(runs.glob("toy-*"))
-    (path / NOTES).write_text("{")
-    app.run()
-    assert not app.exception
-    assert len(app.dataframe[0].value) == 3
-    assert "notes.json" in texts(app).replace("\\", "")
 
 
 def test_a_view_brings_the_page_back_to_where_it_was(app, runs):

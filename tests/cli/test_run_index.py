@@ -10,7 +10,6 @@ import pytest
 from tests.app.written_runs import write_run
 from tests.damage import call
 from zorba_core.runs import index as run_index
-from zorba_core.runs.notes import Notes, write_notes
 from zorba_core.study.comparison import folder_records, metric_of
 
 
@@ -68,7 +67,6 @@ def test_a_damaged_index_is_made_again(runs, read, tmp_path):
 
 def test_records_of_the_index_say_what_records_of_the_files_say(runs, read, tmp_path, monkeypatch):
     write_run(tmp_path / "runs", [0.4], seed=1, finished=False)
-    write_notes(runs / "copy-2", Notes.of(label="the best", tags=["kept"]))
     (runs / "copy-3" / "metrics.parquet").unlink()
     for _ in range(2):  # without an index, and with one
         of_index = folder_records(runs)
@@ -87,7 +85,6 @@ def test_records_of_the_index_say_what_records_of_the_files_say(runs, read, tmp_
             "outcome",
             "small_curve",
             "began",
-            "notes",
             "settings",
             "method",
             "path",
@@ -99,4 +96,3 @@ def test_records_of_the_index_say_what_records_of_the_files_say(runs, read, tmp_
     assert a.metrics.equals(b.metrics)
     assert (a.environment, a.summary, a.vram_gib) == (b.environment, b.summary, b.vram_gib)
     assert (a.allocation.A_MN == b.allocation.A_MN).all()
-    assert a.notes.label == "the best"

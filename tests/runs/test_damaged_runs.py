@@ -211,7 +211,7 @@ def test_a_damaged_page_of_the_metrics_is_noticed(whole, tmp_path):
     assert refused > len(places) / 2
 
 
-@pytest.mark.parametrize("name", ["trajectory.log", "summary.json", "metrics.parquet", "notes.json"])
+@pytest.mark.parametrize("name", ["trajectory.log", "summary.json", "metrics.parquet"])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(whole, tmp_path, name):
     for copy in ("healthy", "damaged"):
         shutil.copytree(whole.path, tmp_path / copy)

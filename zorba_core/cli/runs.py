@@ -13,7 +13,6 @@ from zorba_core.errors import MissingDataError
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run
 from zorba_core.runs.folder import METRICS
 from zorba_core.runs.index import indexed
-from zorba_core.runs.notes import NO_NOTES, notes_or_none
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
 
@@ -25,7 +24,6 @@ def runs(
     experiment: str | None = typer.Option(None, help="Runs of this experiment's tables instead of a folder's."),
     profile: str = typer.Option("standard", help="Of the experiment."),
     only: list[str] = typer.Option([], help="Only the run of this name; may be given several times."),
-    tag: list[str] = typer.Option([], help="Only runs with this tag; may be given several times."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """List fine-tuning runs: how far each came, its accuracy and its allocation. Unreadable entries go to stderr."""
@@ -34,9 +32,7 @@ def runs(
         listed = indexed(folder, _row, "runs")
         rows, problems = [row for _, _, row in listed.entries], list(listed.problems)
         nothing = f"no runs in {folder}; make one with: zorba train"
-        unreadable = {} if only or tag else _unreadable(folder, rows, problems)
-        rows, damaged = _with_notes(folder, rows)
-        problems = [*problems, *damaged]
+        unreadable = {} if only else _unreadable(folder, rows, problems)
     else:
         rows, problems = _of_experiment(experiment, profile, folder)
         unreadable, nothing = (
@@ -45,10 +41,7 @@ def runs(
         )
     for problem in problems:
         typer.echo(f"skipped: {problem}", err=True)
-    chosen = [row for row in _named(rows, only) if set(tag) <= set(row.get("tags", ()))]
-    if rows and not chosen:
-        nothing = f"none of {len(rows)} runs has the tag {' and '.join(tag)}"
-    rows = chosen
+    rows = _named(rows, only)
     width = max([44, *(len(row["run"]) for row in rows), *map(len, unreadable)])
     lines = [
         f"{'run':<{width}} {'method':<8} {'status':<11} {'rounds':>6} {'best':>6} {'to target':>9} {'Lambda':>8} "
@@ -57,7 +50,7 @@ def runs(
     lines += [
         f"{row['run']:<{width}} {row['method']:<8} {row['status']:<11} {row['rounds_done']:>6} "
         f"{_number(row['best_accuracy'], '.3f'):>6} {_number(row['rounds_to_target'], 'd'):>9} "
-        f"{_number(row['lambda'], '.3f'):>8} {_number(_megabytes(row), ',.3f'):>10}{_said(row)}"
+        f"{_number(row['lambda'], '.3f'):>8} {_number(_megabytes(row), ',.3f'):>10}"
         for row in rows
     ]
     lines += [f"{name:<{width}} {'-':<8} {status:<11}" for name, status in unreadable.items()]
@@ -75,23 +68,6 @@ def _unreadable(folder: Path, rows: list[dict[str, Any]], problems: list[str]) -
         for name in names
         if name not in readable and (folder / name / CONFIG).is_file()
     }
-
-
-def _with_notes(folder: Path, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows with what people say of the runs now, which is not kept between calls; and what cannot be read of it."""
-    noted, damaged, nothing = [], [], NO_NOTES.describe()
-    for row in rows:
-        notes, problem = notes_or_none(f"{folder}/{row['run']}")
-        noted.append(row | (nothing if notes is NO_NOTES else notes.describe()))
-        damaged += [] if problem is None else [problem]
-    return noted, damaged
-
-
-def _said(row: dict[str, Any]) -> str:
-    """A run's label and tags, at the end of its line."""
-    words = [row["label"]] if row.get("label") else []
-    words += [f"#{tag}" for tag in row.get("tags", ())]
-    return f"  {' '.join(words)}" if words else ""
 
 
 def _named(rows: list[dict[str, Any]], only: list[str]) -> list[dict[str, Any]]:

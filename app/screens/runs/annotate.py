@@ -1,9 +1,8 @@
-"""What the reader does to runs: a label, a note and tags, deleting with a way back, and the trash."""
+"""Deleting runs with a way back, and the trash."""
 
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,14 +14,6 @@ from app.shared import components
 from app.shared.escape import as_code
 from app.shared.folders import short
 from zorba_core.errors import InvalidInputError, ZorbaError
-from zorba_core.runs.notes import (
-    LONGEST_LABEL,
-    LONGEST_NOTE,
-    MOST_TAGS,
-    Notes,
-    read_notes,
-    write_notes,
-)
 from zorba_core.runs.trash import TRASH, discard, discarded, empty_trash, restore
 from zorba_core.study.comparison import Record
 
@@ -31,19 +22,13 @@ _NAMED = 3  # deleted runs that the message names
 _LISTED = 12  # runs of the trash with a button each
 
 
-def draw(folder: Path, source: str, records: Sequence[Record], chosen: Sequence[Record]) -> None:
-    """The row of actions on the picked runs; ``records`` are those of the whole folder."""
+def draw(folder: Path, source: str, chosen: Sequence[Record]) -> None:
+    """The row of actions on the picked runs."""
     problem = st.session_state.pop(_PROBLEM, None)
     if problem:
         components.problem("This was not done", problem)
     _undo(folder)
-    tags = sorted({tag for record in records for tag in record.notes.tags})
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        with st.popover("Name, note, tags", icon=":material/label:", disabled=not chosen):
-            if len(chosen) == 1:
-                _of_one(chosen[0], tags)
-            elif chosen:
-                _of_several(chosen, tags)
         st.button(
             "Delete" if len(chosen) < 2 else f"Delete {len(chosen)}",
             key="delete_runs",
@@ -55,69 +40,7 @@ def draw(folder: Path, source: str, records: Sequence[Record], chosen: Sequence[
         )
         _trash(folder)
         if not chosen:
-            st.caption("Pick runs in the table to name, tag or delete them.", width="content")
-
-
-def _of_one(record: Record, tags: Sequence[str]) -> None:
-    notes = record.notes
-    token = f"{record.name}_{zlib.crc32(repr(notes).encode()):x}"  # other notes, another form with other defaults
-    with st.form(f"notes_{token}", border=False):
-        st.caption(f"Of {as_code(record.name)}. The folder keeps its name; the label stands in tables and pictures.")
-        st.text_input("Label", notes.label, key=f"label_{token}", max_chars=LONGEST_LABEL, placeholder="none")
-        st.text_area("Note", notes.note, key=f"note_{token}", max_chars=LONGEST_NOTE, placeholder="none", height=110)
-        _tags("Tags", sorted({*tags, *notes.tags}), notes.tags, f"tags_{token}")
-        st.form_submit_button("Save", icon=":material/save:", on_click=_save_one, args=(record.path, token))
-
-
-def _of_several(chosen: Sequence[Record], tags: Sequence[str]) -> None:
-    token = f"{zlib.crc32(repr([(record.name, record.notes) for record in chosen]).encode()):x}"
-    carried = sorted({tag for record in chosen for tag in record.notes.tags})
-    with st.form(f"many_{token}", border=False):
-        st.caption(f"Of {len(chosen)} picked runs. Pick a single one to give it a label and a note.")
-        _tags("Add tags", tags, (), f"add_{token}")
-        if carried:
-            st.multiselect("Take away tags", carried, key=f"less_{token}", placeholder="none")
-        st.form_submit_button(
-            "Save", icon=":material/save:", on_click=_save_several, args=([run.path for run in chosen], token)
-        )
-
-
-def _tags(label: str, options: Sequence[str], current: Sequence[str], key: str) -> None:
-    st.multiselect(
-        label,
-        options,
-        list(current),
-        key=key,
-        accept_new_options=True,
-        max_selections=MOST_TAGS,
-        placeholder="type a tag and press Enter",
-    )
-
-
-def _save_one(path: Path, token: str) -> None:
-    """A form's callback."""
-    state = st.session_state
-    _write(path, Notes.of(state[f"label_{token}"], state[f"note_{token}"] or "", state[f"tags_{token}"]))
-
-
-def _save_several(paths: Sequence[Path], token: str) -> None:
-    """A form's callback."""
-    added, less = st.session_state[f"add_{token}"], st.session_state.get(f"less_{token}", [])
-    for path in paths:
-        try:
-            before = read_notes(path)
-        except ZorbaError as error:
-            st.session_state[_PROBLEM] = str(error)
-            return
-        tags = [tag for tag in before.tags if tag not in less]
-        _write(path, Notes.of(before.label, before.note, [*tags, *added]))
-
-
-def _write(path: Path, notes: Notes) -> None:
-    try:
-        write_notes(path, notes)
-    except ZorbaError as error:
-        st.session_state[_PROBLEM] = str(error)
+            st.caption("Pick runs in the table to delete them.", width="content")
 
 
 def _delete(source: str, paths: Sequence[Path]) -> None:

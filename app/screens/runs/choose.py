@@ -13,7 +13,6 @@ from app.screens.runs.picks import Picks, as_link, from_link, holds
 from app.shared import components
 from app.shared.links import all_named, linked, linked_day, linked_many, linked_text, take_asked
 from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
-from zorba_core.runs.notes import Notes
 from zorba_core.study.comparison import Record
 
 SHOWN_AT_FIRST = 3
@@ -31,9 +30,7 @@ _FILTERS = (
 
 def filtered(records: Sequence[Record], titles: Mapping[str, str]) -> list[Record]:
     """The records that pass the filters; ``titles``: under which runs were started from here, by their names."""
-    text = linked_text(
-        "Find", key="find", placeholder="name, tag, or a setting such as lr=0.01", icon=":material/search:"
-    )
+    text = linked_text("Find", key="find", placeholder="name, or a setting such as lr=0.01", icon=":material/search:")
     matching = [record for record in records if not text or _has(record, text, titles.get(record.name, ""))]
     for key, label, read in _FILTERS:
         values = sorted({read(record) for record in records})
@@ -42,16 +39,7 @@ def filtered(records: Sequence[Record], titles: Mapping[str, str]) -> list[Recor
         values_wanted = linked_many(st.multiselect, label, values, [], key=f"only_{key}", placeholder="all", width=150)
         if values_wanted:
             matching = [record for record in matching if read(record) in values_wanted]
-    return _since(records, _tagged(records, matching))
-
-
-def _tagged(records: Sequence[Record], matching: list[Record]) -> list[Record]:
-    """Runs with all of the tags asked for; asked only where there are tags."""
-    tags = sorted({tag for record in records for tag in record.notes.tags})
-    if not tags:
-        return matching
-    wanted = set(linked_many(st.multiselect, "Tag", tags, [], key="tag", placeholder="all", width=150))
-    return [record for record in matching if wanted <= set(record.notes.tags)]
+    return _since(records, matching)
 
 
 def _since(records: Sequence[Record], matching: list[Record]) -> list[Record]:
@@ -64,10 +52,10 @@ def _since(records: Sequence[Record], matching: list[Record]) -> list[Record]:
 
 
 def _has(record: Record, text: str, title: str = "") -> bool:
-    """Every word of ``text`` in the run's name, title, label, note or tags, or as ``setting value`` in its config; a
-    word such as ``lr=0.01`` is a setting of exactly this value."""
+    """Every word of ``text`` in the run's name or title, or as ``setting value`` in its config; a word such as
+    ``lr=0.01`` is a setting of exactly this value."""
     settings = (f"{key} {value}" for key, value in record.config.items())
-    searched = " ".join([record.name, title, record.status, *_words(record.notes), *settings]).casefold()
+    searched = " ".join([record.name, title, record.status, *settings]).casefold()
     words = text.casefold().split()
     return text.casefold().strip() in searched or all(word in searched or _sets(record, word) for word in words)
 
@@ -91,10 +79,6 @@ def _same(value: Any, wanted: str) -> bool:
         return not isinstance(value, bool) and float(value) == float(wanted)
     except (TypeError, ValueError):
         return False
-
-
-def _words(notes: Notes) -> tuple[str, ...]:
-    return (notes.label, notes.note, *notes.tags)
 
 
 def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = None, source: str = "") -> list[Record]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +11,8 @@ import streamlit as st
 
 from app.shared.folders import experiments_folder, short
 from zorba_core.runs import DEFAULT_FOLDER, index
-from zorba_core.runs.notes import NOTES
-from zorba_core.study.comparison import Listing, experiment_records, with_notes
-from zorba_core.study.comparison.run_folders import records_without_notes
+from zorba_core.study.comparison import Listing, experiment_records
+from zorba_core.study.comparison.run_folders import folder_records
 
 Stamps = dict[str, index.Stamp]
 
@@ -54,13 +50,13 @@ def experiment_source(name: str, profile: str) -> Source:
 
 
 def folder_listing(folder: Path) -> Listing:
-    """The runs of a folder, with the notes that lie beside them.
+    """The runs of a folder.
 
     Raises:
         OSError: the folder cannot be read.
     """
     now = index.stamps(folder) if folder.is_dir() else {}
-    return _noted(str(folder), _digest(now), _stamps_of_notes(folder, now), now)
+    return _listing(str(folder), _digest(now), now)
 
 
 def experiment_listing(name: str, profile: str) -> Listing:
@@ -78,13 +74,7 @@ def experiment_listing(name: str, profile: str) -> Listing:
 @st.cache_resource(max_entries=4, show_spinner="Reading runs …")
 def _listing(folder: str, digest: str, _now: Stamps) -> Listing:
     """The runs of a folder, read again when ``digest`` says that a file changed."""
-    return records_without_notes(Path(folder), _now)
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _noted(folder: str, digest: str, notes: dict[str, tuple[int, int]], _now: Stamps) -> Listing:
-    """Runs need not be read again for a new label."""
-    return with_notes(_listing(folder, digest, _now), notes)
+    return folder_records(Path(folder), _now)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading runs …")
@@ -95,13 +85,3 @@ def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
 
 def _digest(now: Stamps) -> str:
     return hashlib.sha256(repr(now).encode()).hexdigest()
-
-
-def _stamps_of_notes(folder: Path, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """(time of change, size) of the notes, by the names of the runs that have some."""
-    found = {}
-    for name in names:
-        with contextlib.suppress(OSError):
-            stats = os.stat(f"{folder}/{name}/{NOTES}")
-            found[name] = (stats.st_mtime_ns, stats.st_size)
-    return found

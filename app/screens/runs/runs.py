@@ -129,7 +129,7 @@ def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], sourc
 def _actions(folder: Path, source: Source, records: Sequence[Record], chosen: Sequence[Record]) -> None:
     """On runs of a folder; the tables of an experiment are as they were committed."""
     if all(record.path is not None for record in records):
-        annotate.draw(folder, source.command, records, chosen)
+        annotate.draw(folder, source.command, chosen)
 
 
 def _name_of_view(

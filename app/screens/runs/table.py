@@ -131,11 +131,8 @@ _VARIED = {
 
 def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, Any]:
     outcome = record.outcome
-    notes = record.notes
     row = {
-        "label": notes.label or None,
         "run": record.name,
-        "tags": list(notes.tags) or None,
         "dataset": record.config.get("dataset"),
         "model": str(record.config.get("model")),
         "method": record.method,
@@ -158,7 +155,6 @@ def _row(record: Record, against: dict[str, float | None] | None) -> dict[str, A
         "Λ": outcome["lambda"],
         "VRAM (GiB)": outcome["vram"],
         "status": record.status,
-        "note": notes.note or None,
         "began": None if record.began is None else time.strftime("%d %b %H:%M", time.localtime(record.began)),
     }
 
@@ -177,10 +173,7 @@ def _columns(metric: str) -> dict[str, Any]:
 _COLUMNS = {
     "curve": st.column_config.ImageColumn("", width=36, pinned=True, help="The colour of its curve"),
     "run": st.column_config.TextColumn(pinned=True, help="The name of its folder"),
-    "label": st.column_config.TextColumn(pinned=True),
-    "started as": st.column_config.TextColumn(
-        width="medium", help="On Train; a label, below the table, names it as you like."
-    ),
+    "started as": st.column_config.TextColumn(width="medium", help="On the Train page"),
     "status": st.column_config.TextColumn(width=104),
     "lr": st.column_config.NumberColumn(format="%.3g", help="Learning rate η"),
     "μ": st.column_config.NumberColumn(format="%.3g", help="Step of the finite differences"),
@@ -188,8 +181,6 @@ _COLUMNS = {
     "B": st.column_config.NumberColumn(help="Batch size"),
     "N": st.column_config.NumberColumn(help="Clients"),
     "α": st.column_config.NumberColumn(format="%.3g", help="Of the Dirichlet division among clients"),
-    "tags": st.column_config.ListColumn(),
-    "note": st.column_config.TextColumn(width="medium"),
     "to target": st.column_config.NumberColumn(format="%d", help="Rounds until the target was first reached"),
     "Δ to target": st.column_config.NumberColumn(format="%+d", help="Rounds more than the baseline took"),
     "Δ VRAM": st.column_config.NumberColumn(format="%+.3f", help="GiB more than the baseline, all clients"),

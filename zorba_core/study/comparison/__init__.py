@@ -20,7 +20,7 @@ from zorba_core.study.comparison.curves import (
 from zorba_core.study.comparison.names import groups, labels
 from zorba_core.study.comparison.outcomes import OUTCOMES, Cloud, Dot, axes_of, cloud_of, kinds_of
 from zorba_core.study.comparison.panel import CurvePanel, panel_of
-from zorba_core.study.comparison.records import Listing, Record, experiment_records, experiments_there, with_notes
+from zorba_core.study.comparison.records import Listing, Record, experiment_records, experiments_there
 from zorba_core.study.comparison.run_folders import folder_records
 
 __all__ = [
@@ -47,5 +47,4 @@ __all__ = [
     "panel_of",
     "smoothed",
     "target_reached",
-    "with_notes",
 ]

@@ -34,7 +34,7 @@ def differing(configs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def labels(records: Sequence[Record]) -> dict[str, Record]:
-    """Runs under their labels, or names that say what tells them apart, such as ``two-level · lr 0.02 · seed 2``."""
+    """Runs under names that say what tells them apart, such as ``two-level · lr 0.02 · seed 2``."""
     return {name: of[0] for name, of in _named([[record] for record in records], ()).items()}
 
 
@@ -56,8 +56,7 @@ def _named(sets: Sequence[list[Record]], unsaid: Sequence[str]) -> dict[str, lis
         words = [in_words(key, config.get(key)) for key in keys[:_MOST_WORDS]]
         if first.arm is not None:  # it stands for the settings that its experiment varies, but for these
             words = [first.arm, *(in_words(key, config.get(key)) for key in _BESIDE_AN_ARM if key in keys)]
-        labels_given = {record.notes.label for record in of}
-        name = (labels_given.pop() if len(labels_given) == 1 else "") or " · ".join(words) or first.name
+        name = " · ".join(words) or first.name
         if name in named:
             name += f" · {first.name[-8:]}"
         named[name] = of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from zorba_core.allocation import Allocation, find_measure
-from zorba_core.runs.notes import NO_NOTES, Notes, notes_or_none
 from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total
 from zorba_core.study.experiments.measures import column_of
@@ -42,7 +41,6 @@ class Record:
     path: Path | None = None
     began: float | None = None  # seconds since the epoch
     arm: str | None = None  # of an experiment: what its runs are grouped by
-    notes: Notes = NO_NOTES  # what people say of it
 
     @functools.cached_property
     def evaluations(self) -> pd.DataFrame:
@@ -59,10 +57,6 @@ class Record:
         accuracy_P = self.evaluations["eval_accuracy"].to_numpy()
         points = np.linspace(0, len(accuracy_P) - 1, min(len(accuracy_P), _SMALL_POINTS)).round().astype(int)
         return tuple(accuracy_P[np.unique(points)].round(4).tolist())
-
-    def noted(self, notes: Notes) -> Record:
-        """The same with these notes."""
-        return replace(self, notes=notes)
 
     @property
     def finished(self) -> bool:
@@ -130,21 +124,6 @@ class Listing(NamedTuple):
     records: tuple[Record, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
-
-
-def with_notes(listing: Listing, noted: Container[str] | None = None) -> Listing:
-    """A folder's records with the labels, notes and tags that lie beside the runs now; damaged ones are named.
-
-    Args:
-        noted: names of the only runs that have notes, where that is known.
-    """
-    records, damaged = [], []
-    for record in listing.records:
-        looked_for = record.path is not None and (noted is None or record.name in noted)
-        notes, problem = notes_or_none(record.path) if looked_for else (NO_NOTES, None)
-        records.append(record if notes == record.notes else record.noted(notes))
-        damaged += [] if problem is None else [problem]
-    return listing._replace(records=tuple(records), notes=tuple(damaged))
 
 
 def experiment_records(name: str, profile: str = "standard", root: str | os.PathLike[str] | None = None) -> Listing:

@@ -13,31 +13,25 @@ import pandas as pd
 
 from zorba_core.allocation import Allocation
 from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, index, list_runs, read_run
-from zorba_core.runs.notes import Notes
 from zorba_core.study.comparison.curves import metric_name_of
-from zorba_core.study.comparison.records import Listing, Record, with_notes
+from zorba_core.study.comparison.records import Listing, Record
 from zorba_core.study.comparison.sent import bytes_sent
 
 _STOPPED = {"target": "at target", "interrupt": "interrupted", "rounds": "finished"}
 
 
-def folder_records(folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> Listing:
+def folder_records(
+    folder: str | os.PathLike[str] = DEFAULT_FOLDER, now: dict[str, index.Stamp] | None = None
+) -> Listing:
     """The runs of a folder.
 
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    return with_notes(records_without_notes(Path(folder)))
-
-
-def records_without_notes(folder: Path, now: dict[str, index.Stamp] | None = None) -> Listing:
-    """
     Args:
         now: the folder's :func:`zorba_core.runs.index.stamps`, where they have just been taken.
 
     Raises:
         OSError: the folder cannot be read.
     """
+    folder = Path(folder)
     if folder.is_dir() and len(index.run_folders(folder) if now is None else now) >= index.MANY:
         listed = index.indexed(folder, _said_of, "records", now)
         records = tuple(_IndexedRecord(folder / name, began, said) for name, began, said in listed.entries)
@@ -87,11 +81,6 @@ class _IndexedRecord(Record):
             metric_name=said["metric_name"],
             arm=None,
         )
-
-    def noted(self, notes: Notes) -> Record:
-        same = object.__new__(_IndexedRecord)
-        same.__dict__.update(self.__dict__, notes=notes)
-        return same
 
     @functools.cached_property
     def _whole(self) -> Record:
