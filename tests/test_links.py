@@ -13,7 +13,6 @@ from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.files import atomic_folder, create_new, open_own
 from zorba_core.runs import TRAJECTORY, index
 from zorba_core.runs.trajectory import TrajectoryLog
-from zorba_core.runs.trash import TRASH, discard, discarded, empty_trash, restore
 from zorba_core.study.experiments.worker import _held
 
 
@@ -45,23 +44,6 @@ def test_what_a_client_was_killed_over_is_not_looked_for_behind_a_link(tmp_path,
     (tmp_path / "replica").mkdir()
     (tmp_path / "replica" / "blocks").symlink_to(outside)
     ReplicaStore(tmp_path / "replica")._clean()
-
-
-@pytest.mark.parametrize(
-    "call", [discard, lambda run: restore(run.parent, "a file"), lambda run: empty_trash(run.parent)]
-)
-def test_a_trash_that_is_a_link_takes_and_loses_nothing(tmp_path, outside, call):
-    run = tmp_path / "runs" / "a-1"
-    run.mkdir(parents=True)
-    (run.parent / TRASH).symlink_to(outside)
-    with pytest.raises(InvalidInputError, match=r"\.trash': it is a link, and a folder belongs there; move it away"):
-        call(run)
-    assert run.is_dir()
-
-
-def test_a_trash_that_is_a_link_shows_nothing_to_restore(tmp_path, outside):
-    (tmp_path / TRASH).symlink_to(outside)
-    assert discarded(tmp_path) == []
 
 
 def hold(folder):

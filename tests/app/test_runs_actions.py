@@ -1,15 +1,21 @@
-"""On the Runs page: deleting with a way back, saved views, and curves that are hidden."""
+"""On the Runs page: deleting, saved views, and curves that are hidden."""
 
 from __future__ import annotations
+
+import contextlib
+import shutil
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.curve_list import curve_id
+from app.screens.runs.delete import remove_run
 from app.screens.runs.views import read_views
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, write_run
-from zorba_core.runs.trash import TRASH, discarded
+from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.runs import TRAJECTORY
+from zorba_core.runs.trajectory import TrajectoryLog
 
 pytestmark = pytest.mark.usefixtures("no_experiments")
 TIMEOUT_S = 60
@@ -36,24 +42,33 @@ def field(elements, start: str):
     return next(element for element in elements if str(element.key).startswith(start))
 
 
-def test_deleted_runs_come_back_and_the_trash_says_where_it_is(app, runs):
+def test_deleting_asks_and_removes_the_folders_of_the_picked_runs(app, runs):
+    assert "Delete 3 runs" in [button.label.removesuffix(" for good") for button in app.button]
     pick(app, 0, 1)
     names = picked(app)
     app.button(key="delete_runs").click().run()
     assert not app.exception
-    assert {row.name for row in discarded(runs)} == set(names)
     assert len(app.dataframe[0].value) == 1
+    assert not any((runs / name).exists() for name in names)
     assert "not here any more" not in texts(app)
-    assert f"{runs.name}/{TRASH}" in texts(app)
-    app.button(key="undo_delete").click().run()
-    assert len(app.dataframe[0].value) == 3
-    assert not discarded(runs)
-    pick(app, 2)
-    app.button(key="delete_runs").click().run()
-    app.button(key="leave_deleted").click().run()
-    assert not [button for button in app.button if button.key == "undo_delete"]
-    app.button(key="empty_trash").click().run()
-    assert not list((runs / TRASH).iterdir())
+
+
+@pytest.mark.parametrize("name", ["..", "notes", "link", "", "gone"])
+def test_only_runs_of_the_folder_are_removed(runs, tmp_path, name):
+    (runs / "notes").mkdir()
+    shutil.move(next(runs.glob("toy-*")), tmp_path / "elsewhere")
+    (runs / "link").symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises((InvalidInputError, MissingDataError)):
+        remove_run(runs, name)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_in_progress_is_not_removed(runs):
+    run = next(runs.glob("toy-*"))
+    with contextlib.closing(TrajectoryLog(run / TRAJECTORY)), pytest.raises(InvalidInputError, match="in progress"):
+        remove_run(runs, run.name)
+    assert run.is_dir()
 
 
 def test_a_view_brings_the_page_back_to_where_it_was(app, runs):

@@ -8,10 +8,10 @@ from pathlib import Path
 import streamlit as st
 
 from app.screens.runs import (
-    annotate,
     choose,
     compare,
     curves,
+    delete,
     export,
     look,
     outcomes,
@@ -59,7 +59,6 @@ def page() -> None:
     chosen = choose.chosen_of(records, listing.records, source.command)
     if not listing.records:
         _nothing_yet(folder)
-        _actions(folder, source, listing.records, chosen)
         return
     if not records:
         st.info("No run passes these filters. Clear one of them.", icon=":material/filter_alt_off:")
@@ -74,7 +73,8 @@ def page() -> None:
         views_bar.manage(folder, views, _name_of_view(asked, records, chosen))
     colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
     table.show_table(records, chosen, baseline, colors, titles)
-    _actions(folder, source, listing.records, chosen)
+    if records[0].path is not None:  # the tables of an experiment are as they were committed
+        delete.draw(folder, source.command, chosen)
     _follow(folder, listing.records)
     if isinstance(drawn, curves.DrawnCurves):
         compare.group_table(drawn, baseline)
@@ -124,12 +124,6 @@ def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], sourc
             args=(source.command, shown, shown[:count]),
             icon=":material/show_chart:",
         )
-
-
-def _actions(folder: Path, source: Source, records: Sequence[Record], chosen: Sequence[Record]) -> None:
-    """On runs of a folder; the tables of an experiment are as they were committed."""
-    if all(record.path is not None for record in records):
-        annotate.draw(folder, source.command, chosen)
 
 
 def _name_of_view(
