@@ -18,15 +18,14 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_regular, fingerprint, named_in_errors, read_regular, write_json, write_text
 
 SUMS = "SHA256SUMS"
-Understood = TypeVar("Understood")
 _CHECKSUM, _PREFIX = "checksum", "sha256:"
 _SEALED, _SAYS = "sealed", "by the checksum at the end"
 _DEEPEST = 100  # objects and lists in one another; ours have ten
@@ -114,36 +113,6 @@ def read_sealed(path: str | os.PathLike[str], most_bytes: int = _MOST_SEALED) ->
         return unsealed(parse_json(text), text)
     except ChecksumError as error:
         raise ChecksumError(f"{os.fspath(path)}: {error}") from None
-
-
-def read_words(
-    path: str | os.PathLike[str], most_bytes: int, understand: Callable[[Any], Understood], wrong: str
-) -> Understood | None:
-    """A small JSON file of words that people may have changed; None where there is none.
-
-    Args:
-        most_bytes: a larger file is none of ours.
-        understand: what the parsed content means; it may raise what a content of another form leads to.
-        wrong: what to say of such a file, "these are no notes of a run; remove the file".
-
-    Raises:
-        InvalidInputError: it cannot be read, is damaged, or holds something else.
-    """
-    try:
-        content = read_regular(path, most_bytes)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise InvalidInputError(f"{os.fspath(path)}: {error.strerror}") from None
-    except InvalidInputError:
-        raise InvalidInputError(f"{os.fspath(path)}: {wrong}") from None
-    try:
-        text = content.decode("utf-8")
-        return understand(unsealed(parse_json(text), text))
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{os.fspath(path)}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InvalidInputError(f"{os.fspath(path)}: {wrong}") from None
 
 
 def with_sum_line(text: str) -> str:

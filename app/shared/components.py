@@ -43,8 +43,6 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 [class*="st-key-controls_"] button[data-variant="segmented_control"] { min-height: 2.5rem; }
 [class*="st-key-controls_"] [data-testid="stWidgetLabel"] { min-height: 1.5rem; margin-bottom: .25rem; }
-[class*="st-key-strip_"] { flex-wrap: nowrap; overflow-x: auto; scrollbar-width: thin; padding-bottom: 4px; }
-[class*="st-key-strip_"] > * { flex: 0 0 auto; }
 #zorba-skip {
   position: fixed; top: -6rem; left: .75rem; z-index: 1000001; padding: .5rem .9rem; border: 2px solid #fff;
   border-radius: .5rem; background: #005a8d; color: #fff; font: 600 15px sans-serif;

@@ -208,16 +208,6 @@ def arrive(page: str) -> None:
             del st.session_state[_REMEMBERED][key]
 
 
-def open_here(address: Mapping[str, Sequence[str]]) -> None:
-    """Go to another address of the page in view, as if a link had led there; in a callback."""
-    known = st.session_state.get(_REMEMBERED, {})
-    for key in {*kept_here(), *address}:
-        known.pop(key, None)
-        keep(key, None)
-    st.session_state[_OPENED] = {}
-    for key, texts in address.items():
-        st.query_params[key] = list(texts)
-    st.session_state[_ASKED] = set(address)
 
 
 def parameters() -> dict[str, list[str]]:

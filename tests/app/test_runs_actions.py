@@ -1,4 +1,4 @@
-"""On the Runs page: deleting, saved views, and curves that are hidden."""
+"""On the Runs page: deleting, and curves that are hidden."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from streamlit.testing.v1 import AppTest
 
 from app.screens.runs.curve_list import curve_id
 from app.screens.runs.delete import remove_run
-from app.screens.runs.views import read_views
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, write_run
 from zorba_core.errors import InvalidInputError, MissingDataError
@@ -31,15 +30,6 @@ def runs(tmp_path):
 @pytest.fixture
 def app(app, runs):
     return see(app)
-
-
-def named(app, part: str):
-    """The button whose label has these words."""
-    return next(button for button in app.button if part in button.label)
-
-
-def field(elements, start: str):
-    return next(element for element in elements if str(element.key).startswith(start))
 
 
 def test_deleting_asks_and_removes_the_folders_of_the_picked_runs(app, runs):
@@ -69,28 +59,6 @@ def test_a_run_in_progress_is_not_removed(runs):
     with contextlib.closing(TrajectoryLog(run / TRAJECTORY)), pytest.raises(InvalidInputError, match="in progress"):
         remove_run(runs, run.name)
     assert run.is_dir()
-
-
-def test_a_view_brings_the_page_back_to_where_it_was(app, runs):
-    pick(app, 2)
-    before = picked(app)
-    app.text_input(key="find").set_value("seed").run()
-    save = next(b for b in app.button if b.label == "Save" and "save_view" in str(b.form_id))
-    field(app.text_input, "view_name_").set_value("one of three")
-    save.click().run()
-    assert [view.name for view in read_views(runs).saved] == ["one of three"]
-    app.text_input(key="find").set_value("").run()
-    pick(app, 0, 1)
-    assert len(picked(app)) == 2
-    named(app, "one of three").click().run()
-    assert not app.exception
-    assert picked(app) == before
-    assert app.query_params["find"] == "seed"
-    field(app.text_input, "view_new_name_").set_value("renamed").run()
-    app.button(key="rename_view").click().run()
-    assert [view.name for view in read_views(runs).saved] == ["renamed"]
-    app.button(key="delete_view").click().run()
-    assert read_views(runs).saved == ()
 
 
 def test_a_hidden_curve_stays_hidden_in_a_link(app):

@@ -154,11 +154,6 @@ def _forget(source: str, missing: Collection[str]) -> None:
     st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in missing))
 
 
-def forget_picks() -> None:
-    """What the address asks for counts from now on; in a callback."""
-    st.session_state.pop(_CHOSEN, None)
-
-
 def unpick(source: str, gone: Collection[str]) -> None:
     """Runs that the reader has removed are picked no more; in a callback."""
     if source in st.session_state.get(_CHOSEN, {}):

@@ -18,17 +18,15 @@ from app.screens.runs import (
     table,
     to_target,
     toolbar,
-    views_bar,
 )
 from app.screens.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
-from app.screens.runs.views import suggested_name
 from app.screens.train.jobs import titles_of_runs
 from app.screens.train.processes import being_written
 from app.shared import components
 from app.shared.folders import experiments_folder, runs_folder, short
 from app.shared.links import linked
 from zorba_core.errors import ZorbaError
-from zorba_core.study.comparison import OUTCOMES, Listing, Record, axes_of, experiments_there
+from zorba_core.study.comparison import Listing, Record, experiments_there
 
 FIRST_RUN = "zorba train --dataset toy-reviews --clients 20 --rounds 60 --seed 0"
 EVERY_SECONDS = 5.0
@@ -44,9 +42,6 @@ def page() -> None:
     except _Unreadable as error:
         components.problem(error.title, error.sentence)
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="strip_of_views"):
-        saving = st.container(width="content")
-        views = views_bar.cards(folder, experiments)
     # The picture stands above the filters and is drawn after them: they say which runs there are.
     picture = st.container()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="controls_of_filters"):
@@ -69,8 +64,6 @@ def page() -> None:
             asked = toolbar.ask(records)
         with st.container():
             drawn = _picture(asked, records, listing.records, chosen, baseline, source)
-    with saving:
-        views_bar.manage(folder, views, _name_of_view(asked, records, chosen))
     colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
     table.show_table(records, chosen, baseline, colors, titles)
     if records[0].path is not None:  # the tables of an experiment are as they were committed
@@ -124,23 +117,6 @@ def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], sourc
             args=(source.command, shown, shown[:count]),
             icon=":material/show_chart:",
         )
-
-
-def _name_of_view(
-    asked: toolbar.CurvesAsked | toolbar.OutcomesAsked | toolbar.TargetAsked,
-    records: Sequence[Record],
-    chosen: Sequence[Record],
-) -> str:
-    of_outcomes = isinstance(asked, toolbar.OutcomesAsked)
-    runs = records if of_outcomes else chosen
-    return suggested_name(
-        methods=sorted({record.method for record in runs}),
-        datasets=sorted({str(record.config.get("dataset")) for record in runs}),
-        curves=len(chosen),
-        picture="outcomes" if of_outcomes else "target" if isinstance(asked, toolbar.TargetAsked) else "curves",
-        cost="" if of_outcomes else toolbar.COST_LABELS[asked.cost],
-        outcome=(OUTCOMES[asked.y], axes_of(records).get(asked.x, asked.x)) if of_outcomes else ("", ""),
-    )
 
 
 class _Unreadable(Exception):
