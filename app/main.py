@@ -36,7 +36,7 @@ def main() -> None:
             st.Page(entry.path, title=entry.title, icon=entry.icon, default=entry.default)
         )
     page = st.navigation(sections)
-    components.style(next((entry.main for entry in PAGES.values() if entry.title == page.title), ""))
+    components.style()
     links.arrive(page.title)
     with shown_errors(f"page {page.title}"):
         _draw(page)

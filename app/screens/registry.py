@@ -33,7 +33,6 @@ class Page:
     default: bool = False
     sidebar_first: bool = False  # asks for more of the scenario, so it is drawn after the sidebar's controls
     uses_scenario: bool = True  # the sidebar's scenario decides what the page shows
-    main: str = ""  # how the key of its main control begins: the first Tab leads there
     script: str | None = None  # of a page from outside: a whole path; our own lie in folders here
 
     @property

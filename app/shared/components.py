@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import streamlit as st
 from app.shared import reproduce as programs
 from app.shared.escape import plain
 from app.shared.figure_dialog import Picture, figure_button
-from app.shared.history import HISTORY
 from app.shared.scenario import Scenario
 from app.shared.scenario_link import is_held
 from app.shared.sent_figure import SentFigure
@@ -43,11 +41,6 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 [class*="st-key-controls_"] button[data-variant="segmented_control"] { min-height: 2.5rem; }
 [class*="st-key-controls_"] [data-testid="stWidgetLabel"] { min-height: 1.5rem; margin-bottom: .25rem; }
-#zorba-skip {
-  position: fixed; top: -6rem; left: .75rem; z-index: 1000001; padding: .5rem .9rem; border: 2px solid #fff;
-  border-radius: .5rem; background: #005a8d; color: #fff; font: 600 15px sans-serif;
-}
-#zorba-skip:focus { top: .5rem; }
 /* Streamlit tells a figure its width with three digits, then with all: the same only for whole pixels. */
 [data-testid="stFullScreenFrame"]:has(> .stPlotlyChart) { width: round(down, 100%, 1px); }
 .katex-display { overflow-x: auto; overflow-y: hidden; padding: .2rem 0; }
@@ -81,13 +74,10 @@ button[kind="primary"]:not(:disabled), button[kind="primary"]:not(:disabled) * {
 """
 
 
-def style(main: str = "") -> None:
-    """Spacing that the theme's settings do not reach, a history of pages, and a first Tab that leads to the control
-    whose key begins with ``main``."""
+def style() -> None:
+    """Spacing that the theme's settings do not reach."""
     theme = "dark" if st.context.theme.type == "dark" else "light"
-    css = _CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme])
-    script = HISTORY.replace("MAIN_KEY", json.dumps(main))
-    st.html(css + script, unsafe_allow_javascript=True)
+    st.html(_CSS.replace("QUIET", _QUIET[theme]).replace("ONPRIMARY", _ON_PRIMARY[theme]))
 
 
 def palette() -> Palette:

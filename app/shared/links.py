@@ -208,13 +208,6 @@ def arrive(page: str) -> None:
             del st.session_state[_REMEMBERED][key]
 
 
-
-
-def parameters() -> dict[str, list[str]]:
-    """Of the address, all values of each key."""
-    return _address()
-
-
 def take_asked(key: str) -> bool:
     """Whether the reader has come to this page by a link that names ``key``; True once a visit, however often the first
     run of the page is cut short before it asks."""

@@ -85,10 +85,8 @@ def chromium() -> Iterator[Browser]:
 
 
 def settled(page: Page, selector: str, timeout_s: float = 90.0) -> None:
-    """Wait until ``selector`` is there, no rerun is in progress, and the pages' script (app/shared/history.py) has run:
-    Streamlit fetches what runs it when it is first needed, which may be after all else is drawn."""
+    """Wait until ``selector`` is there and no rerun is in progress."""
     page.wait_for_selector(selector, timeout=1000 * timeout_s)
-    page.wait_for_selector("#zorba-skip", state="attached", timeout=1000 * timeout_s)
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=1000 * timeout_s)
 
 

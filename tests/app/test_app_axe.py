@@ -1,4 +1,4 @@
-"""Every page for everyone: axe-core in both themes, the main control by keyboard, and a screen at 200 %.
+"""Every page for everyone: axe-core in both themes, and a screen at 200 %.
 
 One server and one browser, one walk through the pages in each theme: a page is reached by the menu, as people do. What
 Streamlit itself draws around the pages (its list of pages, its chart toolbar) is left out.
@@ -6,7 +6,6 @@ Streamlit itself draws around the pages (its list of pages, its chart toolbar) i
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 axe = pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python, which has axe-core")
 
-from playwright.sync_api import TimeoutError  # noqa: E402
 
 from tests.app.serving import serve, settled  # noqa: E402
 
 PATIENCE_MS = 120_000
-MOST_TABS = 15
 SCREEN, ZOOMED = {"width": 1440, "height": 900}, {"width": 720, "height": 450}  # the second: at 200 %
 NOT_OURS = [
     "[data-testid=stSidebarNav]",
@@ -33,13 +30,6 @@ NOT_OURS = [
 # Only the rules whose findings count here; those without a result would be worked out for nothing.
 RUN = """(left) => axe.run({ exclude: left.map((each) => [each]) },
     { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'] })"""
-# The key of the innermost keyed element around the focus, also where that lies in a component of our own.
-FOCUSED = """() => {
-    const keys = [];
-    for (let at = document.activeElement; at; at = at.parentElement)
-        keys.push(...[...at.classList].filter((name) => name.startsWith("st-key-")));
-    return keys.map((name) => name.replace("st-key-", ""));
-}"""
 WIDER_BY = """() => {
     const main = document.querySelector("[data-testid=stMain]");
     return main.scrollWidth - main.clientWidth;
@@ -54,23 +44,6 @@ def problems(page) -> list[str]:
         if violation["impact"] in ("serious", "critical") or violation["id"] == "heading-order"
         for node in violation["nodes"]
     ]
-
-
-def tabs_to(page, main: str) -> int | None:
-    """How often Tab is pressed, from the top of the page, until the main control has the focus; Enter on the way where
-    a button leads there. A control may be drawn after its place (Streamlit loads some when they are first needed), and
-    the button waits for it as long as nobody presses Tab: so does this."""
-    page.evaluate("() => { document.activeElement?.blur(); document.getElementById('zorba-skip').focus(); }")
-    for count in range(1, MOST_TABS + 1):
-        if any(key.startswith(main) for key in page.evaluate(FOCUSED)):
-            return count
-        page.keyboard.press("Enter" if count == 1 else "Tab")
-        if count == 1:
-            with contextlib.suppress(TimeoutError):
-                page.wait_for_function(
-                    f"main => ({FOCUSED})().some((key) => key.startsWith(main))", arg=main, timeout=12_000
-                )
-    return None
 
 
 def go_to(page, entry) -> None:
@@ -92,9 +65,9 @@ def go_to(page, entry) -> None:
 
 @pytest.fixture(scope="module")
 def walks(browser):
-    """What was seen on the way: (theme, page) to what axe says; page to tabs, and to pixels beyond the screen."""
+    """What was seen on the way: (theme, page) to what axe says; page to pixels beyond the screen."""
     script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    violations, tabs, wider = {}, {}, {}
+    violations, wider = {}, {}
     with serve() as address:
         for theme, size in (("light", SCREEN), ("dark", SCREEN), ("light", ZOOMED)):
             context = browser.new_context(color_scheme=theme, viewport=size, reduced_motion="reduce")
@@ -110,24 +83,16 @@ def walks(browser):
                     wider[entry.title] = page.evaluate(WIDER_BY)
                     continue
                 violations[theme, entry.title] = problems(page)
-                if theme == "light":
-                    page.wait_for_selector(f"[class*='st-key-{entry.main}']", state="attached", timeout=PATIENCE_MS)
-                    tabs[entry.title] = tabs_to(page, entry.main)
             context.close()
-    return violations, tabs, wider
+    return violations, wider
 
 
 def test_no_page_has_a_serious_violation_in_either_theme(walks):
-    violations, _, _ = walks
+    violations, _ = walks
     assert len(violations) == 2 * len(PAGES)
     assert {page: lines for page, lines in violations.items() if lines} == {}
 
 
-def test_the_main_control_of_every_page_is_within_fifteen_tabs(walks):
-    _, tabs, _ = walks
-    assert {page for page, count in tabs.items() if count is None} == set()
-
-
 def test_at_200_percent_no_page_is_wider_than_the_screen(walks):
-    _, _, wider = walks
+    _, wider = walks
     assert {page: pixels for page, pixels in wider.items() if pixels > 1} == {}

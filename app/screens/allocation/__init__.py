@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("allocation", "Allocation", section="Plan", icon=":material/grid_on:", main="matrix_editor")
+PAGE = Page("allocation", "Allocation", section="Plan", icon=":material/grid_on:")

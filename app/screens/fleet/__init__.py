@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("fleet", "Fleet", section="Plan", icon=":material/memory:", main="fleet")
+PAGE = Page("fleet", "Fleet", section="Plan", icon=":material/memory:")

@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("paper", "Paper", section="Check", icon=":material/fact_check:", uses_scenario=False, main="claims")
+PAGE = Page("paper", "Paper", section="Check", icon=":material/fact_check:", uses_scenario=False)

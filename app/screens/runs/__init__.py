@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("runs", "Runs", section="Run", icon=":material/show_chart:", uses_scenario=False, main="controls_of_runs")
+PAGE = Page("runs", "Runs", section="Run", icon=":material/show_chart:", uses_scenario=False)

@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("theory", "Theory", section="Understand", icon=":material/function:", main="theorem")
+PAGE = Page("theory", "Theory", section="Understand", icon=":material/function:")

@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("toy", "Toy", section="Understand", icon=":material/view_module:", uses_scenario=False, main="claim")
+PAGE = Page("toy", "Toy", section="Understand", icon=":material/view_module:", uses_scenario=False)

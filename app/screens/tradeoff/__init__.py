@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("tradeoff", "Trade-off", section="Plan", icon=":material/scatter_plot:", default=True, main="weight")
+PAGE = Page("tradeoff", "Trade-off", section="Plan", icon=":material/scatter_plot:", default=True)

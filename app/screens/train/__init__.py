@@ -2,4 +2,4 @@
 
 from app.screens.registry import Page
 
-PAGE = Page("train", "Train", section="Run", icon=":material/model_training:", sidebar_first=True, main="train_start")
+PAGE = Page("train", "Train", section="Run", icon=":material/model_training:", sidebar_first=True)
