@@ -5,6 +5,7 @@ Shapes: N clients, E points of the sweep, T totals of a bound.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,6 @@ class Study:
     front: Front
     everything: Solution  # the same solver with nothing held back (tau = 0)
     proofs: tuple[Solution, ...] = ()  # where each may take a time limit, one for each total; others when asked for
-    works: tuple[int, ...] = ()  # forward work of each point that covers all blocks, where a solver was run for it
 
     @property
     def capacity_gib(self) -> float:
@@ -61,15 +61,6 @@ class Study:
     def nbytes(self) -> int:
         """Memory that the study holds, but for small change."""
         return self.front.budget_EN.nbytes + 12 * 8 * len(self.front) + 200 * self.fleet.num_clients
-
-    @cached_property
-    def forward_work_E(self) -> NDArray[np.float64]:
-        """Blocks computed anew in a round; NaN where some block is left out. The points that no solver was run for are
-        solved for it, in a quarter of a second for a thousand."""
-        usable = np.flatnonzero(~np.isnan(self.front.bias_lambda_E))
-        work_E = np.full(len(self.front), np.nan)
-        work_E[usable] = self.works or [self.solution(int(i)).allocation.forward_work for i in usable]
-        return work_E
 
     @cached_property
     def engine_plans(self) -> list[ClientPlan]:
@@ -161,14 +152,13 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
         time_limit=PROOF_SECONDS,
     )
     proofs: list[Solution] = []
-    works: list[int] = []
+    count = itertools.count(1)
 
     def solved(solution: Solution) -> None:
-        works.append(solution.allocation.forward_work)
         if scenario.by_total and scenario.solved_by.takes_time_limit:
             proofs.append(solution)
         if on_solution is not None:
-            on_solution(len(works), scenario.num_totals if scenario.by_total else scenario.num_reductions)
+            on_solution(next(count), scenario.num_totals if scenario.by_total else scenario.num_reductions)
 
     if scenario.by_total:
         front = sweep_totals(
@@ -198,7 +188,7 @@ def study(scenario: Scenario, on_solution: Callable[[int, int], None] | None = N
             f"none of the {len(front)} sampled VRAM reductions leaves room for all {model.num_blocks} blocks; add "
             "clients or VRAM, or sample more reductions"
         )
-    return Study(scenario, fleet, left_out, front, everything, tuple(proofs), tuple(works))
+    return Study(scenario, fleet, left_out, front, everything, tuple(proofs))
 
 
 def _taking_part(fleet: Fleet, scenario: Scenario) -> tuple[Fleet, tuple[str, ...]]:

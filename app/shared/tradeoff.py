@@ -21,7 +21,7 @@ from zorba_core.planning.memory import GIB, psi_block_bytes, psi_model_bytes, to
 from zorba_core.study.scenarios import PAPER_SCENARIOS
 
 # Measures that the plot can show: those whose value every point of a sweep knows.
-AXES = ("lambda", "mean_inverse_popularity", "effective_clients", "min_popularity", "forward_work")
+AXES = ("lambda", "mean_inverse_popularity", "effective_clients", "min_popularity")
 MEASURES: Mapping[str, Measure] = {name: REGISTERED[name] for name in AXES}
 
 
@@ -79,8 +79,6 @@ class View:
 
     def _values_E(self, measure: str) -> NDArray[np.float64]:
         front = self.study.front
-        if measure == "forward_work":
-            return self.study.forward_work_E
         values_E = front.bias_lambda_E if measure == "lambda" else getattr(front, f"{measure}_E").astype(float)
         return np.where(np.isnan(front.bias_lambda_E), np.nan, values_E)
 

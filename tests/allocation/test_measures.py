@@ -59,7 +59,6 @@ FORMULAS = {
     "min_popularity": lambda A: min(counts(A)[1]),
     "coupled_noise": noise,
     "direction_coupling": coupling,
-    "forward_work": lambda A: sum(len(A) - min(m for m, other in counts(A)[0] if other == n) for n in range(len(A[0]))),
     "total_blocks": lambda A: len(counts(A)[0]),
 }
 
@@ -77,7 +76,7 @@ def test_better_says_where_full_activation_stands(name):
     """No matrix of these is ahead of all blocks on all clients, but in what that costs."""
     measure = MEASURES[name]
     value, full = (measure.value(Allocation(np.array(MATRICES["starved"], bool) | whole)) for whole in (False, True))
-    if name in ("coupled_noise", "direction_coupling", "forward_work", "total_blocks"):
+    if name in ("coupled_noise", "direction_coupling", "total_blocks"):
         return
     assert value > full if measure.better == "lower" else value < full
 

@@ -62,7 +62,6 @@ def test_infeasible_request_names_the_constraint_and_by_how_much(arguments, mess
         ("lexicographic", {"objective": "v"}, "works on Lambda only"),
         ("exact", {"time_limit": 0}, "time limit"),
         ("exact", {"time_limit": float("nan")}, "time limit"),
-        ("balanced", {"block_order": "random"}, "block order"),
         ("balanced", {"trace": []}, "steps to trace"),
     ],
 )

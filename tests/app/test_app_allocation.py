@@ -109,13 +109,11 @@ def test_other_solvers_get_as_many_blocks_and_their_matrix_can_be_taken_over(app
     assert {"This matrix", "Balanced", "The paper's method", "Two-level"} <= set(table.columns)
     assert (table.nunique(axis=1) > 1).all()  # only what differs
     app.toggle(key="only_differences").set_value(False).run()
-    assert len(app.dataframe[0].value) == 9
+    assert len(app.dataframe[0].value) == 8
     app.segmented_control(key="against").set_value("two-level").run()
     theirs = float(app.dataframe[0].value.loc["Λ, convergence bias", "Two-level"].rstrip(" ★"))
-    work = app.dataframe[0].value.loc["Forward work", "Two-level"].rstrip(" ★")
     app.button(key="adopt").click().run()
     assert app.segmented_control(key=shown_key(app, "view")).value == "edit"
-    assert metrics(app)["Forward work"] == work  # which the order of blocks decides
     assert float(metrics(app)["Λ, convergence bias"]) == pytest.approx(theirs, rel=1e-3)
     assert "You beat the balanced solver" in texts(app) or "Level with" in texts(app)
 

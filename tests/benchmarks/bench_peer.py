@@ -120,7 +120,7 @@ def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
     matrices = {
         "full": np.ones((M, N), dtype=bool),
         "balanced T=80": solve(problem, "balanced").allocation.A_MN,
-        "two-level T=80, least work": solve(problem, "two-level", block_order="least-work").allocation.A_MN,
+        "two-level T=80": solve(problem, "two-level").allocation.A_MN,
     }
     return {
         f"{name}, {estimator}": by(estimator, A_MN)

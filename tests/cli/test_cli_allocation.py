@@ -38,7 +38,6 @@ def check_matrix(result: dict) -> None:
     assert result["total_blocks"] == A_MN.sum()
     assert result["mean_inverse_popularity"] == pytest.approx((1 / popularity_M).mean())
     assert result["effective_clients"] == pytest.approx(1 / ((A_MN / popularity_M[:, None]).mean(axis=0) ** 2).sum())
-    assert result["forward_work"] == sum(result["num_blocks"] - min(blocks) for blocks in result["blocks_per_client"])
     assert result["lower_bound"] <= result["lambda"]
 
 

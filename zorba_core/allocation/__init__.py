@@ -1,15 +1,13 @@
 """Who trains which blocks: activation matrices from budgets, their metrics, bounds and fronts. No torch in here."""
 
-from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
-from zorba_core.allocation.forward_work import LeastWork, deal_for_least_work
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
 from zorba_core.allocation.gain import BlockFacts, gain, gain_bound
 from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.allocation.pareto import sweep, sweep_totals
 from zorba_core.allocation.problem import Allocation, AllocationProblem, Objective, Solution, Status, TotalMode
-from zorba_core.allocation.solve import BLOCK_ORDERS, SOLVERS, solve
+from zorba_core.allocation.solve import SOLVERS, solve
 from zorba_core.allocation.solver import Answer, Solver, SolverOptions
 from zorba_core.allocation.solvers.balanced import balanced_metrics, water_filled_budgets
 from zorba_core.allocation.solvers.lexicographic import (
@@ -25,7 +23,6 @@ from zorba_core.allocation.solvers.wrapped import WrappedAllocation, WrappedGrou
 from zorba_core.allocation.storage import allocation_from_file, allocation_sha256, allocation_to_bytes, write_allocation
 
 __all__ = [
-    "BLOCK_ORDERS",
     "MEASURES",
     "SOLVERS",
     "Allocation",
@@ -36,7 +33,6 @@ __all__ = [
     "Front",
     "GammaCertificate",
     "GreedyStep",
-    "LeastWork",
     "Measure",
     "Objective",
     "Solution",
@@ -52,7 +48,6 @@ __all__ = [
     "balanced_metrics",
     "cauchy_bound",
     "coupled_noise",
-    "deal_for_least_work",
     "direction_coupling",
     "find_measure",
     "gain",
@@ -64,7 +59,6 @@ __all__ = [
     "hypervolume",
     "initial_matrix",
     "knee",
-    "least_forward_work",
     "non_dominated",
     "solve",
     "sweep",

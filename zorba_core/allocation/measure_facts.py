@@ -71,7 +71,6 @@ ALIASES = {
     "v": "mean_inverse_popularity",
     "neff": "effective_clients",
     "least": "min_popularity",
-    "work": "forward_work",
 }
 MEASURES: Registry[Measure] = Registry("measure", "zorba.measures", accepts=not_a_measure)
 
@@ -165,17 +164,6 @@ for _measure in (
         r"D = \frac{1}{M} \sum_m \sum_{m'} (c_{m,m'}/c_m)^2",
         "how many blocks' random directions a block's estimate carries; averaging over clients does not lower it, "
         "since they share the directions. M for full activation, 1 for one block each",
-    ),
-    Measure(
-        "forward_work",
-        "work",
-        "forward work",
-        lambda matrix: matrix.forward_work,
-        ",.0f",
-        r"\sum_n (M - \text{first active block of } n)",
-        "blocks that a round computes anew when each client reuses the base pass up to its first active block",
-        unit="blocks",
-        distinct=False,
     ),
     Measure(
         "total_blocks",

@@ -127,12 +127,6 @@ class AllocationMetrics:
     def min_popularity(self) -> int:
         return int(self.popularity_M.min())
 
-    @cached_property
-    def forward_work(self) -> int:
-        """sum_n (M - first active block of n): blocks that a round must compute anew when each client reuses the base
-        pass up to its first active block."""
-        return int((self.num_blocks - self.first_block_N).sum())
-
     @property
     def is_complete(self) -> bool:
         """Every block has a client and every client has a block (constraints 12 and 13 of the paper)."""

@@ -180,7 +180,6 @@ class Solution:
     seconds: float
     problem: AllocationProblem
     facts: BlockFacts | None = None  # of the blocks, where the gain was asked for
-    forward_work_bound: int | None = None  # where the blocks were dealt out for the least forward work
 
     @property
     def optimal(self) -> bool:
@@ -217,14 +216,12 @@ class Solution:
             "effective_clients": allocation.effective_clients if allocation.min_popularity else None,
             "min_popularity": allocation.min_popularity,
             "largest_influence": allocation.largest_influence,
-            "forward_work": allocation.forward_work,
             "solver": self.solver,
             "objective": self.objective,
             "gap": self.gap,
             "status": self.status.value,
             "seconds": self.seconds,
             **self._gain(),
-            **({} if self.forward_work_bound is None else {"forward_work_bound": self.forward_work_bound}),
         }
 
     def _gain(self) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.block_order import least_forward_work
 from zorba_core.allocation.bounds import v_bound, water_filled_bound
-from zorba_core.allocation.forward_work import deal_for_least_work
 from zorba_core.allocation.gain import BlockFacts, gain_bound
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import (
@@ -40,7 +38,6 @@ from zorba_core.registry import Registry
 SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=not_a_solver)
 for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT, GAIN):
     SOLVERS.register(_solver)
-BLOCK_ORDERS = ("as-solved", "least-work", "forward-work", "forward-work-free")
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
 _SAME = 1e-9
@@ -73,7 +70,6 @@ def solve(
     seed: int | Sequence[int] = 0,
     objective: Objective | None = None,
     time_limit: float = 10.0,
-    block_order: str = "as-solved",
     trace: list[GreedyStep] | None = None,
     facts: BlockFacts | None = None,
 ) -> Solution:
@@ -86,10 +82,6 @@ def solve(
             solver's own. V is what ``balanced`` minimises at any total, so ``exact`` returns that, proven;
             ``two-level`` and ``lexicographic`` know Lambda only, and ``gain`` maximises the gain whatever is bounded.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
-        block_order: ``"least-work"`` permutes block ids so that clients start late, which changes no metric but
-            ``forward_work``. ``"forward-work"`` deals the blocks out anew: the same popularities and blocks of each
-            client, so the same V, and no larger Lambda; ``"forward-work-free"`` also moves blocks between clients
-            within their budgets (:mod:`zorba_core.allocation.forward_work`). Both come with a bound.
         trace: collects the steps of the lexicographic solver's greedy update.
         facts: energy, noise and size of each block, for the gain; default: alike.
 
@@ -111,13 +103,6 @@ def solve(
     facts = facts or BlockFacts.of(problem.num_blocks)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
-    if block_order not in BLOCK_ORDERS:
-        raise InvalidInputError(f"unknown block order {block_order!r}; choose one of {', '.join(BLOCK_ORDERS)}")
-    if block_order.startswith("forward-work") and "gain" in part.objectives:
-        raise InvalidInputError(
-            f"the {part.name} solver chooses which block is which, and block order {block_order} would deal them out "
-            "anew; leave one of them out"
-        )
     if trace is not None and not part.traces:
         able = " or ".join(name for name, other in SOLVERS.items() if other.traces)
         raise InvalidInputError(f"only the {able} solver has steps to trace, not {part.name}")
@@ -136,13 +121,6 @@ def solve(
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     allocation = answer.allocation
     _check_answer(part, problem, allocation)
-    forward_work_bound = None
-    if block_order == "least-work":
-        allocation = least_forward_work(allocation)
-    elif block_order != "as-solved":
-        free = problem.usable_N if block_order == "forward-work-free" else None
-        dealt = deal_for_least_work(allocation, free)
-        allocation, forward_work_bound = dealt.allocation, dealt.bound
     value = objective_of(allocation, objective, facts)
     if objective == "gain":
         lower_bound = gain_bound(facts, problem.usable_N, problem.most_blocks, idle_blocks=problem.may_idle)
@@ -165,7 +143,6 @@ def solve(
         seconds=time.perf_counter() - started,
         problem=problem,
         facts=facts if objective == "gain" else None,
-        forward_work_bound=forward_work_bound,
     )
 
 

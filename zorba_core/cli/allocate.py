@@ -34,11 +34,6 @@ class SolveOptions:
         None, "lambda or v: what to minimise and bound; gain: to maximise. Default: the solver's own."
     )
     time_limit: float = setting(10.0, "Seconds for the exact solver; then the best found and its bound.")
-    block_order: str = setting(
-        "as-solved",
-        "as-solved; least-work: ids that let clients start late; forward-work: dealt out anew for the least forward "
-        "work at the same V and blocks of each client; forward-work-free: within budgets, at fewer effective clients.",
-    )
     energies: str | None = setting(None, "With gain: G of each block, e.g. 4,2,1, or one number. Default: alike.")
     noise: str | None = setting(None, "With gain: variance s of each block's client gradients, or one number.")
 
@@ -66,7 +61,7 @@ def allocate(
     check_save(save)
     request = fleet.request(workload)
     problem = AllocationProblem(request.budget_N, request.num_blocks, **limits)
-    options = {name: getattr(how, name) for name in ("solver", "objective", "time_limit", "block_order")}
+    options = {name: getattr(how, name) for name in ("solver", "objective", "time_limit")}
     solution = solve(problem, seed=fleet.seed, facts=how.facts(request.num_blocks), **options)
     if save is not None:
         write_allocation(save, solution.allocation)
@@ -102,8 +97,6 @@ def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",
     ]
-    if solution.forward_work_bound is not None:
-        notes["forward_work"] = f"   none below {solution.forward_work_bound} at these popularities"
     lines += [
         f"  {measure.label:<32}{measure.text(measure.value(allocation)):>10}{notes.get(name, '')}"
         for name, measure in MEASURES.items()

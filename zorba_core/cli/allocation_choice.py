@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zorba_core.allocation import (
-    BLOCK_ORDERS,
     SOLVERS,
     Allocation,
     AllocationMetrics,
@@ -53,9 +52,6 @@ class AllocationChoice:
         None, f"{{choices}}; default {DEFAULT_SOLVER}.", choices=SOLVERS.meanings, said="unknown solver {value}"
     )
     total: int | None = setting(None, "Most activated blocks over all clients.")
-    block_order: str | None = setting(
-        None, "As of zorba allocate: which clients start late; default as-solved.", choices=lambda: BLOCK_ORDERS
-    )
     blocks_per_client: int | None = setting(None, "Give every client this many blocks instead of a fleet.")
     budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3, instead of a fleet.")
     fleet: Path | None = setting(None, "CSV with columns client,vram_gib; default: drawn as in the paper.")
@@ -139,12 +135,11 @@ class AllocationChoice:
         facts = self.facts if solver == "gain" else None
         if self.importance is not None and solver != "gain" and not self.lengths:
             raise InvalidInputError(f"--importance is for --solver gain or --lengths, and the solver is {solver}")
-        order = self.block_order or "as-solved"
-        solution = solve(problem, solver=solver, seed=settings.seed, block_order=order, facts=facts)
-        ordered = {} if self.block_order is None else {"block_order": order}
+        solution = solve(problem, solver=solver, seed=settings.seed, facts=facts)
+        told = {}
         if facts is not None:
-            ordered |= {"energies": facts.energy_M.tolist(), "noise": facts.noise_M.tolist()}
-        return solution.allocation, {"solver": solution.solver, "total": self.total, **ordered, **origin}
+            told = {"energies": facts.energy_M.tolist(), "noise": facts.noise_M.tolist()}
+        return solution.allocation, {"solver": solution.solver, "total": self.total, **told, **origin}
 
     def _given(self, *names: str) -> list[str]:
         """The options among these that were given."""

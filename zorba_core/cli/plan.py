@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from zorba_core.allocation import (
-    BLOCK_ORDERS,
     SOLVERS,
     Allocation,
     AllocationMetrics,
@@ -65,9 +64,6 @@ class PlanOptions:
     )
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
     total: int | None = setting(None, "Most activated blocks over all clients.", at_least=1)
-    block_order: str = setting(
-        "as-solved", "As of zorba allocate: which clients start late.", choices=lambda: BLOCK_ORDERS
-    )
     allocation: Path | None = setting(None, "NPZ, JSON or CSV of who activates which blocks, instead of a solver.")
     dataset: str | None = setting(None, "{choices}: answers of several tokens need more.", choices=lambda: TASKS)
     data: str | None = setting(None, "Your own rows or task file instead, as for zorba train.")
@@ -209,7 +205,7 @@ def _allocation(
     if budget_N.sum() < shape.num_blocks:  # too few for a block each: the smallest fleet that works activates all
         budget_N = np.full(len(able), shape.num_blocks)
     problem = AllocationProblem(budget_N, shape.num_blocks, options.total)
-    return solve(problem, options.solver, seed=settings.seed, block_order=options.block_order).allocation
+    return solve(problem, options.solver, seed=settings.seed).allocation
 
 
 def _calibration(

@@ -153,8 +153,7 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
             True,
             key="align",
             help="Λ, V and N_eff do not depend on the order of blocks, so two solvers may name the same allocation "
-            "differently. Matching renames the other's blocks in the picture, so that as few cells as possible differ. "
-            "Forward work does depend on the order: what is handed on keeps the solver's own.",
+            "differently. Matching renames the other's blocks in the picture, so that as few cells as possible differ.",
         )
     if other not in solutions:
         other = next(iter(solutions))

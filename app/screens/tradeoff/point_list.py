@@ -128,8 +128,6 @@ def _table(view: View) -> pd.DataFrame:
         "min": front.min_popularity_E[rows],
         "N_eff": front.effective_clients_E[rows],
     }
-    if view.measure == "forward_work":
-        table["work"] = view.y_E[rows]
     return pd.DataFrame(table)
 
 

@@ -33,7 +33,7 @@ Report = Callable[[str], None]
 
 
 def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocation]:
-    """Full activation, and T blocks spread evenly or by two levels, as solved and in the order of least work.
+    """Full activation, and T blocks spread evenly or by two levels.
 
     Clients have room for 1 to M blocks; the last one is two levels where each has room for all.
     """
@@ -42,15 +42,14 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
     problem = AllocationProblem(budget_N, num_blocks, total=total)
     roomy = AllocationProblem(np.full_like(budget_N, num_blocks), num_blocks, total=total)
 
-    def solved(solver: str, order: str, problem: AllocationProblem = problem) -> Allocation:
-        return Allocation(solve(problem, solver, block_order=order).allocation.A_MN)
+    def solved(solver: str, problem: AllocationProblem = problem) -> Allocation:
+        return Allocation(solve(problem, solver).allocation.A_MN)
 
     return {
         "full": Allocation(np.ones((num_blocks, settings.num_clients), dtype=bool)),
-        "balanced": solved("balanced", "as-solved"),
-        "balanced, least work": solved("balanced", "least-work"),
-        "two-level, least work": solved("two-level", "least-work"),
-        "two-level, least work, room for all": solved("two-level", "least-work", roomy),
+        "balanced": solved("balanced"),
+        "two-level": solved("two-level"),
+        "two-level, room for all": solved("two-level", roomy),
     }
 
 
