@@ -36,8 +36,6 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.files import fingerprint, to_json, write_json, write_text
 from zorba_core.runs import list_runs, read_run
 from zorba_core.runs.writer import RunWriter
-from zorba_core.study.experiments.design import stored_design
-from zorba_core.study.experiments.energies import stored_facts
 from zorba_core.study.experiments.store import CURVE_SCHEMA, RUN_SCHEMA, frame_of, read_tables, write_tables
 from zorba_core.study.ledger.claims import Claim, Ledger, read_ledger, write_ledger
 from zorba_core.study.ledger.front_rows import read_timings
@@ -264,8 +262,6 @@ READ = {
     "benchmarks/allocation.json": read_timings,
     "benchmarks/memory.json": read_measured,
     "benchmarks/plan.json": stored_calibration,
-    "experiments/energies.json": lambda path: stored_facts("opt-mini", "sst2", path),
-    "experiments/predictors/matrices.json": stored_design,
 }
 
 
@@ -326,7 +322,6 @@ def test_deeply_nested_files_are_refused(root, tmp_path, depth):
     nested = '{"added": ' + "[" * depth + "]" * depth + ","
     for name, read in (
         ("ledger.json", read_ledger),
-        ("experiments/energies.json", lambda path: stored_facts("opt-mini", "sst2", path)),
         ("benchmarks/memory.json", read_measured),
     ):
         path = tmp_path / Path(name).name
@@ -340,10 +335,10 @@ def test_deeply_nested_files_are_refused(root, tmp_path, depth):
 
 
 def test_a_file_in_capitals_is_refused(root, tmp_path):
-    path = tmp_path / "energies.json"
-    path.write_text((root / "artifacts" / "experiments" / "energies.json").read_text().upper())
+    path = tmp_path / "memory.json"
+    path.write_text((root / "artifacts" / "benchmarks" / "memory.json").read_text().upper())
     with pytest.raises(InvalidInputError):
-        stored_facts("opt-mini", "sst2", path)
+        read_measured(path)
 
 
 def test_an_archive_behind_another_is_not_read(tmp_path):

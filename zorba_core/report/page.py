@@ -64,7 +64,6 @@ def write_page(ledger: Ledger, path: str | os.PathLike[str], checkout: str | os.
 
 def render(ledger: Ledger, figures: Iterable[ReportFigure]) -> str:
     """The page's text, from the ledger and pictures already drawn; every value is escaped by the template."""
-    ours, ledger = ledger.ours, ledger.papers
     counts, findings = ledger.count(), ledger.count_findings()
     by_id = {claim.id: claim for claim in ledger.claims}
     return _template().render(
@@ -89,7 +88,6 @@ def render(ledger: Ledger, figures: Iterable[ReportFigure]) -> str:
         vram=_grid(ledger, "table-2/vram/"),
         communication=_grid(ledger, "table-2/communication/"),
         sections=_sections(ledger),
-        ours=ours,
         provenance=ledger.provenance,
     )
 

@@ -18,7 +18,6 @@ _KINDS = (
     ("Theorems", r"\b(theorem|lemma|corollary|proposition|assumption|proof)"),
     ("Algorithms", r"\balgorithm"),
     ("Equations", r"\b(eq|equation)"),
-    ("Our own claims", r"^ours\b"),
 )
 OTHER = "Text"
 _LETTERS = str.maketrans(

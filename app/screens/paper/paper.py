@@ -83,8 +83,7 @@ def _read(file: str, modified: int) -> Ledger:
     return read_ledger(file)
 
 
-def _introduction(whole: Ledger) -> None:
-    ledger = whole.papers
+def _introduction(ledger: Ledger) -> None:
     counts = ledger.count()
     contradicted = ledger.findings("contradicted")
     single = counts["contradicted"] == 1
@@ -98,12 +97,6 @@ def _introduction(whole: Ledger) -> None:
         f"**{len(ledger.claims)} rows**, each a claim, cell or number of the ZorBA paper beside what was found here, "
         f"with the command that repeats it. **{counts['contradicted']}** of them {'is' if single else 'are'} "
         f"contradicted, each by a counter-example you can check{together}."
-        + (
-            f" {len(whole.ours)} further rows are claims of our own, decided by the same rules and counted in the "
-            "filters below."
-            if whole.ours
-            else ""
-        )
     )
     st.html(verdict_bar(counts, components.palette()))
 

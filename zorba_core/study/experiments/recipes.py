@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
-from zorba_core.allocation.gain import BlockFacts
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
 from zorba_core.study.scenarios import solve_scenario
 
-KINDS = ("uniform", "popularity", "random", "solver", "scenario", "only", "given")
+KINDS = ("uniform", "popularity", "random", "solver", "scenario", "only")
 PLACEMENTS = ("spread", "pile")
 _EXACT_SECONDS = 60.0
 
@@ -36,13 +35,9 @@ class Recipe:
     * ``popularity``: block m has ``popularity_M[m]`` clients, dealt by ``placement``: ``spread`` to the clients with
       fewest blocks so far, ``pile`` blocks scarcer than the mean on the same first clients.
     * ``random``: each cell with probability ``share``; a block or client left empty gets one cell. Drawn by ``draw``.
-    * ``solver``: ``solver`` on a fleet drawn as in the paper by ``draw``, with ``total`` and ``cap`` if given. Clients
-      hold back the share ``hold_back`` of their blocks, rounded up, and keep at least one. ``gain`` is given
-      ``energies`` and ``noises`` of the blocks, and may leave blocks idle where ``idle`` says so.
+    * ``solver``: ``solver`` on a fleet drawn as in the paper by ``draw``, with ``total`` and ``cap`` if given.
     * ``scenario``: exactly ``total`` blocks and Lambda ``target_lambda`` within 1e-3, on such a fleet, or on clients
       that can hold everything when ``draw`` is negative.
-    * ``given``: the matrix itself, ``columns``: for each client the hexadecimal number whose bit m is block m, with
-      commas between.
     * ``only``: every client activates the same ``only_blocks`` and no other block is trained.
 
     ``shuffle`` permutes the blocks by that seed (no metric changes); None keeps their order.
@@ -62,11 +57,6 @@ class Recipe:
     target_lambda: float = 0.0
     only_blocks: tuple[int, ...] = ()
     shuffle: int | None = None
-    hold_back: float = 0.0
-    energies: tuple[float, ...] = ()
-    noises: tuple[float, ...] = ()
-    idle: bool = False
-    columns: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -97,22 +87,15 @@ def _build(recipe: Recipe) -> Allocation:
         return dealt(recipe.popularity_M, N, recipe.placement)
     if recipe.kind == "random":
         return _random(recipe)
-    if recipe.kind == "given":
-        code_N = [int(code, 16) for code in recipe.columns.split(",")]
-        return Allocation([[bool(code >> m & 1) for code in code_N] for m in range(M)])
     if recipe.kind == "only":
         return Allocation.from_blocks([list(recipe.only_blocks)] * N, M)
     everything = recipe.kind == "scenario" and recipe.draw < 0
     budget_N = np.full(N, M) if everything else fleet_budgets(N, M, recipe.draw)
-    if recipe.hold_back:
-        budget_N = np.maximum(1, np.floor(budget_N * (1 - recipe.hold_back)).astype(np.int64))
     if recipe.kind == "scenario":
         problem = AllocationProblem(budget_N, M, recipe.total, "eq")
         return Allocation(solve_scenario(problem, recipe.target_lambda, time_limit=_EXACT_SECONDS).allocation.A_MN)
-    idle = "allow" if recipe.idle else "forbid"
-    problem = AllocationProblem(budget_N, M, recipe.total, max_blocks_per_client=recipe.cap, idle_blocks=idle)
-    facts = BlockFacts.of(M, recipe.energies, recipe.noises) if recipe.energies else None
-    solution = solve(problem, recipe.solver, seed=recipe.draw, time_limit=_EXACT_SECONDS, facts=facts)
+    problem = AllocationProblem(budget_N, M, recipe.total, max_blocks_per_client=recipe.cap)
+    solution = solve(problem, recipe.solver, seed=recipe.draw, time_limit=_EXACT_SECONDS)
     return Allocation(solution.allocation.A_MN)
 
 

@@ -175,20 +175,7 @@ def select(
     chosen = chosen.iloc[chosen["sha256"].map(place).argsort(kind="stable")].reset_index(drop=True)
     for column in ("arm", "role"):
         chosen[column] = [getattr(specs[place[sha]], column) for sha in chosen["sha256"]]
-    lines += _estimators_said(experiment.name, [specs[place[sha]] for sha in chosen["sha256"]])
     return chosen, tuple(lines), specs
-
-
-def _estimators_said(experiment: str, specs: Sequence[RunSpec]) -> list[str]:
-    """A line where runs of one table have their scalars from different estimators: they then differ in more than what
-    the experiment asks about."""
-    arms_by_estimator: dict[str, set[str]] = {}
-    for spec in specs:
-        arms_by_estimator.setdefault(spec.settings.get("estimator", "cohort"), set()).add(spec.arm)
-    if len(arms_by_estimator) < 2:
-        return []
-    parts = (f"{name} in {', '.join(sorted(arms))}" for name, arms in sorted(arms_by_estimator.items()))
-    return [f"{experiment}: scalars are from different estimators: {'; '.join(parts)}"]
 
 
 def empty_runs() -> pd.DataFrame:

@@ -10,10 +10,8 @@ from typing import Any
 
 import zorba_core
 from zorba_core.engine import ENGINE_VERSION
-from zorba_core.errors import MissingDataError
 from zorba_core.runs.checkout import git_says
-from zorba_core.study.experiments import read_results
-from zorba_core.study.experiments.definitions import OWN, PAPERS
+from zorba_core.study.experiments import EXPERIMENTS, read_results
 from zorba_core.study.experiments.store import Results
 from zorba_core.study.ledger import (
     communication_rows,
@@ -21,8 +19,6 @@ from zorba_core.study.ledger import (
     front_rows,
     memory_rows,
     method_rows,
-    own_rows,
-    own_task_rows,
     theory_rows,
     toy_rows,
 )
@@ -31,8 +27,7 @@ from zorba_core.study.ledger.verdicts import PROFILE
 
 
 def build_ledger(checkout: str | os.PathLike[str] = ".") -> Ledger:
-    """Every claim, decided from what the checkout's artifacts hold: the paper's in its order, then our own, which may
-    wait for their runs. Some 20 s of one core.
+    """Every claim in the paper's order, decided from what the checkout's artifacts hold. Some 20 s of one core.
 
     Raises:
         MissingDataError: an artifact is not there; names the command that makes it.
@@ -40,8 +35,7 @@ def build_ledger(checkout: str | os.PathLike[str] = ".") -> Ledger:
     """
     checkout = Path(checkout)
     root = checkout / "artifacts" / "experiments"
-    results = {name: read_results(name, PROFILE, root) for name in PAPERS}
-    own = {name: _results_so_far(name, root) for name in OWN}
+    results = {name: read_results(name, PROFILE, root) for name in EXPERIMENTS}
     claims = (
         *memory_rows.rows(checkout),
         *theory_rows.rows(),
@@ -50,21 +44,11 @@ def build_ledger(checkout: str | os.PathLike[str] = ".") -> Ledger:
         *method_rows.rows(results["tables"]),
         *convergence_rows.rows(results),
         *communication_rows.rows(),
-        *own_rows.rows(own),
-        *own_task_rows.rows(checkout),
     )
-    there = {name: result for name, result in own.items() if result is not None}
-    return Ledger(_provenance(checkout, {**results, **there}), claims)
+    return Ledger(_provenance(checkout, results), claims)
 
 
-def _results_so_far(name: str, root: Path) -> Results | None:
-    try:
-        return read_results(name, PROFILE, root)
-    except MissingDataError:
-        return None
-
-
-def _provenance(checkout: Path, results: dict[str, Any]) -> dict[str, Any]:
+def _provenance(checkout: Path, results: dict[str, Results]) -> dict[str, Any]:
     return {
         "made_by": "zorba report",
         "zorba_core": zorba_core.__version__,

@@ -14,7 +14,6 @@ from zorba_core.checksums import parse_json, unsealed, write_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
 
 DEFAULT_LEDGER = Path("artifacts/ledger.json")
-OURS = "ours/"  # how the ids of our own claims begin; all others are the paper's
 # What each verdict says, in the order of every list and picture.
 MEANINGS = {
     "reproduced": "the number or statement comes out",
@@ -46,7 +45,7 @@ class Claim:
 
     id: str
     claim: str
-    where: str  # in the paper; "ours: ..." for a claim of our own
+    where: str  # in the paper
     printed: float | str | None
     ours: float | str | None
     unit: str
@@ -76,7 +75,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Ledger:
-    """All claims, the paper's in its order and then our own, and what made the file.
+    """All claims in the paper's order, and what made the file.
 
     Raises:
         InvalidInputError: two rows of one id.
@@ -90,16 +89,6 @@ class Ledger:
         repeated = [name for name, count in Counter(claim.id for claim in self.claims).items() if count > 1]
         if repeated:
             raise InvalidInputError(f"ledger: {repeated[0]} names more than one row; ids are unique")
-
-    @property
-    def ours(self) -> tuple[Claim, ...]:
-        """Our own claims, decided by the same rules."""
-        return tuple(claim for claim in self.claims if claim.id.startswith(OURS))
-
-    @property
-    def papers(self) -> Ledger:
-        """The ledger without our own claims."""
-        return Ledger(self.provenance, tuple(claim for claim in self.claims if not claim.id.startswith(OURS)))
 
     def count(self) -> dict[str, int]:
         """Rows by verdict, in the order of VERDICTS."""

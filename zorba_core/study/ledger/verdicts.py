@@ -6,7 +6,7 @@ import pandas as pd
 
 from zorba_core.study.experiments.equivalence import MARGIN_NATS, Equivalence, Likeness
 from zorba_core.study.experiments.statistics import Mean, count_to_decide, mean_interval
-from zorba_core.study.experiments.store import DEFAULT_ROOT, results_folder
+from zorba_core.study.experiments.store import results_folder
 
 FEWEST_SEEDS = 3
 PROFILE = "standard"
@@ -17,12 +17,6 @@ UNDECIDED = "undecided"  # runs enough, and their interval allows both answers
 def evidence_of(name: str) -> tuple[str, ...]:
     folder = results_folder(name, PROFILE)
     return (str(folder / "runs.parquet"), str(folder / "curves.parquet"))
-
-
-def evidence_of_plan(experiment: str, there: object, *more: str) -> tuple[str, ...]:
-    """The plan, the tables where there are any, and the code."""
-    tables = () if there is None else evidence_of(experiment)
-    return (str(DEFAULT_ROOT / experiment / "PLAN.md"), *tables, *more)
 
 
 def command_of(name: str) -> str:
