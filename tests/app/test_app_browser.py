@@ -153,9 +153,7 @@ def test_pinned_points_come_back_with_the_link(visit):
 
 
 def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
-    page = visit(
-        "/?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!"
-    )
+    page = visit("/?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!")
     page.locator("[data-testid=stToast]").filter(has_text="cannot be used").wait_for(timeout=PATIENCE_MS)
     playwright.expect(page.locator("[data-testid=stMarkdown]").first).to_contain_text("50 clients", timeout=PATIENCE_MS)
 

@@ -12,7 +12,6 @@ from transformers import AutoTokenizer
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.text_rows import TextRows
-from zorba_core.engine.tree_rows import ManyLabelRows
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.token_range import _largest
@@ -58,6 +57,5 @@ def test_the_tokens_of_answers_count_as_those_of_prompts():
     steps = torch.tensor([[0, 0, 9, 0]])
     assert _largest(TextRows(ids, ones, torch.tensor([[7, -1]]))) == 7
     assert _largest(ChoiceRows(ids, ones, ones, ones, ones, ones, ones, steps)) == 9
-    assert _largest(ManyLabelRows(ids, ones, ones, torch.tensor([[8, -1]]))) == 8
     assert _largest([3, 4]) == 4
     assert _largest([]) == -1

@@ -17,11 +17,10 @@ import torch
 from zorba_core.data.pieces import piece_ids
 from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill
 from zorba_core.data.tasks import Task
-from zorba_core.engine.choice_rows import ChoiceRows, paths_of
+from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.text_rows import NO_TOKEN, TextRows
-from zorba_core.engine.tree_rows import MANY, ManyLabelRows
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -147,8 +146,6 @@ def encode(
         last_R = np.array([len(ids) - 1 for ids in tokens], dtype=np.int64)
         ids_RL = _padded(tokens, seq_len, _pad_id(tokenizer))
         return Encoded(torch.from_numpy(ids_RL), torch.from_numpy(last_R), torch.from_numpy(label_R.copy()))
-    if task.kind == "labels" and len(paths_of(answers[0])) > MANY:
-        return ManyLabelRows.of(tokens, answers[0], label_R, seq_len, _pad_id(tokenizer))
     return ChoiceRows.of(tokens, answers, label_R, seq_len, _pad_id(tokenizer))
 
 

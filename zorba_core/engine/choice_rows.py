@@ -14,7 +14,7 @@ C answers of an example at most, K tokens of all answers of all examples, H hidd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,36 +28,8 @@ from zorba_core.engine.vocabulary import log_probabilities
 Tokens = Sequence[int]
 
 
-class ChosenAnswers:
-    """Rows whose loss, and what is right, follow from the scores of each example's answers, whatever makes the scores:
-    ``log_scores(network, final)``, (E, C)."""
-
-    metric: ClassVar[str] = "accuracy"
-
-    label_E: Tensor  # int64, the right answer
-    log_scores: Callable[[Network, Tensor], Tensor]
-
-    def __len__(self) -> int:
-        return len(self.label_E)
-
-    def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
-        """Cross-entropy of each example over its answers' scores, (E,), float64."""
-        return _losses_of(self.log_scores(network, final_RPH), self.label_E)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Each example's weight in the mean, (E,), float64."""
-        return np.ones(len(self))
-
-    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
-        """An example is right when the right answer has the largest score."""
-        score_EC = self.log_scores(network, final_RPH)
-        losses_E = _losses_of(score_EC, self.label_E)
-        return Judged(float(losses_E.sum()), float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
-
-
 @dataclass(frozen=True)
-class ChoiceRows(ChosenAnswers):
+class ChoiceRows:
     """Examples of one or several rows each, ragged: what belongs to an example stands together, in order."""
 
     token_ids_RL: Tensor  # int64, padded on the right
@@ -68,6 +40,8 @@ class ChoiceRows(ChosenAnswers):
     label_E: Tensor  # int64, the right answer
     tokens_E: Tensor  # int64, tokens of all its answers
     token_K4: Tensor  # int64: row within the example, steps after the prompt, the token, which answer it belongs to
+
+    metric: ClassVar[str] = "accuracy"
 
     @staticmethod
     def of(
@@ -89,6 +63,14 @@ class ChoiceRows(ChosenAnswers):
             tokens.extend(steps)
         columns = (ids, prompt_R, path_R, rows_E, [len(choices) for choices in answers], label_E, tokens_E, tokens)
         return ChoiceRows(*(torch.from_numpy(np.array(column, dtype=np.int64)) for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.label_E)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Each example's weight in the mean, (E,), float64."""
+        return np.ones(len(self))
 
     @property
     def length_E(self) -> Tensor:
@@ -135,8 +117,22 @@ class ChoiceRows(ChosenAnswers):
         example_K = _owners(self.tokens_E)
         row_K = (_starts(self.sequences_E)[example_K] + self.token_K4[:, 0]) * final_RPH.shape[1] + self.token_K4[:, 1]
         state_S, state_K = torch.unique(row_K, return_inverse=True)
-        chosen = (example_K, self.token_K4[:, 2], self.token_K4[:, 3])
-        return scores_of(network, final_RPH.flatten(0, 1)[state_S], state_K, *chosen, self.answers_E)
+        log_p_K = log_probabilities(network, final_RPH.flatten(0, 1)[state_S], state_K, self.token_K4[:, 2])
+        examples, most = len(self), int(self.answers_E.max())
+        place_K = example_K * most + self.token_K4[:, 3]
+        score_EC = log_p_K.new_zeros(examples * most).index_add(0, place_K, log_p_K).view(examples, most)
+        absent_EC = torch.arange(most, device=score_EC.device) >= self.answers_E[:, None]
+        return score_EC.masked_fill(absent_EC, float("-inf"))
+
+    def losses(self, network: Network, final_RPH: Tensor) -> Tensor:
+        """Cross-entropy of each example over its answers' scores, (E,), float64."""
+        return _losses_of(self.log_scores(network, final_RPH), self.label_E)
+
+    def judged(self, network: Network, final_RPH: Tensor) -> Judged:
+        """An example is right when the right answer has the largest score."""
+        score_EC = self.log_scores(network, final_RPH)
+        losses_E = _losses_of(score_EC, self.label_E)
+        return Judged(float(losses_E.sum()), float(len(self)), int((score_EC.argmax(dim=1) == self.label_E).sum()))
 
     @property
     def example_rows(self) -> np.ndarray:
@@ -148,36 +144,9 @@ class ChoiceRows(ChosenAnswers):
         return digest_of(*vars(self).values())
 
 
-def scores_of(
-    network: Network,
-    state_SH: Tensor,
-    state_K: Tensor,
-    example_K: Tensor,
-    token_K: Tensor,
-    answer_K: Tensor,
-    answers_E: Tensor,
-) -> Tensor:
-    """Sum of the log-probabilities of each answer's tokens, (E, C), float64; -inf where an example has fewer.
-
-    Args:
-        state_K: of each token, the hidden state that it follows; example_K, answer_K: whose token it is.
-    """
-    log_p_K = log_probabilities(network, state_SH, state_K, token_K)
-    examples, most = len(answers_E), int(answers_E.max())
-    place_K = example_K * most + answer_K
-    score_EC = log_p_K.new_zeros(examples * most).index_add(0, place_K, log_p_K).view(examples, most)
-    absent_EC = torch.arange(most, device=score_EC.device) >= answers_E[:, None]
-    return score_EC.masked_fill(absent_EC, float("-inf"))
-
-
 def _losses_of(score_EC: Tensor, label_E: Tensor) -> Tensor:
     """Cross-entropy of each example over its answers' scores, (E,)."""
     return score_EC.logsumexp(dim=1) - score_EC.gather(1, label_E[:, None])[:, 0]
-
-
-def paths_of(answers: Sequence[Tokens]) -> list[tuple[int, ...]]:
-    """The paths to a last branching: an example has a row for each."""
-    return _tree(tuple(tuple(answer) for answer in answers))[0]
 
 
 def _tree(

@@ -17,7 +17,6 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.tree_rows import ManyLabelRows, in_trees
 from zorba_core.planning.engine_memory import EVALUATION_ROWS
 
 BATCH_SIZE = EVALUATION_ROWS
@@ -72,13 +71,10 @@ def _in_batches(network: BlockNetwork, rows: Rows, batch_size: int) -> Iterator[
     Examples of similar length share a batch, so that little of it is padding."""
     order_E = torch.argsort(rows.length_E, stable=True)
     # Rows before each example: a batch ends where a multiple of batch_size does.
-    choices = isinstance(rows, ManyLabelRows | ChoiceRows) and network.lays_out  # one row each
-    sequences_E = torch.ones_like(rows.sequences_E) if choices else rows.sequences_E
-    before_E = sequences_E[order_E].cumsum(0) - sequences_E[order_E]
+    before_E = rows.sequences_E[order_E].cumsum(0) - rows.sequences_E[order_E]
     batch_E = torch.div(before_E, batch_size, rounding_mode="floor")
     chosen_by_batch = order_E.split(torch.unique_consecutive(batch_E, return_counts=True)[1].tolist())
-    trimmed = (rows.rows(chosen).trimmed(network.device) for chosen in chosen_by_batch)
-    batches = (in_trees(network, [batch])[0] for batch in trimmed)
     with network.at_precision("highest"):
-        for chosen, batch in zip(chosen_by_batch, batches, strict=True):
+        for chosen in chosen_by_batch:
+            batch = rows.rows(chosen).trimmed(network.device)
             yield chosen.numpy(), batch, network(batch)

@@ -24,10 +24,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zorba_core.engine.adapters import fingerprint_of, is_adapter
-from zorba_core.engine.families import Family, LabelPositions, Layout, attention_of, family_of
+from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.tree_rows import TreeRows
 from zorba_core.engine.wide_copies import WideCopies, point
 
 if TYPE_CHECKING:
@@ -165,35 +164,14 @@ class BlockNetwork:
         finally:
             self.precision = before
 
-    @property
-    def lays_out(self) -> bool:
-        """Can rows say where their positions stand and what they see (:mod:`zorba_core.engine.tree_rows`)?"""
-        return getattr(self._family, "lays_out", False)
-
     def embed(self, token_ids_BL: Tensor) -> Tensor:
         """Hidden states before the first block, shape (B, L, H)."""
         return self._family.embed(token_ids_BL)
 
-    def embed_rows(self, rows: Rows | TreeRows) -> Tensor:
-        """The same of rows, which may have a layout of their own."""
-        if isinstance(rows, TreeRows):
-            return self._family.embed(rows.token_ids_RL, rows.layout())
-        return self.embed(rows.token_ids_RL)
-
-    def run_block(self, block: int, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
+    def run_block(self, block: int, hidden_BLH: Tensor) -> Tensor:
         """Hidden states after block m with its current weights."""
         with products_in(self.precision, self.device), self._running(block):
-            if layout is not None:
-                return self._family.run(self.block_module(block), hidden_BLH, layout)
             return self._family.run(self.block_module(block), hidden_BLH)
-
-    def run_rows(
-        self, block: int, hidden_BLH: Tensor, rows: Rows | TreeRows, chosen: slice | Tensor = slice(None)
-    ) -> Tensor:
-        """The same of rows, which may have a layout of their own. ``chosen``: which of them ``hidden_BLH`` has."""
-        if isinstance(rows, TreeRows):
-            return self.run_block(block, hidden_BLH, rows.layout(chosen))
-        return self.run_block(block, hidden_BLH)
 
     def run_last_block(self, hidden_BLH: Tensor, read_B: Tensor) -> Tensor:
         """Hidden states (B, H) after the last block at the position of each row that the head reads, or (B, P, H) at
@@ -250,14 +228,14 @@ class BlockNetwork:
         With ``inactive="dropped"`` the blocks outside ``active_M`` run without weights; with ``"frozen"`` (and when
         ``active_M`` is not given) every block runs with its weights.
         """
-        hidden_BLH = self.embed_rows(rows)
+        hidden_BLH = self.embed(rows.token_ids_RL)
         for m in range(self.num_blocks):
             if inactive == "dropped" and active_M is not None and not active_M[m]:
                 hidden_BLH = self.run_block_without_weights(hidden_BLH)
             elif m == self.num_blocks - 1:
                 return rows.after_last_block(self, hidden_BLH)
             else:
-                hidden_BLH = self.run_rows(m, hidden_BLH, rows)
+                hidden_BLH = self.run_block(m, hidden_BLH)
         return rows.read(hidden_BLH)
 
     def weights_sha256(self) -> str:

@@ -26,7 +26,6 @@ class AnswerShape:
     rows: int = 1  # of an example, at most
     positions: int = 1  # read of each row, at most
     whole_vocabulary: bool = False  # at these positions; else logits of the label words alone
-    beside: int = 0  # positions behind the text's own: a tree of many answers
 
     def states(self, rows: int) -> int:
         """S of so many rows that go through the blocks: where a token of an answer is predicted."""

@@ -16,7 +16,7 @@ Q directions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,9 +79,6 @@ def footprint(
         InvalidInputError: fewer than two resident blocks, more than the model has, or streaming with an estimator that
             needs every block at once.
     """
-    if load.answers.beside:
-        answers = replace(load.answers, beside=0)
-        load = replace(load, seq_len=load.seq_len + load.answers.beside, answers=answers)
     if resident_blocks is None:
         terms = [Term("always", "parameters", shape.parameters * load.kept_bytes, "M D and what is not in blocks")]
         terms += estimate_terms(shape, load, active_blocks)

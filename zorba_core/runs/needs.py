@@ -5,7 +5,6 @@ Shapes: M blocks, N clients, B rows of a client, L positions.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +39,7 @@ def answers_of(task: Task, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> 
 
 def client_needs(config: PretrainedConfig, settings: TrainSettings, answers: AnswerShape) -> PeakEstimate:
     """One client on a device of its own."""
-    B, L = settings.batch_size, settings.seq_len + answers.beside
+    B, L = settings.batch_size, settings.seq_len
     common = {"seq_len": L, "dtype": settings.torch_dtype, "answers": answers, "lora": settings.lora}
     if method_facts(settings.method).first_order:
         return gradient_peak(config, rows=B, **common)
@@ -51,7 +50,6 @@ def process_needs(
     config: PretrainedConfig, A_MN: np.ndarray, settings: TrainSettings, answers: AnswerShape, rows_at_once: int
 ) -> PeakEstimate:
     """A process that plays all clients of the allocation. ``rows_at_once``: as for :func:`run_peak`."""
-    settings = replace(settings, seq_len=settings.seq_len + answers.beside)
     if not method_facts(settings.method).first_order:
         return run_peak(config, A_MN, settings, rows_at_once=rows_at_once, answers=answers)
     participants = max(1, round(A_MN.shape[1] * settings.participation))

@@ -15,7 +15,6 @@ from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.text_rows import TextRows
-from zorba_core.engine.tree_rows import ManyLabelRows
 from zorba_core.errors import InvalidInputError, in_short
 
 
@@ -38,8 +37,6 @@ def check_tokens(network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, *par
 
 
 def _largest(part: Rows | Sequence[int]) -> int:
-    if isinstance(part, ManyLabelRows):
-        return _most(part.token_ids_RL, part.answer_CT)
     if isinstance(part, TextRows):
         return _most(part.token_ids_RL, part.target_RT)
     if isinstance(part, ChoiceRows):

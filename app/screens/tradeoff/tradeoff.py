@@ -82,8 +82,7 @@ def _introduction(study: Study) -> None:
         shown = components.plain(", ".join(study.left_out[:8])) + (" …" if len(study.left_out) > 8 else "")
         left_out = f"{len(study.left_out)} client{' is' if len(study.left_out) == 1 else 's are'}"
         st.caption(
-            f":material/person_remove: {left_out} too small for one block by the paper's model and left out: "
-            f"{shown}"
+            f":material/person_remove: {left_out} too small for one block by the paper's model and left out: {shown}"
         )
     blank = int(np.isnan(study.front.bias_lambda_E).sum())
     if blank:

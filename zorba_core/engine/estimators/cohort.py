@@ -15,8 +15,7 @@ The result is that of :func:`zorba_core.engine.estimators.reference.estimate`, t
   round the same product are 1e-4 of rho apart at mu = 1e-3, so agreement means the same bits. They are the same
   because each row keeps the length of its client's batch, because a matrix product of 16 rows or more rounds each
   row as any larger one does (MKL; fewer rows take another path), and because the label head is in float64;
-- on a GPU, whose kernels depend on the whole shape, and for many answers, which stand as a tree here
-  (:mod:`zorba_core.engine.tree_rows`), up to rounding magnified by 1 / mu.
+- on a GPU, whose kernels depend on the whole shape, up to rounding magnified by 1 / mu.
 
 Shapes: M blocks, N clients, Q directions, R rows of a group, L positions, H hidden size.
 """
@@ -38,7 +37,6 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
 from zorba_core.engine.products import rows_of_a_step
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.tree_rows import TreeRows, in_trees
 from zorba_core.errors import InvalidInputError
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
@@ -72,7 +70,7 @@ def estimate_cohort(
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
     along_factors = supports(network, directions)
-    cohort = Cohort(network, batches_N, A_MN, max_rows, trees=not along_factors)  # embedded
+    cohort = Cohort(network, batches_N, A_MN, max_rows)  # embedded
     route = Route.of(cohort, A_MN)
 
     for m in range(num_blocks):
@@ -120,7 +118,7 @@ def moved(network: BlockNetwork, block: int, directions: Directions, seed: int, 
 class _Group:
     """Rows of the clients whose batches have one length: no padding beyond what the reference has."""
 
-    batch: Rows | TreeRows
+    batch: Rows
     client_R: np.ndarray
     piece_rows: int
     alone: bool  # a client's rows go through on their own
@@ -141,14 +139,10 @@ class Cohort:
         batches_N: Sequence[Rows],
         A_MN: np.ndarray,
         max_rows: int | None,
-        *,
-        trees: bool = True,
     ) -> None:
-        """``trees``: many answers may stand as a tree."""
         if max_rows is not None and max_rows < 1:
             raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
         self._network = network
-        batches_N = in_trees(network, batches_N) if trees else batches_N
         self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
         self._weight_N = np.array([batch.weights.sum() for batch in batches_N])
         clients_by_shape: dict[tuple[str, int, int], list[int]] = {}
@@ -164,7 +158,7 @@ class Cohort:
 
     def _group(self, batches: list[Rows], clients: list[int], alone: int, max_rows: int | None) -> _Group:
         batch = batches[0].joined(batches, self._network.device)
-        hidden_RLH = self._network.embed_rows(batch)
+        hidden_RLH = self._network.embed(batch.token_ids_RL)
         piece_rows = alone or rows_at_once(self._network, hidden_RLH.shape[1])
         return _Group(
             batch=batch,
@@ -208,7 +202,7 @@ class Cohort:
             if block == self._network.num_blocks - 1:
                 group.final_R[rows] = group.batch.after_last_block(self._network, group.hidden_RLH[rows], rows)
             else:
-                hidden_RLH = self._network.run_rows(block, group.hidden_RLH[rows], group.batch, rows)
+                hidden_RLH = self._network.run_block(block, group.hidden_RLH[rows])
                 if hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
                     group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
                 else:

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from zorba_core.engine.families.activations import join_gelus
 from zorba_core.engine.families.gpt2 import Gpt2Family
-from zorba_core.engine.families.interface import Family, LabelPositions, Layout
+from zorba_core.engine.families.interface import Family, LabelPositions
 from zorba_core.engine.families.llama import GptNeoxFamily, LlamaFamily
 from zorba_core.engine.families.norms import keep_float64
 from zorba_core.engine.families.opt import OptFamily
@@ -22,7 +22,7 @@ from zorba_core.engine.families.own_forward import OwnForwardFamily, check_piece
 from zorba_core.engine.products import speed_up
 from zorba_core.errors import InvalidInputError
 
-__all__ = ["ADAPTERS", "OWN_FORWARD", "Family", "LabelPositions", "Layout", "attention_of", "family_of"]
+__all__ = ["ADAPTERS", "OWN_FORWARD", "Family", "LabelPositions", "attention_of", "family_of"]
 
 # By the ``model_type`` of a Hugging Face config.
 ADAPTERS: Mapping[str, type[Family]] = {

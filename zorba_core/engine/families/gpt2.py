@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from zorba_core.engine.families.interface import (
-    CachedKeys,
-    LabelPositions,
-    Layout,
-    head_rows,
-    positions,
-    sight,
-    split_heads,
-)
+from zorba_core.engine.families.interface import CachedKeys, LabelPositions, head_rows, positions, split_heads
 
 
 class Gpt2Family:
     """GPT-2."""
 
-    residual_passes_through = lays_out = True
+    residual_passes_through = True
 
     def __init__(self, model: nn.Module) -> None:
         self._body, self._head = model.transformer, model.lm_head
@@ -26,12 +18,11 @@ class Gpt2Family:
     def blocks(self) -> list[nn.Module]:
         return list(self._body.h)
 
-    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
-        place = positions(token_ids_BL) if layout is None else layout.place_BL
-        return self._body.wte(token_ids_BL) + self._body.wpe(place)
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
+        return self._body.wte(token_ids_BL) + self._body.wpe(positions(token_ids_BL))
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
-        return block(hidden_BLH, attention_mask=sight(layout), use_cache=False)
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        return block(hidden_BLH, attention_mask=None, use_cache=False)
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
         attention, x_BLH = block.attn, block.ln_1(hidden_BLH)

@@ -14,20 +14,11 @@ of size D, C label words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the positions of rows stand in their texts, and which of them each may attend to."""
-
-    place_BL: Tensor  # int64
-    visible_B1LL: Tensor  # bool
 
 
 class LabelPositions:
@@ -69,13 +60,11 @@ class Family(Protocol):
     def blocks(self) -> list[nn.Module]:
         """The M transformer blocks, first to last."""
 
-    lays_out: bool  # do embed and run take a layout?
-
-    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
         """Hidden states (B, L, H) that enter the first block."""
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
-        """One block, causal, positions 0..L-1, no cache; or with the positions and the sight of a layout."""
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        """One block, causal, positions 0..L-1, no cache."""
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
         """``at.pick`` of what :meth:`run` returns, (R, P, H), computing nothing but keys and values elsewhere."""
@@ -87,11 +76,6 @@ class Family(Protocol):
 def positions(sequence: Tensor) -> Tensor:
     """0..L-1 for a tensor whose second axis is L."""
     return torch.arange(sequence.shape[1], device=sequence.device)
-
-
-def sight(layout: Layout | None) -> Tensor | None:
-    """The mask of attention: None where a position sees itself and all before it."""
-    return None if layout is None else layout.visible_B1LL
 
 
 def split_heads(x_BLH: Tensor, size: int) -> Tensor:

@@ -11,11 +11,9 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rot
 from zorba_core.engine.families.interface import (
     CachedKeys,
     LabelPositions,
-    Layout,
     head_rows,
     positions,
     rotation_at,
-    sight,
     split_heads,
 )
 
@@ -23,7 +21,7 @@ from zorba_core.engine.families.interface import (
 class LlamaFamily:
     """Llama, and Qwen2 and Qwen3, which share its layout; without sliding windows."""
 
-    residual_passes_through = lays_out = True
+    residual_passes_through = True
 
     def __init__(self, model: nn.Module) -> None:
         self._body, self._head = self._parts(model)
@@ -35,12 +33,11 @@ class LlamaFamily:
     def blocks(self) -> list[nn.Module]:
         return list(self._body.layers)
 
-    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
         return self._body.embed_tokens(token_ids_BL)
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
-        place = self._place(hidden_BLH) if layout is None else self._place_at(hidden_BLH, layout)
-        return block(hidden_BLH, attention_mask=sight(layout), use_cache=False, **place)
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
+        return block(hidden_BLH, attention_mask=None, use_cache=False, **self._place(hidden_BLH))
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
         attention, x_BLH = block.self_attn, block.input_layernorm(hidden_BLH)
@@ -67,11 +64,6 @@ class LlamaFamily:
             self._rotation = self._body.rotary_emb(hidden_BLH, position_ids=positions_1L)
         return {"position_embeddings": self._rotation, "position_ids": positions_1L}
 
-    def _place_at(self, hidden_BLH: Tensor, layout: Layout) -> dict[str, Any]:
-        rotation_1L = self._place(hidden_BLH)["position_embeddings"]
-        rotation_BL = tuple(part[0, layout.place_BL] for part in rotation_1L)
-        return {"position_embeddings": rotation_BL, "position_ids": layout.place_BL}
-
     def logits(self, hidden_BH: Tensor, token_ids_C: Tensor) -> Tensor:
         return head_rows(self._head, self._body.norm(hidden_BH), token_ids_C)
 
@@ -82,7 +74,7 @@ class GptNeoxFamily(LlamaFamily):
     def _parts(self, model: nn.Module) -> tuple[nn.Module, nn.Linear]:
         return model.gpt_neox, model.get_output_embeddings()
 
-    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
         return self._body.embed_in(token_ids_BL)
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:

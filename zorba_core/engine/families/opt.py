@@ -10,11 +10,9 @@ from torch.nn import functional as F
 from zorba_core.engine.families.interface import (
     CachedKeys,
     LabelPositions,
-    Layout,
     float64_linear,
     head_rows,
     positions,
-    sight,
     split_heads,
 )
 
@@ -35,22 +33,19 @@ class OptFamily:
     def blocks(self) -> list[nn.Module]:
         return list(self._decoder.layers)
 
-    lays_out = True
-
-    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
         embedded = self._decoder.embed_tokens(token_ids_BL)
         if self._decoder.project_in is not None:
             embedded = self._decoder.project_in(embedded)
-        place = positions(token_ids_BL) if layout is None else layout.place_BL
-        return embedded + self._decoder.embed_positions(None, position_ids=place)
+        return embedded + self._decoder.embed_positions(None, position_ids=positions(token_ids_BL))
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         differentiated = torch.is_grad_enabled() or forward_ad._current_level >= 0
         # No adapter, and no forward pass along a direction in its place (zorba_core.engine.along).
         plain = isinstance(block.fc1, nn.Linear) and "forward" not in vars(block.fc1)
-        if self.joins and layout is None and plain and not differentiated:
+        if self.joins and plain and not differentiated:
             return run_joined(block, hidden_BLH)
-        return block(hidden_BLH, attention_mask=sight(layout), use_cache=False)
+        return block(hidden_BLH, attention_mask=None, use_cache=False)
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
         first, norm, attention = self.residual_passes_through, block.self_attn_layer_norm, block.self_attn

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers.models.bloom.modeling_bloom import BloomGelu, bloom_gelu_forward
 
-from zorba_core.engine.families.interface import CachedKeys, LabelPositions, Layout, head_rows, rotation_at
+from zorba_core.engine.families.interface import CachedKeys, LabelPositions, head_rows, rotation_at
 from zorba_core.errors import InvalidInputError
 
 _FINAL_NORMS = ("norm", "final_layernorm", "ln_f", "final_layer_norm", "final_norm", "norm_f")
@@ -69,29 +69,19 @@ class OwnForwardFamily:
     def blocks(self) -> list[nn.Module]:
         return list(self._blocks)
 
-    @functools.cached_property
-    def lays_out(self) -> bool:
-        """Not where what a block is given depends on places in a way that is not known here: ALiBi."""
-        given = self._given_to(self._blocks[0], next(self._body.parameters()).new_zeros(1, 2, 1))
-        known = ("attention_mask", "position_embeddings", "position_ids")
-        return all(name in known or not isinstance(value, _CONTAINERS) for name, value in given.items())
-
-    def embed(self, token_ids_BL: Tensor, layout: Layout | None = None) -> Tensor:
+    def embed(self, token_ids_BL: Tensor) -> Tensor:
         def stop(hidden_BLH: Tensor, *_: Any, **__: Any) -> None:
             raise _Stopped(hidden_BLH)
 
         with _instead_of(self._blocks[:1], [stop]):
             try:
-                placed = {} if layout is None else {"position_ids": layout.place_BL}
-                self._body(input_ids=token_ids_BL, use_cache=False, **placed)
+                self._body(input_ids=token_ids_BL, use_cache=False)
             except _Stopped as stopped:
                 return stopped.value
         raise RuntimeError("the model's forward pass did not come to its first block")
 
-    def run(self, block: nn.Module, hidden_BLH: Tensor, layout: Layout | None = None) -> Tensor:
+    def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         given = self._given_to(block, hidden_BLH)
-        if layout is not None:
-            given = _laid_out(given, layout)
         return _hidden(block(hidden_BLH, **_for_rows(given, len(hidden_BLH))))
 
     def run_at(self, block: nn.Module, hidden_BLH: Tensor, at: LabelPositions) -> Tensor:
@@ -233,23 +223,6 @@ def _at(given: dict[str, Any], at: LabelPositions) -> dict[str, Any] | None:
         else:
             picked[name] = value
     return picked
-
-
-def _laid_out(given: dict[str, Any], layout: Layout) -> dict[str, Any]:
-    """What a block is given for rows whose positions stand elsewhere: a mask also tells a window."""
-    place_BL, changed = layout.place_BL, dict(given)
-    for name, value in given.items():
-        if name == "attention_mask":
-            changed[name] = layout.visible_B1LL
-            if value is not None:  # (1, 1, L, L), by places
-                there_BLL = value[0, 0][place_BL[:, :, None], place_BL[:, None, :]][:, None]
-                shut = False if value.dtype == torch.bool else torch.finfo(value.dtype).min
-                changed[name] = there_BLL.masked_fill(~layout.visible_B1LL, shut)
-        elif name == "position_embeddings" and value is not None:
-            changed[name] = tuple(part[0, place_BL] for part in value)
-        elif name == "position_ids" and value is not None:
-            changed[name] = place_BL
-    return changed
 
 
 def _numbers(given: dict[str, Any]) -> int:
