@@ -133,25 +133,6 @@ def test_a_client_has_the_same_bits_alone_in_company_and_with_any_number_of_dire
         assert one.rho_NQ[0, 0] == whole_NQ[n, 1]
 
 
-@pytest.mark.usefixtures("along_always")
-@pytest.mark.parametrize("family", ["opt", "gpt2"])
-def test_weights_of_16_bits_and_products_of_less_precision_go_along_too(family, make_tiny_model):
-    rounded = make_tiny_model(family)
-    for parameter in rounded.parameters():
-        parameter.data = parameter.data.bfloat16().float()
-    narrow, wide = BlockNetwork(make_tiny_model(family), LABELS, dtype=torch.bfloat16), BlockNetwork(rounded, LABELS)
-    A_MN, rows = random_allocation(1, 3, 4, 0.7), batches(4)
-    ours, theirs = (
-        estimate_cohort(network, rows, A_MN, SEEDS, low_rank(network, 1, torch.float32), mu=MU).rho_NQ
-        for network in (narrow, wide)
-    )
-    assert ours.tobytes() == theirs.tobytes()
-    with wide.at_precision("bf16"):
-        coarse = estimate_cohort(wide, rows, A_MN, SEEDS, low_rank(wide, 1, torch.float32), mu=0.1).rho_NQ
-    exact = estimate_cohort(wide, rows, A_MN, SEEDS, low_rank(wide, 1, torch.float32), mu=0.1).rho_NQ
-    assert 0 < np.abs(coarse - exact).max() < 0.5 * np.abs(exact).max()
-
-
 @pytest.mark.parametrize("family", ["opt", "opt-post-norm", "gpt2"])  # Llama's norms compute in float32
 def test_finite_differences_tend_to_the_exact_derivative(family, make_tiny_model):
     network = BlockNetwork(make_tiny_model(family, activation="gelu"), LABELS, dtype=torch.float64)

@@ -59,7 +59,6 @@ def test_every_replica_ends_with_the_servers_weights(make_config, server_setting
     [
         {"direction": "low-rank", "rank": 2},
         {"train": "lora", "lora_rank": 2},
-        {"dtype": "bfloat16"},
         {"step": "normalised-blocks", "schedule": "cosine", "warmup": 1},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),

@@ -61,7 +61,6 @@ _TRAINED_WITH = (
     "eval_every",
     "eval_rows",
     "dtype",
-    "rounding",
 )
 _NODES = "nodes.json"
 _MOST_NODES_BYTES = 2**26  # a hundred thousand seats with long paths have half of that

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.rounding import Rounding, subtract
 
 
 def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray | None = None) -> np.ndarray:
@@ -44,17 +43,13 @@ def update_blocks(
     seeds_Q: Sequence[int],
     directions: Directions,
     lr: float,
-    rounding: Rounding | None = None,
 ) -> None:
-    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average.
-
-    ``rounding``: how weights of 16 bits are rounded in this round (:func:`zorba_core.engine.rounding.rounding_of`).
-    """
+    """w_m <- w_m - lr sum_q rho_bar[m, q] v_q,m, in place, for every block with a non-zero average."""
     for m in range(network.num_blocks):
         if np.any(rho_bar_MQ[m]):
             weights = network.block_weights(m)
             step = shared_step(weights, m, rho_bar_MQ[m], seeds_Q, directions)
-            subtract(weights, step, lr, m, rounding)
+            weights.sub_(step, alpha=lr)
             directions.learn(m, step)
 
 

@@ -32,7 +32,6 @@ from zorba_core.engine.plans import Plans
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
-from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import FederatedRows, Reports, RoundContext, RoundPlan, RoundResult, TrainState
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -132,9 +131,8 @@ def repeat_round(
 ) -> TrainState:
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
-        lr, rounding = lr_of_round(settings, done.round), rounding_of(settings, done.round)
         seeds_U = method_of(settings).update_seeds(settings, done.round, done.seeds_Q, len(done.status_N))
-        update_blocks(network, done.rho_bar_MQ, seeds_U, state.directions, lr, rounding)
+        update_blocks(network, done.rho_bar_MQ, seeds_U, state.directions, lr_of_round(settings, done.round))
         return replace(state, rounds_done=done.round, method_state=done.method_state)
     plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
     A_MN = allocation.A_MN if done.A_MN is None else done.A_MN

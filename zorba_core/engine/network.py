@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -27,7 +26,6 @@ from zorba_core.engine.adapters import fingerprint_of, is_adapter
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.wide_copies import WideCopies, point
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -47,13 +45,6 @@ class BlockNetwork:
     Of a model with adapters (:func:`zorba_core.engine.adapters.with_adapters`), ``block_weights(m)`` are those of block
     m alone; the blocks' own weights stay.
 
-    With ``dtype`` bfloat16 the weights of blocks, embeddings and head are kept in it, half the memory, and everything
-    is computed in float32: a block's weights are copied to float32 while it runs
-    (:mod:`zorba_core.engine.wide_copies`), an embedding's and the head's rows when they are looked up. What of the
-    model is neither, a last norm, is rounded likewise and kept in float32.
-
-    ``dtype`` of the network is that of hidden states, directions and perturbed weights.
-
     Raises:
         InvalidInputError: as :func:`zorba_core.engine.families.family_of`.
     """
@@ -70,17 +61,11 @@ class BlockNetwork:
         self.adapted = None if isinstance(model, PreTrainedModel) else model
         model = model if self.adapted is None else self.adapted.get_base_model()
         model.set_attn_implementation(attention_of(model))
-        self.kept_dtype, self.dtype = dtype, torch.float32 if dtype == torch.bfloat16 else dtype
-        self.device, self.precision = torch.device(device), precision
-        narrow = self.kept_dtype != self.dtype
-        self.model = model.to(device=device, dtype=None if narrow else dtype).eval().requires_grad_(False)
+        self.dtype, self.device, self.precision = dtype, torch.device(device), precision
+        self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
         self._family: Family = family_of(self.model)
         self._blocks: list[nn.Module] = self._family.blocks()
-        self._weights_M = [_flatten(list(self.block_parameters(m).values()), dtype) for m in range(len(self._blocks))]
-        self._copies: WideCopies | None = None
-        if narrow:
-            _narrow_surroundings(self.model, self._blocks, dtype)
-            self._copies = WideCopies(self._blocks, self._weights_M)
+        self._weights_M = [_flatten(list(self.block_parameters(m).values())) for m in range(len(self._blocks))]
         self._label_ids = torch.as_tensor(label_ids, dtype=torch.long, device=self.device)
         self._without_weights: nn.Module | None = None
 
@@ -116,7 +101,7 @@ class BlockNetwork:
         return self.adapted is not None
 
     def block_weights(self, block: int) -> Tensor:
-        """w_m, shape (D_m,), as it is kept: writing to it changes the block."""
+        """w_m, shape (D_m,): writing to it changes the block."""
         return self._weights_M[block]
 
     @torch.no_grad()
@@ -134,19 +119,10 @@ class BlockNetwork:
         named = self._blocks[block].named_parameters()
         return {name: parameter for name, parameter in named if not self.has_adapters or is_adapter(name)}
 
-    def computing(self, blocks: Iterable[int]) -> contextlib.AbstractContextManager[object]:
-        """Within the context the parameters of those blocks' modules have the network's dtype, in whatever dtype they
-        are kept: for who uses :meth:`block_module` rather than :meth:`run_block`. Not to be written to."""
-        return contextlib.nullcontext() if self._copies is None else self._copies.moving(blocks)
-
     @contextlib.contextmanager
     def moving(self, blocks: Iterable[int]) -> Iterator[dict[int, Tensor]]:
-        """Within the context, the vectors that those blocks compute with, (D_m,) each, in the network's dtype: to be
-        written to. Afterwards the blocks have exactly the bits of before."""
-        if self._copies is not None:
-            with self._copies.moving(blocks) as weights_by_block:
-                yield weights_by_block
-            return
+        """Within the context, the weights of those blocks, (D_m,) each: to be written to. Afterwards the blocks have
+        exactly the bits of before."""
         weights_by_block = {m: self._weights_M[m] for m in blocks}
         original = {m: weights.clone() for m, weights in weights_by_block.items()}
         try:
@@ -170,7 +146,7 @@ class BlockNetwork:
 
     def run_block(self, block: int, hidden_BLH: Tensor) -> Tensor:
         """Hidden states after block m with its current weights."""
-        with products_in(self.precision, self.device), self._running(block):
+        with products_in(self.precision, self.device):
             return self._family.run(self.block_module(block), hidden_BLH)
 
     def run_last_block(self, hidden_BLH: Tensor, read_B: Tensor) -> Tensor:
@@ -179,12 +155,9 @@ class BlockNetwork:
         # A product of fewer rows than 16 takes another routine and rounds differently; rows are repeated up to that.
         read_BP = read_B if read_B.ndim == 2 else read_B[:, None]
         at = LabelPositions(read_BP, hidden_BLH.shape[1], SAME_BITS_ROWS)
-        with products_in(self.precision, self.device), self._running(self.num_blocks - 1):
+        with products_in(self.precision, self.device):
             hidden_RPH = self._family.run_at(self.block_module(self.num_blocks - 1), hidden_BLH, at)[: len(read_B)]
         return hidden_RPH if read_B.ndim == 2 else hidden_RPH[:, 0]
-
-    def _running(self, block: int) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._copies is None else self._copies.running(block)
 
     def run_block_without_weights(self, hidden_BLH: Tensor) -> Tensor:
         """What a block with all weights zero (a_mn w_m with a_mn = 0) makes of its input.
@@ -192,22 +165,17 @@ class BlockNetwork:
         Where the norm comes before attention (OPT-125M, GPT-2, Llama), both branches add zero and the block is the
         identity. Where it comes after (OPT-350M), the zeroed norm writes zeros over everything: the text is lost.
         """
-        if self._residual_passes_through:
+        if self._family.residual_passes_through:
             return hidden_BLH
         if self._without_weights is None:
             self._without_weights = self._zeroed_block()
         return self._family.run(self._without_weights, hidden_BLH)
 
     def _zeroed_block(self) -> nn.Module:
-        block = copy.deepcopy(self._blocks[0]).to(self.dtype)
+        block = copy.deepcopy(self._blocks[0])
         for parameter in block.parameters():
             parameter.zero_()
         return block
-
-    @functools.cached_property
-    def _residual_passes_through(self) -> bool:
-        with self.computing([0]):
-            return self._family.residual_passes_through
 
     def head(self, hidden_BH: Tensor) -> Tensor:
         """Logits of the label words, (B, C), float64, from what :meth:`run_last_block` returns."""
@@ -243,20 +211,10 @@ class BlockNetwork:
         return fingerprint_of(self.model.named_parameters())
 
 
-def _flatten(parameters: Sequence[nn.Parameter], dtype: torch.dtype) -> Tensor:
-    """Move a block's parameters into one vector of that dtype and let each parameter be a view of its part."""
-    flat = torch.cat([parameter.data.reshape(-1).to(dtype) for parameter in parameters])
-    point(parameters, flat)
+def _flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Move a block's parameters into one vector and let each parameter be a view of its part."""
+    flat, start = torch.cat([parameter.data.reshape(-1) for parameter in parameters]), 0
+    for parameter in parameters:
+        parameter.data = flat[start : start + parameter.numel()].view(parameter.shape)
+        start += parameter.numel()
     return flat
-
-
-def _narrow_surroundings(model: nn.Module, blocks: Sequence[nn.Module], kept: torch.dtype) -> None:
-    """Embeddings and head in ``kept``; the few other weights outside the blocks rounded to it and held in float32."""
-    in_blocks = {id(parameter) for block in blocks for parameter in block.parameters()}
-    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-    looked_up = {id(module.weight) for module in (*embeddings, model.get_output_embeddings())}
-    for parameter in model.parameters():
-        if id(parameter) not in in_blocks:
-            parameter.data = parameter.data.to(kept).to(kept if id(parameter) in looked_up else torch.float32)
-    for embedding in embeddings:
-        embedding.register_forward_hook(lambda module, inputs, looked_up: looked_up.float())

@@ -15,7 +15,6 @@ rounds a logarithm:
   of as many equally likely slices, scaled to variance 1 and rounded to a multiple of 2**-20. A normal distribution in
   steps and without its far tails: odd moments 0 exactly, variance 1 (within 1e-7), fourth moment 2.9998 (3), sixth
   14.991 (15), eighth 104.66 (105), largest value 4.388; the distribution function is within 1e-5 of the normal one.
-- ``rounding_bits``: 16 bits an element as a whole number, for stochastic rounding.
 
 Shapes: E elements of a slice of a block, K counters, W words.
 """
@@ -37,7 +36,7 @@ from torch import Tensor
 
 from zorba_core.planning.gradient_plan import INDICES_TOGETHER
 
-_SIGNS, _NORMALS, _ROUNDING = 0, 1, 2  # second word of the counter: the kinds share no bits
+_SIGNS, _NORMALS = 0, 1  # second word of the counter: the kinds share no bits
 _WORDS, _WORD_BITS = 4, 64
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
@@ -70,11 +69,6 @@ def normals(seed: int, block: int, start: int, stop: int, device: torch.device |
     if kernel is not None:
         return kernel.draw("normals", seed, block, start, stop, device)
     return _look_up(_normal_levels(str(device)), _sixteen_bits(seed, block, _NORMALS, start, stop, device))
-
-
-def rounding_bits(seed: int, block: int, start: int, stop: int, device: torch.device | str = "cpu") -> Tensor:
-    """Elements start..stop-1 of the block's bits for stochastic rounding: int32 from 0 to 65535, (stop - start,)."""
-    return _sixteen_bits(seed, block, _ROUNDING, start, stop, device).int().bitwise_and_(2**16 - 1)
 
 
 class SideBySide:

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 DTYPES = {
     "float32": "weights and arithmetic in 32 bits",
     "float64": "in 64, for comparisons",
-    "bfloat16": "weights in 16 bits, half the memory, arithmetic in 32",
-}
-ROUNDINGS = {
-    "stochastic": "keeps a small update in the mean",
-    "nearest": "loses most of it",
 }
 INACTIVE = ("frozen", "dropped")
 TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside them (LoRA)"}
@@ -125,7 +120,6 @@ class TrainSettings:
     target: float | None = setting(0.75, "Accuracy whose first reaching is recorded.", above=0, at_most=1)
     stop_at_target: bool = setting(False, "End at the first evaluation that reaches it.")
     dtype: str = setting("float32", "{choices}.", choices=lambda: DTYPES)
-    rounding: str = setting("stochastic", "Of bfloat16 weights after an update. {choices}.", choices=lambda: ROUNDINGS)
     precision: str = setting(
         "highest", "Of matrix products: highest, bf16, or tf32 (cuda).", choices=lambda: PRECISIONS
     )
@@ -164,10 +158,6 @@ class TrainSettings:
                 "lora_rank, lora_alpha, lora_targets and adapter are about adapters, and the blocks' own weights are "
                 "trained; leave them out, or use train lora"
             )
-        if self.train == "lora" and self.dtype == "bfloat16":
-            raise InvalidInputError(
-                "train is lora, whose adapters are kept in 32 bits, and dtype is bfloat16; use float32, or train blocks"
-            )
         if self.step != "plain" and facts.exchanges != "scalars":
             raise InvalidInputError(
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
@@ -185,10 +175,6 @@ class TrainSettings:
         if self.precision == "tf32" and self.device != "cuda":
             raise InvalidInputError(
                 f"precision is 'tf32', which CUDA devices have, and device is {self.device!r}; use bf16"
-            )
-        if self.rounding != "stochastic" and self.dtype != "bfloat16":
-            raise InvalidInputError(
-                f"rounding is {self.rounding} and dtype is {self.dtype}: it is of bfloat16 weights; leave it out"
             )
         if self.precision != "highest" and self.dtype == "float64":
             raise InvalidInputError(

@@ -24,7 +24,6 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -77,8 +76,7 @@ class Replica:
         for average in new:
             with use_threads(self.settings.threads):
                 self.agreed.check_step(average, self.network, self.directions)
-                rounding = rounding_of(self.settings, average.round)
-                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr, rounding)
+                update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr)
             self.round = average.round
 
     def report(self, task: RoundTask, seat: int) -> RoundAnswer:

@@ -26,7 +26,6 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.plans import Plans
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
-from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -134,9 +133,9 @@ class Server(Membership):
         rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
         scalars = Scalars(rho_bar_MQ, rho_NQ, A_MN, reported_N)
         rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
-        lr, rounding = lr_of_round(settings, plan.round), rounding_of(settings, plan.round)
+        lr = lr_of_round(settings, plan.round)
         seeds_U = self._method.update_seeds(settings, plan.round, plan.seeds_Q, num_seats)
-        update_blocks(self.network, rho_bar_MQ, seeds_U, self._state.directions, lr, rounding)
+        update_blocks(self.network, rho_bar_MQ, seeds_U, self._state.directions, lr)
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
         self.averages.append(Aggregate(plan.round, seeds_U, rho_bar_MQ, lr))
         own = np.array_equal(A_MN, self.run_allocation.A_MN)

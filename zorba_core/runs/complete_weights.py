@@ -23,7 +23,7 @@ INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 _MOST_INDEX = 10**8  # bytes
 
 
-def load_complete(source: str, config: PretrainedConfig, dtype: str, **options: bool) -> PreTrainedModel:
+def load_complete(source: str, config: PretrainedConfig, **options: bool) -> PreTrainedModel:
     """The model of a folder, or of a name on the hub.
 
     Raises:
@@ -40,7 +40,7 @@ def load_complete(source: str, config: PretrainedConfig, dtype: str, **options: 
         model, report = AutoModelForCausalLM.from_pretrained(
             source,
             use_safetensors=True,
-            dtype=dtype,
+            dtype="float32",
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # refused below, with its name
             **options,

@@ -22,7 +22,6 @@ from zorba_core.engine.directions import PIECE_ELSEWHERE
 from zorba_core.engine.evaluation import BATCH_SIZE as EVALUATION_ROWS
 from zorba_core.engine.families import Family, LabelPositions, attention_of, family_of
 from zorba_core.engine.precision import products_in
-from zorba_core.engine.rounding import PIECE_ELSEWHERE as ROUNDED_ELSEWHERE
 from zorba_core.planning.answers import LABEL_WORDS, STATES_AT_ONCE, AnswerShape, piece_rows
 from zorba_core.planning.lora import Lora
 from zorba_core.runs.tensor_bytes import TensorBytes, rounded
@@ -143,7 +142,7 @@ class FakePasses:
         if not self._on_cuda:
             return largest
         if self.narrow:
-            return 7 * min(largest, 4 * ROUNDED_ELSEWHERE) // 2 + largest
+            return 7 * min(largest, 2**24) // 2 + largest
         return min(2 * largest // 3, 4 * PIECE_ELSEWHERE)
 
     @functools.cache  # noqa: B019 - kept as long as the shapes are, which passes_of bounds

@@ -76,8 +76,8 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     return name
 
 
-def load_model(name_or_path: str | os.PathLike[str], dtype: str = "float32") -> PreTrainedModel:
-    """The causal language model in evaluation mode, its weights in ``dtype``.
+def load_model(name_or_path: str | os.PathLike[str]) -> PreTrainedModel:
+    """The causal language model in evaluation mode, its weights in float32.
 
     Raises:
         InvalidInputError, MissingDataError: as :func:`resolve_model`; or the weights cannot be had or read.
@@ -85,7 +85,7 @@ def load_model(name_or_path: str | os.PathLike[str], dtype: str = "float32") -> 
     from zorba_core.runs.complete_weights import load_complete
 
     def load(source: str, **options: bool) -> PreTrainedModel:
-        return load_complete(source, _read_config(source, **options), dtype, **options)
+        return load_complete(source, _read_config(source, **options), **options)
 
     return _load(name_or_path, "weights", load).eval()
 

@@ -10,8 +10,7 @@ Measured on the first round's batches of a few clients and a few directions, in 
   Where the run takes exact scalars, the same is reported and nothing is refused.
 - ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
   scalars.
-- ``update``: the part of a round's step that the weights lose to rounding. With stochastic rounding that is what does
-  not arrive in the mean: the part of the step missing along the step itself.
+- ``update``: the part of a round's step that the weights lose to rounding.
 - ``stride``: the length of a round's step relative to the weights it moves; where a mask keeps most of them still, to
   those that it does not.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
@@ -46,7 +45,6 @@ from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
-from zorba_core.engine.rounding import rounding_of, subtract
 from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -55,7 +53,6 @@ from zorba_core.planning.methods import method_facts
 _CLIENTS, _DIRECTIONS = 2, 4
 PIECE = 2**22  # numbers of a block that are compared at a time
 MOST_LOST = 0.5  # of a perturbation or update, to rounding
-MOST_LOST_TO_NEAREST = 0.01  # what is lost is lost for good, and the other way to round loses nothing in the mean
 MOST_SCALAR_ERROR = 0.9
 MOST_STRIDE = 0.5
 LEAST_PROGRESS_NATS = 0.01
@@ -116,9 +113,7 @@ class Preflight:
     def reason(self) -> str:
         """Why the setting is refused and what would help, one line."""
         cures = "; ".join(dict.fromkeys(check.cure for check in self.failed if check.cure))
-        only_nearest = all(check.limit == MOST_LOST_TO_NEAREST and check.measured <= MOST_LOST for check in self.failed)
-        verdict = "throw away part of every update" if only_nearest else "cannot learn"
-        return f"these settings {verdict}: {self.findings}. Try: {cures}. To continue anyway: --force"
+        return f"these settings cannot learn: {self.findings}. Try: {cures}. To continue anyway: --force"
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -203,7 +198,7 @@ def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Dire
         shift = directions.block(seed, int(m)).mul_(mu)
         kept = network.block_weights(int(m))
         for piece in _pieces(len(kept)):
-            weights, moved_by = kept[piece].to(network.dtype), shift[piece]  # what is moved: see wide_copies
+            weights, moved_by = kept[piece], shift[piece]
             moved = (weights + moved_by).double() - weights.double()
             lost += float((moved - moved_by.double()).square().sum())
             intended += float(moved_by.double().square().sum())
@@ -301,51 +296,31 @@ def _step_checks(
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
     ``rho_square`` is what a round at that rate lowers the loss by, to first order. The settings' learning rate is in
     ``unit``."""
-    lr, nearest = settings.lr * unit, settings.rounding == "nearest"
-    rate = lr * averaged if nearest else lr  # a shorter step loses more: the probe's own would flatter it
-    lost = arrived = step_square = length = 0.0
-    still = moving = 0
-    rounding = rounding_of(settings, 1)
+    lr = settings.lr * unit
+    lost = step_square = length = 0.0
     for m in map(int, blocks):
         kept, whole_step = network.block_weights(m), step_of(m)
-        # The random bits of 16-bit weights are drawn for a whole block.
-        pieces = _pieces(len(kept)) if kept.dtype == whole_step.dtype else [slice(None)]
-        for piece in pieces:
+        for piece in _pieces(len(kept)):
             weights, step = kept[piece], whole_step[piece]
-            after = weights.clone()
-            subtract(after, step, rate, m, rounding)
-            moved = weights.double() - after.double()
-            intended = step.double().mul_(rate)
-            still += int(((after == weights) & (step != 0)).sum())
-            moving += int((step != 0).sum())
+            moved = weights.double() - weights.sub(step, alpha=lr).double()
+            intended = step.double().mul_(lr)
             lost += float((moved - intended).square().sum())
-            arrived += float((moved * intended).sum())
             step_square += float(intended.square().sum())
             length += float((weights.double() * (step != 0)).square().sum())
     # New adapters: only those that are zero have a gradient, and all their weights are the measure.
-    stride = (step_square / (length or _square_of_weights(network, blocks) or 1.0)) ** 0.5 * averaged * (lr / rate)
-    share_lost = 1.0
-    if 0 < step_square < np.inf:
-        in_the_mean = settings.dtype == "bfloat16" and settings.rounding == "stochastic"
-        share_lost = abs(1 - arrived / step_square) if in_the_mean else (lost / step_square) ** 0.5
+    stride = (step_square / (length or _square_of_weights(network, blocks) or 1.0)) ** 0.5 * averaged
+    share_lost = (lost / step_square) ** 0.5 if 0 < step_square < np.inf else 1.0
     horizon = max(settings.rounds, _HORIZON)
     progress = horizon * lr * rho_square
     faster = _longer(settings, "a larger lr (zorba tune finds one)")
-    most_lost = MOST_LOST_TO_NEAREST if nearest else MOST_LOST
-    swallowed = f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step"
-    if nearest:
-        swallowed = (
-            f"rounded to the nearest {settings.dtype}, {still / max(moving, 1):.0%} of the weights do not move at all "
-            f"and {share_lost:.0%} of a round's step is lost, in every round again"
-        )
     return [
         Check(
             "update",
             share_lost,
-            most_lost,
-            share_lost <= most_lost,
-            swallowed,
-            "rounding stochastic, which loses none of it in the mean" if nearest else faster,
+            MOST_LOST,
+            share_lost <= MOST_LOST,
+            f"the weights' {settings.dtype} resolution swallows {share_lost:.0%} of a round's step",
+            faster,
         ),
         Check(
             "stride",

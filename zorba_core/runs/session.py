@@ -258,8 +258,7 @@ def open_network(
 ) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
-    # float64 begins from the bits of a float32 run; bfloat16 never holds more than it is to hold.
-    loaded = load_model(model, "bfloat16" if settings.dtype == "bfloat16" else "float32")
+    loaded = load_model(model)  # float32: float64 begins from the bits of a float32 run
     adapted = None if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed)
     if settings.lora is not None and settings.adapter:
         begin_from(loaded, settings.adapter, settings.lora)

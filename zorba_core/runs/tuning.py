@@ -214,7 +214,6 @@ def _computed(network: BlockNetwork, settings: TrainSettings) -> TrainSettings:
     """With exact scalars where the model is small enough to afford them."""
     affordable = (
         settings.estimator == "cohort"
-        and settings.dtype != "bfloat16"
         and not method_facts(settings.method).first_order
         and sum(network.sizes_M) <= _SMALL
     )

@@ -117,8 +117,7 @@ class ClientGradients:
         """Within the context the network's layers are those functions; they compute what they did."""
         if self._network.device.type == "cpu":
             _keep_freed_memory()
-        computing = self._network.computing(range(self._network.num_blocks))
-        with computing, no_collections(), contextlib.ExitStack() as stack:
+        with no_collections(), contextlib.ExitStack() as stack:
             for m, layers in enumerate(self._layers_M):
                 stack.callback(self._differentiate, m, False)
                 if layers is None:

@@ -63,8 +63,7 @@ def _derivative(
         hidden_BLH = network.embed(batch.token_ids_RL)
         for m in range(network.num_blocks):
             if active_M[m]:
-                with network.computing([m]):
-                    hidden_BLH = run_along(network, m, direction_M[m], hidden_BLH)
+                hidden_BLH = run_along(network, m, direction_M[m], hidden_BLH)
             elif inactive == "dropped":
                 hidden_BLH = network.run_block_without_weights(hidden_BLH)
             else:

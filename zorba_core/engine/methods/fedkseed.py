@@ -30,7 +30,6 @@ from zorba_core.engine.methods.interface import ScalarMethod, Scalars
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.randomness import shared_seeds, stream
 from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -78,10 +77,7 @@ class FedKSeed(ScalarMethod):
         if not np.isfinite(rho):
             return  # the report says it; the server refuses it
         settings, t = context.settings, context.plan.round
-        rounding = rounding_of(settings, t)
-        update_blocks(
-            context.network, rho * active_M[:, None], [seed], context.directions, lr_of_round(settings, t), rounding
-        )
+        update_blocks(context.network, rho * active_M[:, None], [seed], context.directions, lr_of_round(settings, t))
 
 
 def local_seeds(settings: TrainSettings, round_index: int, client: int) -> np.ndarray:

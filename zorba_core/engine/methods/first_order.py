@@ -24,7 +24,6 @@ from zorba_core.engine.methods.interface import Method
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounding import rounding_of, subtract
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import RunError
@@ -70,10 +69,9 @@ class FirstOrder(Method):
     ) -> tuple[None, MethodState]:
         if not all(bool(torch.isfinite(gradient).all()) for gradient in reports.gradient_M):
             raise RunError("the gradient is not finite")
-        settings, t = context.settings, context.plan.round
-        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
+        lr = lr_of_round(context.settings, context.plan.round)
         for m, gradient in enumerate(reports.gradient_M):
-            subtract(context.network.block_weights(m), gradient, lr, m, rounding)
+            context.network.block_weights(m).sub_(gradient, alpha=lr)
         return None, state
 
 
@@ -130,19 +128,18 @@ def _losses(network: BlockNetwork, batch: Rows) -> Tensor:
 
 
 def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:
-    return tuple(torch.zeros_like(network.block_weights(m), dtype=network.dtype) for m in range(network.num_blocks))
+    return tuple(torch.zeros_like(network.block_weights(m)) for m in range(network.num_blocks))
 
 
 @contextlib.contextmanager
 def differentiable(network: BlockNetwork) -> Iterator[None]:
     """Within the context what is trained of the blocks, and that alone, is differentiated by."""
     parameters = [p for m in range(network.num_blocks) for p in network.block_parameters(m).values()]
-    with network.computing(range(network.num_blocks)):
-        try:
-            for parameter in parameters:
-                parameter.requires_grad_(True)
-            with torch.enable_grad():
-                yield
-        finally:
-            for parameter in parameters:
-                parameter.requires_grad_(False)
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        with torch.enable_grad():
+            yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(False)

@@ -53,7 +53,6 @@ from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.methods.steps import MEAN_SQUARE, lr_of_round, normalised
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
-from zorba_core.engine.rounding import rounding_of
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -153,8 +152,7 @@ class ScalarMethod(Method):
         coefficients_MU, state = self.checked_coefficients(state, scalars, context.settings)
         settings, t = context.settings, context.plan.round
         seeds_U = self.update_seeds(settings, t, context.plan.seeds_Q, context.A_MN.shape[1])
-        lr, rounding = lr_of_round(settings, t), rounding_of(settings, t)
-        update_blocks(context.network, coefficients_MU, seeds_U, context.directions, lr, rounding)
+        update_blocks(context.network, coefficients_MU, seeds_U, context.directions, lr_of_round(settings, t))
         return coefficients_MU, state
 
     def checked_coefficients(

@@ -45,12 +45,11 @@ def own_text(network: BlockNetwork) -> Tensor:
     vocabulary = network.vocabulary_size
     uniform_LR = stream("meerkat-text").random((LENGTH, ROWS))
     ids_RL = torch.as_tensor((uniform_LR[:1].T * vocabulary).astype("int64"), device=network.device)
-    with network.computing(range(network.num_blocks)):
-        for uniform_R in uniform_LR[1 : min(LENGTH, network.max_positions)]:
-            shares_RV = _logits(network, ids_RL)[:, -1].double().softmax(dim=-1)
-            at_R1 = torch.as_tensor(uniform_R, device=network.device)[:, None]
-            next_R1 = torch.searchsorted(shares_RV.cumsum(dim=-1), at_R1).clamp_(max=vocabulary - 1)
-            ids_RL = torch.cat([ids_RL, next_R1], dim=1)
+    for uniform_R in uniform_LR[1 : min(LENGTH, network.max_positions)]:
+        shares_RV = _logits(network, ids_RL)[:, -1].double().softmax(dim=-1)
+        at_R1 = torch.as_tensor(uniform_R, device=network.device)[:, None]
+        next_R1 = torch.searchsorted(shares_RV.cumsum(dim=-1), at_R1).clamp_(max=vocabulary - 1)
+        ids_RL = torch.cat([ids_RL, next_R1], dim=1)
     return ids_RL
 
 
@@ -80,6 +79,4 @@ def most_sensitive(square_M: list[Tensor], density: float) -> list[Tensor]:
 
 
 def _logits(network: BlockNetwork, ids_RL: Tensor) -> Tensor:
-    narrow = network.kept_dtype != network.dtype  # blocks compute in 32 bits, embeddings and head are kept in 16
-    with torch.autocast(ids_RL.device.type, network.kept_dtype, enabled=narrow):
-        return network.model(input_ids=ids_RL, use_cache=False).logits
+    return network.model(input_ids=ids_RL, use_cache=False).logits
