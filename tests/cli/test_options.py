@@ -92,7 +92,7 @@ UNOFFERED = {
     "train": set(),
     "tune": {
         "rounds", "lr", "num_seeds", "max_rows", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
-        "precision", "replan", "explore",
+        "precision",
     },
     "allocate": {"num_blocks"},
     "scenario": {"num_blocks", "total_mode", "idle_blocks"},

@@ -129,9 +129,7 @@ class AllocationChoice:
             return read, {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings)
         solver = self.solver or DEFAULT_SOLVER
-        # With --replan idle blocks are for the plans to come; this solver may not know them.
-        idle = "forbid" if settings.replan is not None and not SOLVERS[solver].may_idle else settings.idle_blocks
-        problem = AllocationProblem(budget_N, spec.num_blocks, self.total, idle_blocks=idle)
+        problem = AllocationProblem(budget_N, spec.num_blocks, self.total, idle_blocks=settings.idle_blocks)
         facts = self.facts if solver == "gain" else None
         if self.importance is not None and solver != "gain" and not self.lengths:
             raise InvalidInputError(f"--importance is for --solver gain or --lengths, and the solver is {solver}")

@@ -195,10 +195,6 @@ def _spread(summary: dict) -> str:
     return "blocks without a client" if inverse is None else f"V {inverse:.3f}"
 
 
-def _plans(summary: dict) -> str:
-    return f"; {summary['plans']} plans from its scalars" if "plans" in summary else ""
-
-
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment.get("data", {})
     memory, sent = summary["memory"], summary["communication"]
@@ -217,7 +213,7 @@ def summary_lines(run: Run) -> list[str]:
         (
             "allocation",
             f"Lambda {summary['lambda']:.3f}, {_spread(summary)}, "
-            f"effective clients {summary['effective_clients']:.1f}{_plans(summary)}",
+            f"effective clients {summary['effective_clients']:.1f}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (

@@ -22,8 +22,6 @@ def tune(
             "lr",
             "num_seeds",
             "max_rows",
-            "replan",
-            "explore",
             "outlier_ratio",
             "eval_every",
             "eval_rows",

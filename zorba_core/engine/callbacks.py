@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 
@@ -52,9 +50,6 @@ class Callback:
 
     def on_step(self, entry: RoundEntry) -> None:
         """The weights are those after the round; its evaluation, where one is due, comes next."""
-
-    def on_note(self, what: str, content: Mapping[str, Any]) -> None:
-        """Something beside the rounds, such as a new plan; before the round that it is about."""
 
     def on_evaluation(self, entry: EvaluationEntry) -> None:
         """The model was evaluated."""

@@ -28,7 +28,6 @@ from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.plans import Plans
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
@@ -160,25 +159,17 @@ class LocalRounds:
         rows: FederatedRows,
         settings: TrainSettings,
         state: TrainState | None = None,
-        done: Sequence[RoundEntry] = (),
     ) -> None:
-        """``state`` is the one after the rounds ``done``."""
         check_fit(network, allocation, rows, settings)
         self.network, self.allocation, self.settings = network, allocation, settings
         self._rows, self._state = rows, state or init(network, settings)
-        self._plans = Plans(allocation, settings, network.sizes_M, done)
 
     @property
     def rounds_done(self) -> int:
         return self._state.rounds_done
 
     def next_round(self) -> RoundResult:
-        t = self.rounds_done + 1
-        allocation = self._plans.of_round(t)
-        self._state, result = step(self._state, self.network, allocation, self._rows, self.settings)
-        if allocation is not self.allocation:
-            result = replace(result, A_MN=allocation.A_MN, note=self._plans.note(t))
-        self._plans.hear(result)
+        self._state, result = step(self._state, self.network, self.allocation, self._rows, self.settings)
         return result
 
 
@@ -243,8 +234,6 @@ def run_rounds(
         if result is not None:
             entry = _entry_of(rounds, result, latest, seconds)
             for callback in callbacks:
-                if result.note is not None:
-                    callback.on_note("plan", result.note)
                 callback.on_step(entry)
         stop = any(callback.wants_stop() for callback in callbacks)
         if result is not None:

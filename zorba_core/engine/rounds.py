@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -93,7 +92,6 @@ class RoundResult:
     # rho_bar_MQ and the state do not follow from rho_NQ and the allocation alone, so the log must hold them.
     log_update: bool = False
     A_MN: np.ndarray | None = None  # bool; who activated what, where it is not the run's own allocation
-    note: Mapping[str, Any] | None = None  # of a plan that began with this round
 
     @property
     def reported_N(self) -> np.ndarray:

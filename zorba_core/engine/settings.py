@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zorba_core.allocation.problem import IDLE_BLOCKS
-from zorba_core.allocation.varied import VARIATIONS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
@@ -28,7 +27,7 @@ STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK, MAX_BLOCK_SCALE = 2**10, 1e3
 _LORA_RANK = 8
-_EXPLORE, _CURVATURE_RATE, _DENSITY = 5, 1e-2, 1e-3
+_CURVATURE_RATE, _DENSITY = 1e-2, 1e-3
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -87,19 +86,8 @@ class TrainSettings:
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
     )
-    vary: str = setting("fixed", "The allocation from round to round. {choices}.", choices=lambda: VARIATIONS)
-    replan: int | None = setting(
-        None,
-        "Rounds after which blocks are allocated anew for the largest gain, by what the scalars say of them; default: "
-        "never.",
-        at_least=1,
-        at_most=10**8,
-    )
-    explore: int = setting(
-        _EXPLORE, "With --replan: first rounds, whose blocks are in random order.", at_least=1, at_most=10**6
-    )
     idle_blocks: str = setting(
-        "forbid", "allow: --solver gain and --replan may leave blocks without a client.", choices=lambda: IDLE_BLOCKS
+        "forbid", "allow: --solver gain may leave blocks without a client.", choices=lambda: IDLE_BLOCKS
     )
     participation: float = setting(1.0, "Share of the clients that take part in a round.", above=0, at_most=1)
     outlier_ratio: float = setting(
@@ -163,7 +151,6 @@ class TrainSettings:
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
                 f"{facts.exchanges}; use plain"
             )
-        self._check_plans(facts.allocates)
         self._check_directions(facts.along)
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
@@ -202,23 +189,6 @@ class TrainSettings:
             )
         if directions in ("picked", "own") and self.step != "plain":
             raise InvalidInputError(f"step is {self.step} and {self.method}'s scalars share no directions; use plain")
-        if directions != "shared" and self.replan is not None:
-            raise InvalidInputError(
-                f"replan reads of scalars along plain directions that all share, and the method is {self.method}; use "
-                "zorba, or leave it out"
-            )
-
-    def _check_plans(self, allocates: bool) -> None:
-        given = [name for name, plain in (("vary", "fixed"), ("replan", None)) if getattr(self, name) != plain]
-        if given and not allocates:
-            raise InvalidInputError(
-                f"{given[0]} is {getattr(self, given[0])} and {self.method} activates every block of every client; "
-                "leave it out, or use zorba"
-            )
-        if len(given) == 2:
-            raise InvalidInputError("vary and replan both say who trains what from round to round; leave one out")
-        if self.replan is None and self.explore != _EXPLORE:
-            raise InvalidInputError(f"explore is {self.explore} and there is no replan to explore for; leave it out")
 
     def _check_device(self) -> None:
         import torch

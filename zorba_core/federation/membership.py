@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from zorba_core.allocation import Allocation
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InfeasibleError, name_some
 from zorba_core.federation import messages
@@ -50,6 +51,7 @@ class Membership:
         self.run = config.run
         self.members = Members(config.num_clients)
         self.plan: Plan | None = None
+        self.run_allocation: Allocation | None = None  # that of the run's folder: its first plan
         self.averages: list[Aggregate] = []  # of all rounds so far
         self._base_sha256 = network.weights_sha256()
         self._spec = spec_of_model(network.model, name=config.model)
@@ -209,5 +211,7 @@ class Membership:
             method_facts(self.config.settings.method).allocates,
             self.config.settings.idle_blocks,
         )
+        if self.run_allocation is None:
+            self.run_allocation = self.plan.allocation
         self._note("plan", self.plan.describe())
         return True

@@ -23,8 +23,6 @@ from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.plans import Plans
-from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
 from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
 from zorba_core.federation import messages
@@ -52,8 +50,6 @@ class Server(Membership):
     def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
         super().__init__(config, settings, network, note)
         self._method, self._state = method_of(config.settings), init(network, config.settings)
-        self.run_allocation: Allocation | None = None  # that of the run's folder: its first plan
-        self._plans: Plans | None = None
         self._catching_up: dict[Address, int] = {}  # whom this round sends averages only, and where it stood
 
     def resume(
@@ -63,23 +59,11 @@ class Server(Membership):
         plan: Plan | None,
         base_sha256: str,
         run_allocation: Allocation,
-        done: Sequence[RoundEntry],
     ) -> None:
         """Continue where a log ends. The network was the base of that fingerprint and now holds the weights after
-        ``averages``, those of the rounds ``done``."""
+        ``averages``."""
         self._state, self.averages, self.plan, self._base_sha256 = state, list(averages), plan, base_sha256
         self.run_allocation = run_allocation
-        self._plans = Plans(run_allocation, self.config.settings, self.network.sizes_M, done)
-
-    def _allocation_of(self, round_index: int) -> Allocation:
-        """Who activates what in a round: the plan of those who are there, or what the settings make of it."""
-        if self.run_allocation is None:
-            self.run_allocation = self.plan.allocation
-        if self._plans is None:
-            self._plans = Plans(self.run_allocation, self.config.settings, self.network.sizes_M)
-        if not np.array_equal(self._plans.own.A_MN, self.plan.allocation.A_MN):
-            self._plans.own = self.plan.allocation
-        return self._plans.of_round(round_index)
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
@@ -87,7 +71,7 @@ class Server(Membership):
         """The round's plan, and the message to each client that takes part. Those far behind get averages instead."""
         drawn = plan_round(self._state, self.members.num_seats, self.config.settings)
         ready_N, outgoing = np.zeros(self.members.num_seats, dtype=bool), []
-        blocks_N = self._allocation_of(drawn.round).blocks_per_client
+        blocks_N = self.plan.allocation.blocks_per_client
         members = [member for member in self.members if blocks_N[member.seat]]
         recipients = [member for member in members if drawn.asked_N[member.seat]] or members
         self._catching_up = {}
@@ -129,7 +113,7 @@ class Server(Membership):
         if not reported_N.any():
             self._note("void round", {"round": plan.round, "asked": int(plan.asked_N.sum())})
             return None
-        A_MN = self._allocation_of(plan.round).A_MN
+        A_MN = self.plan.allocation.A_MN
         rho_bar_MQ = aggregate(rho_NQ, A_MN, reported_N, self.settings.aggregation)
         scalars = Scalars(rho_bar_MQ, rho_NQ, A_MN, reported_N)
         rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
@@ -139,7 +123,7 @@ class Server(Membership):
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
         self.averages.append(Aggregate(plan.round, seeds_U, rho_bar_MQ, lr))
         own = np.array_equal(A_MN, self.run_allocation.A_MN)
-        result = RoundResult(
+        return RoundResult(
             plan.round,
             plan.seeds_Q,
             rho_NQ,
@@ -150,10 +134,7 @@ class Server(Membership):
             method_state=method_state,
             log_update=True,
             A_MN=None if own else A_MN,
-            note=self._plans.note(plan.round),
         )
-        self._plans.hear(result)
-        return result
 
     def _take_answer(
         self,

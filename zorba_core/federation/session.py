@@ -169,7 +169,6 @@ def resume(
             plan,
             parts.environment["base_weights_sha256"],
             request.allocation,
-            trajectory.rounds,
         )
         earlier = Earlier.of(trajectory, config.settings)
         writer = reopen(request, config.settings, log, earlier, tell)

@@ -21,7 +21,6 @@ Shapes: M blocks, N clients, Q directions of a round, D kinds of block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -77,21 +76,6 @@ class Communication:
             "down": {count: self.total(count, "down") for count in counts},
             "by_message": [asdict(message) for message in self.messages],
         }
-
-
-def joined_communication(parts: Sequence[Communication]) -> Communication:
-    """The counts of a run whose allocation changed: of the stretches of rounds with one allocation each. ``form`` and
-    ``kinds_of_block`` are the first one's."""
-    first, *others = parts
-    if not others:
-        return first
-    messages = [
-        Message(
-            kind.kind, kind.direction, *(sum(getattr(part.messages[at], count) for part in parts) for count in COUNTS)
-        )
-        for at, kind in enumerate(first.messages)
-    ]
-    return Communication(first.method, first.form, first.kinds_of_block, tuple(messages))
 
 
 def numbers_a_round(

@@ -58,7 +58,7 @@ def complete_run(
         RunError: the run diverged; its folder keeps the metrics and has no summary.
     """
     settings, network, earlier = rounds.settings, rounds.network, earlier or Earlier()
-    reports, meter = CountReports(rounds.allocation.num_clients, settings, earlier.rounds), MemoryMeter(settings.device)
+    reports, meter = CountReports(rounds.allocation.num_clients, earlier.rounds), MemoryMeter(settings.device)
     try:
         for callback in callbacks:
             callback.on_start(path)

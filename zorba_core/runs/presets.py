@@ -33,7 +33,7 @@ class Preset:
 
 _OF_ALLOCATION = ("solver",)
 
-PAPER = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant", "vary": "fixed"}
+PAPER = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant"}
 PAPER_EVIDENCE = ("Section IV: Theorem 4, Dinic's flow and Algorithm 1; a constant learning rate, Q = 10.",)
 
 BEST = {"solver": "lexicographic", "method": "zorba", "step": "plain", "schedule": "constant"}

@@ -109,7 +109,7 @@ def resume(
                 )
             earlier = Earlier.of(trajectory, settings)
             saves = bool(request.config.get("save_model"))
-            rounds = LocalRounds(network, request.allocation, rows, settings, state, trajectory.rounds)
+            rounds = LocalRounds(network, request.allocation, rows, settings, state)
             if lacks:  # said now that nothing refuses it any more
                 notice(f"the end of {request.path / runs.TRAJECTORY} is damaged: {lacks}; that is computed again")
             complete_run(

@@ -16,12 +16,11 @@ from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.loop import Outcome
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.plans import explores
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.answers import AnswerShape
-from zorba_core.planning.communication import joined_communication, run_communication
+from zorba_core.planning.communication import run_communication
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import BACKWARD_WORK
@@ -32,21 +31,13 @@ from zorba_core.runs.needs import client_needs, process_needs
 class CountReports(Callback):
     """How often each client reported, was not asked, or was refused and why."""
 
-    def __init__(self, num_clients: int, settings: TrainSettings, before: Sequence[RoundEntry] = ()) -> None:
+    def __init__(self, num_clients: int, before: Sequence[RoundEntry] = ()) -> None:
         self._count_KN = np.zeros((len(STATUSES), num_clients), dtype=np.int64)  # K statuses
-        self._settings = settings
-        # Of rounds under a plan made from the scalars: A_MN, rounds, reports, usable reports.
-        self.plans: dict[bytes, list[Any]] = {}
         for entry in before:
             self.on_step(entry)
 
     def on_step(self, entry: RoundEntry) -> None:
         self._count_KN[entry.status_N, np.arange(len(entry.status_N))] += 1
-        if self._settings.replan is not None and entry.A_MN is not None and not explores(self._settings, entry.round):
-            sent = int((~np.isin(entry.status_N, (NOT_ASKED, SILENT))).sum())
-            plan = self.plans.setdefault(entry.A_MN.tobytes(), [entry.A_MN, 0, 0, 0])
-            for at, count in enumerate((1, sent, int(entry.reported_N.sum())), start=1):
-                plan[at] += count
 
     @property
     def sent(self) -> int:
@@ -90,26 +81,18 @@ def summarise(
     vram_N_bytes = psi_client_bytes(spec, workload, allocation.blocks_held_N)
     if method_facts(settings.method).first_order:
         vram_N_bytes = vram_N_bytes + psi_model_bytes(spec, workload)  # the gradients
-    planned = list(reports.plans.values())
-    rounds, sent_count, usable = (sum(plan[at] for plan in planned) for at in (1, 2, 3))
-    own = (allocation.A_MN, outcome.rounds_done - rounds, reports.sent - sent_count, reports.usable - usable)
-    sent = joined_communication(
-        [
-            run_communication(
-                settings.method,
-                A_MN,
-                rounds=rounds,
-                reports=sent_count,
-                usable_reports=usable,
-                num_directions=settings.num_perturbations,
-                num_seeds=settings.num_seeds if A_MN is allocation.A_MN else 0,
-                parameters=trained if network.has_adapters else spec.num_parameters,
-                block_parameters=trained,
-                bytes_per_number=workload.bytes_per_number,
-                density=settings.density,
-            )
-            for A_MN, rounds, sent_count, usable in (own, *planned)
-        ]
+    sent = run_communication(
+        settings.method,
+        allocation.A_MN,
+        rounds=outcome.rounds_done,
+        reports=reports.sent,
+        usable_reports=reports.usable,
+        num_directions=settings.num_perturbations,
+        num_seeds=settings.num_seeds,
+        parameters=trained if network.has_adapters else spec.num_parameters,
+        block_parameters=trained,
+        bytes_per_number=workload.bytes_per_number,
+        density=settings.density,
     )
     return {
         "method": settings.method,
@@ -135,7 +118,6 @@ def summarise(
         "scalars_up": last.scalars_up,
         "scalars_down": last.scalars_down,
         "communication": sent.describe(),
-        **({} if settings.replan is None else {"plans": len(planned)}),
         "resumed_after_rounds": list(resumed_after),
         "reports": reports.describe(),
         "weights_sha256": network.weights_sha256(),

@@ -37,7 +37,6 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
-from zorba_core.allocation.varied import varied
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
 from zorba_core.engine.network import BlockNetwork
@@ -196,11 +195,10 @@ class _Trial:
         try:
             while state.rounds_done < target:
                 t = state.rounds_done + 1
-                of_round = varied(allocation, settings.vary, settings.seed, t)
                 if t <= len(done):
-                    state = repeat_round(state, done[t - 1], network, of_round, settings)
+                    state = repeat_round(state, done[t - 1], network, allocation, settings)
                 else:
-                    state, result = step(state, network, of_round, rows, settings)
+                    state, result = step(state, network, allocation, rows, settings)
                     history.append(result)
                 if t in marks:
                     losses.append(evaluate(network, rows.evaluation).loss)

@@ -7,7 +7,7 @@ every evaluation, so what a killed process had not yet put there comes back from
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,6 @@ class RunWriter(Callback):
     def note(self, what: str, content: dict[str, Any]) -> None:
         """Something that happened beside the rounds, into the log."""
         self._log.write_note(Note(self._rounds_done, what, content))
-
-    def on_note(self, what: str, content: Mapping[str, Any]) -> None:
-        self.note(what, dict(content))
 
     def on_round(self, record: RoundRecord) -> None:
         if self._records and self._records[-1].round == record.round:
