@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from zorba_core.planning.memory import GIB, Workload, total_bytes, whole_block_budgets
     from zorba_core.planning.models import model_spec
     from zorba_core.runs import list_runs, read_run
-    from zorba_core.runs.block_importance import importance
     from zorba_core.runs.session import fine_tune
 
 __version__ = "0.1.0"
@@ -37,7 +36,6 @@ _HOME = {
     "zorba_core.planning.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
     "zorba_core.planning.models": ("model_spec",),
     "zorba_core.runs": ("list_runs", "read_run"),
-    "zorba_core.runs.block_importance": ("importance",),
     "zorba_core.runs.session": ("fine_tune",),
     "zorba_core.engine.settings": ("TrainSettings",),
 }
@@ -63,7 +61,6 @@ __all__ = [  # noqa: RUF022 - in the order of use: a model, a fleet, an allocati
     "fine_tune",
     "list_runs",
     "read_run",
-    "importance",
     "ZorbaError",
 ]
 

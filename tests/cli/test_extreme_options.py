@@ -46,7 +46,6 @@ SMALL = {
     "evaluate": ["RUNS/whole"],
     "export": ["RUNS/whole", "--to", "new"],
     "runs": ["RUNS"],
-    "importance": ["RUNS/whole"],
     "resume": ["RUNS/whole"],
     "replay": ["RUNS/whole"],
     "doctor": [],

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from zorba_core.allocation import AllocationProblem, gamma_certificate, solve
-from zorba_core.allocation.importance import ScalarRound, importance_of
 from zorba_core.plots import (
     DARK,
     LIGHT,
     allocation_figure,
     client_order,
-    importance_figure,
 )
 from zorba_core.plots.difference import difference_figure, matched_blocks
 from zorba_core.plots.flow import client_groups, cut_figure
@@ -242,14 +240,3 @@ def test_what_lambda_hides_has_a_marker_for_each_number_of_each_allocation():
     figure = hidden_figure({"a": {"Λ": 30.0, "V": 5.0}, "b": {"Λ": 25.0, "V": 7.0}})
     assert [list(trace.x) for trace in figure.data] == [[30.0, 5.0], [25.0, 7.0]]
     assert len({trace.marker.symbol for trace in figure.data}) == 2
-
-
-def test_what_each_block_is_worth_has_bars_with_intervals_and_pale_ones_where_it_is_not_known():
-    A_MN = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], bool)
-    rounds = [ScalarRound(A_MN, np.full((3, 2), float(t)), np.ones(3, bool)) for t in range(1, 4)]
-    read = importance_of(rounds)
-    figure = importance_figure(read, palette=DARK)
-    bars, points = figure.data
-    assert list(bars.marker.color) == [DARK.quiet, DARK.quiet, DARK.front]
-    np.testing.assert_allclose(np.array(bars.y) + bars.error_y.array, read.energy_high_M)
-    np.testing.assert_allclose(np.array(points.y) - points.error_y.arrayminus, read.noise_low_M)

@@ -225,15 +225,6 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(whole, tmp_path, name):
     assert verdicts["healthy"].state == "ok"
 
 
-def test_a_log_that_lost_rounds_says_nothing_of_the_blocks_as_if_it_were_whole(whole, tmp_path):
-    shutil.copytree(whole.path, tmp_path / "cut")
-    log = tmp_path / "cut" / "trajectory.log"
-    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
-    left = call("importance", str(tmp_path / "cut"))
-    check_refused(left)
-    assert "the end of the log" in left.err
-
-
 def test_a_table_of_metrics_that_another_program_wrote_is_not_called_as_written(whole, tmp_path):
     shutil.copytree(whole.path, tmp_path / "edited")
     path = tmp_path / "edited" / "metrics.parquet"
@@ -259,7 +250,6 @@ def test_a_disk_that_fails_is_named_with_its_file(whole, tmp_path):
         ("predict", "{run}", "--text", "a fine film"),
         ("evaluate", "{run}"),
         ("export", "{run}", "--to", "{run}-exported"),
-        ("importance", "{run}"),
         ("resume", "{run}"),
     ],
     ids=lambda command: command[0],
@@ -297,10 +287,9 @@ def test_the_log_of_an_unfinished_run_that_lost_rounds_which_the_metrics_have_is
     ends = [number for number, line in enumerate(lines) if b'"kind":"round"' in line]
     (run / "trajectory.log").write_bytes(b"".join(lines[: ends[4]]))
     before = tree(run)
-    for command in (("replay", str(run)), ("importance", str(run))):
-        left = call(*command)
-        check_refused(left)
-        assert "it ends at round 4 and the metrics have round 9" in left.err
+    left = call("replay", str(run))
+    check_refused(left)
+    assert "it ends at round 4 and the metrics have round 9" in left.err
     assert tree(run) == before
     assert call("replay", str(run), "--round", "3").status == 0
     (finding,) = verify_folder(tmp_path)

@@ -122,7 +122,6 @@ def test_a_finished_run_whose_log_lost_its_end_is_replayed_by_request_alone(whol
     assert beyond.status == 2
     assert f"it has 0 to {last}; its end is damaged: {lacks}" in beyond.err
     assert [finding.state for finding in verify_folder(run)] == ["broken"]
-    assert damage.call("importance", str(run)).status == 2
 
 
 def test_an_interrupted_run_whose_log_lost_its_end_says_what_is_computed_again(whole, tmp_path):

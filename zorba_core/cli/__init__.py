@@ -35,7 +35,6 @@ _COMMANDS = {
     "tune": "tune",
     "predict": "predict",
     "evaluate": "evaluate",
-    "importance": "importance",
     "export": "export",
     "runs": "runs",
     "doctor": "doctor",

@@ -3,7 +3,6 @@ a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,9 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.fields import check, declared, setting
 from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
-from zorba_core.runs import importance, presets, read_run
+from zorba_core.runs import presets
 
 if TYPE_CHECKING:
-    from zorba_core.allocation.gain import BlockFacts
-    from zorba_core.allocation.importance import Importance
     from zorba_core.engine.settings import TrainSettings
     from zorba_core.planning.models import ModelSpec
 
@@ -58,50 +55,9 @@ class AllocationChoice:
     preset: str | None = setting(
         None, "For options that are not given. {choices}.", choices=presets.meanings, said="preset is {value}"
     )
-    importance: Path | None = setting(None, "Run whose scalars say what each block is worth, for --solver gain.")
-    lengths: bool = setting(
-        False, "With --importance: longer directions and steps in blocks of small gradients (as --block-scales)."
-    )
 
     def __post_init__(self) -> None:
         check(self)
-        if self.lengths and self.importance is None:
-            raise InvalidInputError(
-                "--lengths is of what --importance RUN says of the blocks; name a run, or leave it out"
-            )
-
-    @functools.cached_property
-    def _worth(self) -> Importance | None:
-        if self.importance is None:
-            return None
-        worth = importance(read_run(self.importance))
-        unknown = [str(m) for m, known in enumerate(worth.identifiable_M) if not known]
-        if unknown:  # the gain of energies that fit as well as others would be a guess
-            raise InvalidInputError(
-                f"--importance {self.importance}: its scalars do not tell blocks {', '.join(unknown[:8])}"
-                f"{', …' if len(unknown) > 8 else ''} apart, which the same clients activated; train a run with "
-                "--vary rotate, some rounds long, in which clients activate parts of the blocks"
-            )
-        return worth
-
-    @property
-    def facts(self) -> BlockFacts | None:
-        """What the run of ``importance`` says of the blocks, as it is along directions of the lengths asked for."""
-        if self._worth is None or not self.lengths:
-            return None if self._worth is None else self._worth.facts()
-        return self._worth.along_unit_directions(1 / self._worth.lengths()).facts()
-
-    def with_lengths(self, settings: TrainSettings) -> TrainSettings:
-        """The settings with the lengths that the run of ``importance`` gives, where they are asked for.
-
-        Raises:
-            InvalidInputError: the settings name lengths of their own.
-        """
-        if not self.lengths:
-            return settings
-        if settings.block_scales:
-            raise InvalidInputError("give --lengths or --block-scales, not both")
-        return replace(settings, block_scales=",".join(f"{length:.4g}" for length in self._worth.lengths()))
 
     def with_clients(self, clients: int | None) -> AllocationChoice:
         """The same choice for as many clients as the data has, where no option says how many there are."""
@@ -128,16 +84,9 @@ class AllocationChoice:
             read = _from_file(self.allocation, spec, self.clients, settings.idle_blocks == "allow")
             return read, {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings)
-        solver = self.solver or DEFAULT_SOLVER
         problem = AllocationProblem(budget_N, spec.num_blocks, self.total, idle_blocks=settings.idle_blocks)
-        facts = self.facts if solver == "gain" else None
-        if self.importance is not None and solver != "gain" and not self.lengths:
-            raise InvalidInputError(f"--importance is for --solver gain or --lengths, and the solver is {solver}")
-        solution = solve(problem, solver=solver, seed=settings.seed, facts=facts)
-        told = {}
-        if facts is not None:
-            told = {"energies": facts.energy_M.tolist(), "noise": facts.noise_M.tolist()}
-        return solution.allocation, {"solver": solution.solver, "total": self.total, **told, **origin}
+        solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
+        return solution.allocation, {"solver": solution.solver, "total": self.total, **origin}
 
     def _given(self, *names: str) -> list[str]:
         """The options among these that were given."""

@@ -135,7 +135,6 @@ def train(
     chosen, origin = choice.with_clients(num_clients_of(chosen_task, task.division)).allocation_for(
         read_spec(task.model), settings
     )
-    settings = choice.with_lengths(settings)
     run = supervised(
         settings.rounds,
         lambda callbacks: fine_tune(
@@ -212,8 +211,7 @@ def summary_lines(run: Run) -> list[str]:
         (f"target {summary['target']:.2f}", "not reached" if reached is None else f"reached in round {reached}"),
         (
             "allocation",
-            f"Lambda {summary['lambda']:.3f}, {_spread(summary)}, "
-            f"effective clients {summary['effective_clients']:.1f}",
+            f"Lambda {summary['lambda']:.3f}, {_spread(summary)}, effective clients {summary['effective_clients']:.1f}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (

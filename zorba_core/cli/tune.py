@@ -54,7 +54,6 @@ def tune(
     task = with_label_words(task_options.task(), words)
     clients = num_clients_of(task, task_options.division)
     chosen, _ = choice.with_clients(clients).allocation_for(read_spec(task_options.model), settings)
-    settings = choice.with_lengths(settings)
     transformers_logging.disable_progress_bar()
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, task_options.model, words, settings)

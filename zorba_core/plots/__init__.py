@@ -3,7 +3,6 @@
 from zorba_core.plots.allocation import allocation_figure, client_order
 from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
-from zorba_core.plots.importance import importance_figure
 from zorba_core.plots.labels import labels_figure, labels_per_client
 from zorba_core.plots.live import progress_figure
 from zorba_core.plots.outcomes import outcomes_figure
@@ -33,7 +32,6 @@ __all__ = [
     "curves_figure",
     "front_figure",
     "front_order",
-    "importance_figure",
     "labels_figure",
     "labels_per_client",
     "learning_curves_figure",

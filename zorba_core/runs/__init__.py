@@ -8,7 +8,6 @@ from zorba_core.runs.folder import *  # noqa: F403
 _HOME = {
     "client_peak": "memory_estimate",
     "fine_tune": "session",
-    "importance": "block_importance",
     "load_model": "model_source",
     "load_tokenizer": "model_source",
     "read_spec": "session",

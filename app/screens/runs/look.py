@@ -14,7 +14,6 @@ from app.screens.train.measures import measured_bytes
 from app.screens.train.processes import being_written, train_command
 from app.screens.train.words import duration, size
 from app.shared import components
-from app.shared import importance as worth
 from app.shared.components import Download, Number
 from app.shared.escape import as_code
 from app.shared.folders import short
@@ -60,9 +59,6 @@ def draw(chosen: Sequence[Record]) -> None:
             alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trained, and how "
             f"many clients trained each block: {allocation.min_popularity} to {int(allocation.popularity_M.max())}.",
         )
-    if record.path is not None:
-        done = int(record.metrics["round"].max()) if len(record.metrics) else 0
-        worth.draw(record.path, record.method, done, "run_importance")
     components.downloads(_files(record), key="run_files")
 
 

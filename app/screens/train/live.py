@@ -17,7 +17,6 @@ from app.screens.train.measures import evaluation_cost, numbers
 from app.screens.train.run_log import LiveLog
 from app.screens.train.words import ERROR, STATES, ago, duration
 from app.shared import components
-from app.shared import importance as worth
 from app.shared.links import keep
 from zorba_core.errors import ZorbaError
 from zorba_core.plots import progress_figure
@@ -138,8 +137,6 @@ def _running(job: Job, state: State, request: Request) -> None:
     _say_damage(log, state)
     components.numbers(numbers(job, state, request, log))
     _curves(log, config, rounds, components.capitalised(metric_of(request)))
-    if state.run is not None:
-        worth.draw(state.run, str(config.get("method", "zorba")), log.rounds_done, "live_importance")
 
 
 def _say_damage(log: LiveLog, state: State) -> None:
