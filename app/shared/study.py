@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from app.shared import engine_costs
 from app.shared.scenario import Scenario, block_gib
 from zorba_core.allocation import (
     AllocationProblem,
@@ -36,7 +35,6 @@ from zorba_core.planning.memory import (
     psi_model_bytes,
     whole_block_budgets,
 )
-from zorba_core.runs.fleet_plan import ClientPlan
 
 PROOF_SECONDS = 1.5  # that a proof of one point takes at most
 _BOUND_TOTALS = 60
@@ -61,26 +59,6 @@ class Study:
     def nbytes(self) -> int:
         """Memory that the study holds, but for small change."""
         return self.front.budget_EN.nbytes + 12 * 8 * len(self.front) + 200 * self.fleet.num_clients
-
-    @cached_property
-    def engine_plans(self) -> list[ClientPlan]:
-        """How each client can hold the model: what the engine needs, not the paper's psi."""
-        return engine_costs.modes(self.fleet, self.scenario.model_spec, self.scenario.workload, self._budget_N)
-
-    @cached_property
-    def true_gib(self) -> float:
-        """Memory that forward passes need, all clients together. Activated blocks change nothing of it."""
-        return sum(plan.peak.peak for plan in self.engine_plans) / GIB
-
-    @cached_property
-    def seconds_E(self) -> NDArray[np.float64]:
-        """Seconds a round of the slowest client; NaN where some block is left out. Each point is solved for it."""
-        usable = np.flatnonzero(~np.isnan(self.front.bias_lambda_E))
-        seconds_E = np.full(len(self.front), np.nan)
-        model, workload = self.scenario.model_spec, self.scenario.workload
-        allocations = (self.solution(int(i)).allocation for i in usable)
-        seconds_E[usable] = engine_costs.slowest_seconds(self.engine_plans, model, workload, allocations)
-        return seconds_E
 
     @cached_property
     def bound_totals_T(self) -> NDArray[np.int64]:

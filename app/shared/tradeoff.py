@@ -40,11 +40,7 @@ COSTS: Mapping[str, Cost] = {
     "ratio": Cost("Share of all VRAM, by the paper", "VRAM used / available, by the paper's model", ".0%"),
     "gib": Cost("VRAM in GiB, by the paper", "VRAM of all clients together, by the paper's model (GiB)", ",.1f"),
     "blocks": Cost("Activated blocks", "activated blocks, all clients together", ",.0f"),
-    "true": Cost("True memory in GiB", "memory that forward passes need, all clients together (GiB)", ",.1f"),
-    "seconds": Cost("Seconds a round", "seconds a round of the slowest client, Q = 10", ",.3g"),
 }
-# What the engine needs, not the paper's psi: no bound and no printed scenario is known along these.
-OF_ENGINE = ("true", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +54,6 @@ class View:
 
     @cached_property
     def x_E(self) -> NDArray[np.float64]:
-        if self.cost == "seconds":
-            return self.study.seconds_E
         return costs_of(self.study, self.study.front.total_blocks_E, self.cost)
 
     @cached_property
@@ -121,8 +115,6 @@ def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArr
     blocks = np.asarray(total_blocks, float)
     if cost == "blocks":
         return blocks
-    if cost == "true":
-        return np.full(blocks.shape, study.true_gib)
     model, workload = study.scenario.model_spec, study.scenario.workload
     parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
     gib = (parameters + blocks * psi_block_bytes(model, workload)) / GIB
@@ -131,7 +123,7 @@ def costs_of(study: Study, total_blocks: NDArray[np.number], cost: str) -> NDArr
 
 def bound(study: Study, cost: str, measure: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """(x_T, y_T) of a curve that no allocation of this fleet lies below; None for a measure without one."""
-    if measure not in ("lambda", "mean_inverse_popularity") or cost in OF_ENGINE:
+    if measure not in ("lambda", "mean_inverse_popularity"):
         return None
     y_T = study.lambda_bound_T if measure == "lambda" else study.v_bound_T
     return costs_of(study, study.bound_totals_T, cost), y_T
@@ -154,7 +146,7 @@ def is_papers_fleet(scenario: Scenario) -> bool:
 
 def paper_scenarios(study: Study, cost: str, measure: str) -> list[Landmark]:
     """SC1 to SC3 as printed: a VRAM ratio and a Lambda each. They are of the paper's own fleet alone."""
-    if measure != "lambda" or cost in OF_ENGINE or not is_papers_fleet(study.scenario):
+    if measure != "lambda" or not is_papers_fleet(study.scenario):
         return []
     model, workload = study.scenario.model_spec, study.scenario.workload
     parameters = study.fleet.num_clients * psi_model_bytes(model, workload)
@@ -168,8 +160,6 @@ def paper_scenarios(study: Study, cost: str, measure: str) -> list[Landmark]:
 
 def baselines(study: Study, cost: str, measure: str) -> list[Landmark]:
     """FedZO, DeComFL and FedIT: every client activates every block, whatever its VRAM."""
-    if cost in OF_ENGINE:  # by the paper's model alone
-        return []
     scenario, clients = study.scenario, study.fleet.num_clients
     num_blocks = scenario.model_spec.num_blocks
     fits_N = whole_block_budgets(study.fleet.capacity_N_bytes, scenario.model_spec, scenario.workload) >= num_blocks

@@ -181,22 +181,3 @@ def test_a_link_with_rows_that_are_no_numbers_shows_them_to_be_mended(fleet_page
     assert not app.exception
     assert "'eight'" in texts(app).replace("\\", "")
     assert "went wrong" not in texts(app)
-
-
-def test_true_memory_stands_beside_the_papers_when_asked_for_and_the_link_keeps_it(fleet_page):
-    app = fleet_page(fleet="uniform", clients="12", model="opt-125m")
-    before = metrics(app)
-    assert "A round takes" not in before
-    app.toggle(key="true").set_value(True).run()
-    assert not app.exception
-    assert metrics(app) | before == metrics(app)  # the paper's numbers stay
-    assert metrics(app)["Hold the model"] == "12"  # 0.52 GiB each; the paper's range begins at 0.58
-    assert metrics(app)["A round takes"].endswith(" s")
-    assert app.query_params["true"] in ("true", ["true"])
-    again = fleet_page(fleet="uniform", clients="12", model="opt-125m", true="true")
-    assert metrics(again)["A round takes"] == metrics(app)["A round takes"]
-
-
-def test_a_client_too_small_for_the_paper_can_stream(fleet_page):
-    app = fleet_page(fleet="two-kinds", clients="6", small="0.4", large="2", model="opt-125m", true="true")
-    assert metrics(app)["Stream it"] == metrics(app)["Too small"] == "4"

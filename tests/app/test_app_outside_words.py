@@ -145,7 +145,7 @@ def test_the_instead_of_a_link_is_escaped(app, rows):
 def test_names_of_clients(app, page):
     table = tuple((f"{NAME} {n}", gib) for n, gib in enumerate((0.01, 0.5, 1.0, 2.0, 4.0)))
     scenario = Scenario(fleet_kind="table", table=table, leave_out_small=True)
-    for key, value in {**scenario_to_link(scenario), "true": "true", "view": "steps"}.items():
+    for key, value in {**scenario_to_link(scenario), "view": "steps"}.items():
         app.query_params[key] = value
     app.switch_page(_PAGES[page]).run()
     assert app.session_state["scenario"].table == table

@@ -18,7 +18,6 @@ from zorba_core.checksums import check_sums
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
-from zorba_core.runs.rehearsal import BASE, rehearsal_blocks, rehearsal_folder
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -30,8 +29,8 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def is_bundled(name: str) -> bool:
-    """Whether every installation has the model, or makes it of one that it has."""
-    return name in BUNDLED or rehearsal_blocks(name) is not None
+    """Whether every installation has the model."""
+    return name in BUNDLED
 
 
 def models_folder() -> Path:
@@ -42,7 +41,6 @@ def models_folder() -> Path:
 
 def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
     """The folder of a bundled model (``opt-mini``, ``llama-mini``) or a local one, or the hub's name as given.
-    ``opt-mini-24`` is made of opt-mini's blocks (:mod:`zorba_core.runs.rehearsal`).
 
     Whether the hub has it is found out only when it is loaded.
 
@@ -59,9 +57,6 @@ def resolve_model(name_or_path: str | os.PathLike[str]) -> str:
                 f"or make it with zorba make-base --profile {BUNDLED[name]} --out {folder}"
             )
         return str(folder)
-    blocks = rehearsal_blocks(name)
-    if blocks is not None and not Path(name).is_dir():
-        return str(rehearsal_folder(blocks, Path(resolve_model(BASE))))
     folder = Path(os.path.expanduser(name))
     if name and folder.is_dir():  # Path("") is the working directory
         if not (folder / "config.json").is_file():

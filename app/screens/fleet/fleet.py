@@ -10,7 +10,6 @@ import pandas as pd
 import streamlit as st
 
 from app.screens.fleet import own_clients as fleet_input
-from app.screens.fleet import true_costs
 from app.shared import components, state
 from app.shared.components import Download, Number
 from app.shared.glossary import glossary
@@ -25,7 +24,7 @@ from zorba_core.plots import affordable_figure, vram_figure
 
 def page() -> None:
     st.title("Who takes part?", anchor=False)
-    # In sight at once: what is wrong, and who can hold how much. Numbers and the second opinion follow.
+    # In sight at once: what is wrong, and who can hold how much. Numbers follow.
     sentence, figures, introduction = st.container(), st.container(), st.container()
     made, listed = st.columns([0.36, 0.64], gap="large")
     with made:
@@ -57,7 +56,6 @@ def page() -> None:
     components.let_it_be_drawn("fleet", scenario)
     with introduction:
         _in_short(fleet, blocks_N, scenario)
-        true_costs.section(fleet, blocks_N, scenario)
     with listed:
         _clients(fleet, blocks_N, scenario)
     components.reproduce(scenario)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from app.shared import components, pins, selection, solving, state
 from app.shared.big_studies import Solving
-from app.shared.engine_costs import whose_rates
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
 from app.shared.study import Study
 from app.shared.tradeoff import COSTS, EXTRAS, MEASURES, View, baselines, bound, paper_scenarios
@@ -67,9 +66,7 @@ def controls(study: Study) -> Axes:
             list(COSTS),
             format_func=lambda name: COSTS[name].label,
             key="x",
-            help="The horizontal axis. VRAM is by the paper's model. **True memory** is what this engine's forward "
-            "passes hold: activated blocks change nothing of it. **Seconds a round** are those of the slowest client, "
-            "at rates measured beforehand.",
+            help="The horizontal axis. VRAM is by the paper's model.",
         )
         log = linked_switch("Log", True, key="log", help="Logarithmic vertical axis, for measures that it suits.")
     shown = linked_many(
@@ -135,16 +132,6 @@ def coinciding(fronts: Sequence[Points]) -> str:
 
 def _caption(view: View) -> str:
     picture = "Click a point to select it. Grey points cost more VRAM or more bias than the front."
-    if view.cost == "true":
-        return (
-            f"{picture} Forward passes keep nothing of a block once the next has its input: every allocation takes the "
-            f"same {view.study.true_gib:,.2f} GiB, and activated blocks cost time."
-        )
-    if view.cost == "seconds":
-        return (
-            f"{picture} Seconds of the slowest client, for whom all wait, Q = 10 directions a round; rates of "
-            f"{whose_rates()}."
-        )
     if view.decided_by == view.measure:
         return picture
     return (

@@ -7,14 +7,14 @@ import streamlit as st
 
 from app.screens.tradeoff import compare, plot, words
 from app.screens.tradeoff import point_list as listing
-from app.shared import components, engine_costs, pins, selection, state
+from app.shared import components, pins, selection, state
 from app.shared.components import Number, measured
 from app.shared.folders import experiments_folder
 from app.shared.glossary import glossary
 from app.shared.infeasible import explain
 from app.shared.study import Study
 from zorba_core.allocation import AllocationMetrics, Solution
-from zorba_core.errors import MissingDataError, ZorbaError
+from zorba_core.errors import MissingDataError
 from zorba_core.study.expected_loss import rehearsed
 
 _ABOVE = 4  # headline numbers above the picture; the others stand below it
@@ -131,14 +131,13 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
             "clients, as a share of the VRAM they have.",
             f"{used:,.1f} of {study.capacity_gib:,.1f} GiB",
         ),
-        *_of_engine(study, allocation),
         *_loss(allocation),
         *(measured(name, allocation, note) for name, note in notes.items()),
     ]
 
 
 def _loss(allocation: AllocationMetrics) -> list[Number]:
-    """The expected loss against full activation, where rehearsals tell it."""
+    """The expected loss against full activation, where stored runs tell it."""
     try:
         loss = rehearsed(experiments_folder()).at(allocation.mean_inverse_popularity)
     except MissingDataError:
@@ -148,30 +147,9 @@ def _loss(allocation: AllocationMetrics) -> list[Number]:
             "Loss, against every block",
             f"{loss.mean:+.3f}",
             f"How much higher the loss ended than with every client training every block: the mean of the "
-            f"{loss.num_runs} stored rehearsals ({loss.about}) whose V is nearest to this allocation's. Four fifths of "
+            f"{loss.num_runs} stored runs ({loss.about}) whose V is nearest to this allocation's. Four fifths of "
             f"them lie between the two numbers below. Training everything lowered it by {loss.learned:.2f}.",
             f"measured; {loss.low:+.3f} to {loss.high:+.3f}",
-        )
-    ]
-
-
-def _of_engine(study: Study, allocation: AllocationMetrics) -> list[Number]:
-    """The second cost: memory as the engine holds it, and seconds of the slowest client."""
-    scenario = study.scenario
-    try:
-        seconds = engine_costs.seconds_of(study.engine_plans, scenario.model_spec, scenario.workload, allocation)
-    except ZorbaError:
-        return []
-    if np.isnan(seconds):
-        return []
-    return [
-        Number(
-            "Seconds a round",
-            f"{seconds:.3g} s",
-            f"Of the slowest client, for whom all wait, Q = {engine_costs.DIRECTIONS_A_ROUND}; at rates of "
-            f"{engine_costs.whose_rates()}. Forward passes themselves hold {study.true_gib:,.1f} GiB, all clients "
-            "together, whatever blocks are activated.",
-            f"true memory {study.true_gib:,.1f} GiB",
         )
     ]
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from zorba_core.data.sources import MadeRows
 from zorba_core.data.tasks import TASKS, Task
-from zorba_core.errors import InvalidInputError, ZorbaError
+from zorba_core.errors import InvalidInputError
 from zorba_core.planning.models import ModelSpec, model_spec
-from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder, resolve_model
-from zorba_core.runs.rehearsal import rehearsal_name
+from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder
 
 
 def datasets() -> list[Task]:
@@ -50,15 +49,6 @@ def local_models() -> tuple[list[Model], list[str]]:
         except (InvalidInputError, OSError) as error:
             problems.append(str(error))
     return models, problems
-
-
-def rehearsal_model(num_blocks: int) -> Model | None:
-    """The bundled model with so many blocks, made where it is not there yet; None where it cannot be."""
-    try:
-        name = rehearsal_name(num_blocks)
-        return Model(name, model_spec(resolve_model(name)))
-    except (ZorbaError, OSError):
-        return None
 
 
 def model_at(path: str) -> Model:

@@ -27,11 +27,8 @@ _FITTING = "fitting_model"  # in the session: the model that was offered first
 
 def model(num_blocks: int) -> choices.Model | None:
     """A model folder of this machine; None until one is named that can be used. The first choice has the allocation's
-    number of blocks: where no model here has, opt-mini's blocks are repeated until there are as many."""
+    number of blocks, where a model here has."""
     models, problems = choices.local_models()
-    if models and all(model.spec.num_blocks != num_blocks for model in models):
-        made = choices.rehearsal_model(num_blocks)
-        models = models if made is None else [*models, made]
     fitting = next((model.source for model in models if model.spec.num_blocks == num_blocks), None)
     before = st.session_state.get(_FITTING)
     if fitting is not None and before not in (None, fitting) and remembered("train_model", None, str) == before:
@@ -46,8 +43,7 @@ def model(num_blocks: int) -> choices.Model | None:
         format_func=lambda name: by_source[name].label if name in by_source else "A folder of mine …",
         key="train_model",
         help="opt-mini (1.9 M parameters) comes with the checkout: it knows sentiment, news and inference, but not the "
-        "label words it is asked for, which is what a run teaches it. opt-mini-24 has its blocks "
-        "twice, for a plan of 24. Any local Hugging Face folder of a supported "
+        "label words it is asked for, which is what a run teaches it. Any local Hugging Face folder of a supported "
         "family works too.",
     )
     for problem in problems:

@@ -15,17 +15,15 @@ import streamlit as st
 from app.screens.train import choices, fields, own_data
 from app.screens.train.processes import room_for_one_more, start_training
 from app.screens.train.take_along import TrainRequest, take_along
-from app.screens.train.words import ERROR, duration
-from app.shared import components, run_seconds, selection, state
-from app.shared.links import choose, keep
+from app.screens.train.words import ERROR
+from app.shared import components, selection, state
+from app.shared.links import keep
 from zorba_core.allocation import Allocation
-from zorba_core.data.tasks import Task
 from zorba_core.errors import ZorbaError
 from zorba_core.planning.memory import GIB, Workload, total_bytes
 from zorba_core.planning.methods import MethodFacts
 from zorba_core.planning.models import PRESETS
 from zorba_core.plots import allocation_figure, client_order
-from zorba_core.runs.rehearsal import MOST_BLOCKS, rehearsal_name
 
 _PRESSED = "train_start_pressed"
 
@@ -91,12 +89,7 @@ def _draw(runs_folder: Path) -> None:
     with right:
         if not _fits(allocation, model):
             return
-        _start(
-            runs_folder,
-            request,
-            _vram_gib(allocation, model, method, options),
-            _seconds(request, allocation, task, runs_folder),
-        )
+        _start(runs_folder, request, _vram_gib(allocation, model, method, options))
     take_along(request)
 
 
@@ -131,16 +124,6 @@ def _fits(allocation: Allocation, model: choices.Model) -> bool:
         f"This allocation is for a model of {wanted} blocks; {name} has {there}",
         "An allocation says for each block who trains it, so both must have the same number of blocks.",
     )
-    fitting = rehearsal_name(wanted) if wanted <= MOST_BLOCKS else None
-    if fitting is not None:
-        st.button(
-            f"Train on {fitting} instead ({wanted} blocks)",
-            key="train_fitting_model",
-            type="primary",
-            on_click=choose,
-            args=("train_model", fitting),
-            help="The bundled model, its blocks repeated until there are as many as the plan is for.",
-        )
     planned = [preset for preset, spec in PRESETS.items() if spec.num_blocks == there]
     if planned:
         st.button(
@@ -166,22 +149,7 @@ def _vram_gib(allocation: Allocation, model: choices.Model, method: MethodFacts,
     return total_bytes(model.spec, workload, allocation.num_clients, total, method.name) / GIB
 
 
-def _seconds(request: TrainRequest, allocation: Allocation, task: Task, runs_folder: Path) -> str:
-    """How long the run will take here, in words; nothing where that cannot be told."""
-    try:
-        estimate = run_seconds.estimate(
-            str(request.options["model"]), allocation.A_MN, request.options, task, runs_folder
-        )
-    except (ZorbaError, OSError, KeyError):
-        return ""
-    return (
-        f"**About {duration(estimate.total)}** here: {duration(estimate.start * estimate.busy)} to start, "
-        f"{estimate.rounds} rounds of {estimate.pace * estimate.round:.2g} s, {estimate.evaluations} evaluations; "
-        f"first accuracy after {duration(estimate.first_accuracy)}. "
-    )
-
-
-def _start(runs_folder: Path, request: TrainRequest, vram_gib: float, seconds: str) -> None:
+def _start(runs_folder: Path, request: TrainRequest, vram_gib: float) -> None:
     running, most = room_for_one_more(runs_folder)
     full = running >= most
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -195,7 +163,7 @@ def _start(runs_folder: Path, request: TrainRequest, vram_gib: float, seconds: s
             help="Starts `zorba train` as a separate process: it continues when this page is closed.",
         )
         st.caption(
-            f"{seconds}By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before "
+            f"By the paper's VRAM model all clients together need {vram_gib:.2g} GiB with this model. Before "
             "its first round the run measures whether these settings can learn at all, and is refused if not."
         )
     # Here and not in the callback: the value of a field that was left by this press is in this run's request.

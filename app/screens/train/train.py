@@ -25,7 +25,7 @@ SHOWN = 8
 def page() -> None:
     st.title("Train with this allocation", anchor=False)
     st.markdown(
-        "Rehearse the chosen allocation on this machine: clients fine-tune a small model by forward passes alone, each "
+        "Try the chosen allocation on this machine: clients fine-tune a small model by forward passes alone, each "
         "its own blocks. A run is a separate process: it continues when this page is closed, and is listed here again."
     )
     folder = runs_folder()
