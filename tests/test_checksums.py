@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.shared.engine_costs import stored_calibration
 from tests.damage import call
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes, write_allocation
 from zorba_core.checksums import (
@@ -261,7 +260,6 @@ def test_every_artifact_of_the_checkout_is_as_it_was_written(root):
 READ = {
     "benchmarks/allocation.json": read_timings,
     "benchmarks/memory.json": read_measured,
-    "benchmarks/plan.json": stored_calibration,
 }
 
 

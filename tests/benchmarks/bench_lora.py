@@ -46,7 +46,6 @@ def measure(task: str, train: str, rounds: int, lr: float) -> dict[str, object]:
         "accuracy_by_round": dict(
             zip(map(str, run.evaluations["round"]), run.evaluations["eval_accuracy"], strict=True)
         ),
-        "client_bytes": summary["memory"]["client"],
     }
 
 

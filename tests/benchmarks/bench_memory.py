@@ -2,7 +2,7 @@
 
 The paper's Fig. 1 with a real process: a model of OPT-125M's sizes (random weights), one batch of 8 sequences of 128
 tokens, one round of estimate and update with 1, 4, 8 and 12 activated blocks. Each measurement has its own process.
-Writes what was measured beside what the paper's model charges and what is counted without running; asserts nothing.
+Writes what was measured beside what the paper's model charges; asserts nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
-from zorba_core.runs.memory_estimate import client_peak
 from zorba_core.runs.memory_meter import MemoryMeter
 
 BATCH_SIZE, SEQ_LEN = 8, 128
@@ -69,7 +68,6 @@ def main() -> None:
     spec, workload = model_spec("opt-125m"), Workload(BATCH_SIZE, SEQ_LEN)
     # Freed memory goes back at once, else glibc keeps some of it and the heap's holes are measured along.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = str(2**16)
-    counted = client_peak(OPTConfig(), batch_size=BATCH_SIZE, seq_len=SEQ_LEN, dtype=torch.float32)
     rows = []
     for active in ACTIVE:
         measured = []
@@ -84,7 +82,6 @@ def main() -> None:
         "measured_as": measured[0]["what"],
         "psi_model_bytes": psi_model_bytes(spec, workload),
         "psi_block_bytes": psi_block_bytes(spec, workload),
-        "counted": counted.describe(),
         "rows": rows,
         "machine": {
             "platform": f"{platform.system()} {platform.machine()}",

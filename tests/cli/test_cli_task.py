@@ -33,14 +33,9 @@ def test_check_prints_one_object_and_draws_who_holds_which_labels(csv, tiny_opt_
     assert len(report["prompts"]) == 3
     assert sorted(report["clients"]) == ["branch-0", "branch-1", "branch-2"]
     assert "rows of" in picture.read_text(encoding="utf-8")
-    assert report["memory"]["total"] >= report["memory"]["parameters"] > 0
-    adapters = json.loads(called("task", "check", csv, *options[:2], "--json", "--train", "lora").stdout)["memory"]
-    assert adapters["perturbation"] < report["memory"]["perturbation"]
-    assert adapters["parameters"] > report["memory"]["parameters"]
     lines = called("task", "check", csv, "--model", str(tiny_opt_folder), "--seq-len", "8").stdout
     assert "reviews.csv, line 2" in lines
     assert "lose the end of their text: --seq-len" in lines
-    assert "memory: not known" in lines
     assert called("task", "check", "toy-reviews", "--model", str(tiny_opt_folder)).stdout.startswith("task toy-reviews")
 
 

@@ -39,7 +39,6 @@ SMALL = {
         "--eval-rows", "4", "--rounds", "1", "--clients", "3", "--force", "--seq-len", "48",
     ],
     "tune": ["--model", "MODEL", "--clients", "3", "--first-rounds", "1", "--lrs", "0.01", "--batch-size", "2"],
-    "plan": ["--fleet", "FLEET", "--model", "opt-mini", "--calibration", "RATES", "--seq-len", "16"],
     "fleet check": ["FLEET", "--to", "new.csv"],
     "task check": ["ROWS", "--model", "MODEL", "--seq-len", "48"],
     "predict": ["RUNS/whole", "--text", "the room was clean"],
@@ -132,7 +131,7 @@ def places_in(folder: Path, model: Path, run: Path) -> dict[str, Any]:
     (folder / "folder").mkdir()
     return {
         "MODEL": str(model), "RUNS": str(runs), "FILE": str(folder / "file.json"), "FOLDER": str(folder / "folder"),
-        "FLEET": str(folder / "fleet.csv"), "ROWS": str(folder / "rows.csv"), "RATES": str(folder / "rates.json"),
+        "FLEET": str(folder / "fleet.csv"), "ROWS": str(folder / "rows.csv"),
     }  # fmt: skip
 
 

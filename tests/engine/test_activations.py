@@ -8,7 +8,7 @@ from torch import nn
 from transformers.activations import NewGELUActivation
 
 from zorba_core.engine.families import activations, family_of
-from zorba_core.planning.shapes import is_written_out
+from zorba_core.planning.pass_widths import is_written_out
 
 
 def _joined() -> nn.Module:

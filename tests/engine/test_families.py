@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -274,15 +271,3 @@ def test_exact_scalars_are_the_derivatives_of_every_family(model, inactive):
     )
     in_float32 = model.config.model_type in ("bloom", "gemma2")
     assert np.abs(exact - derivative).max() <= (1e-5 if in_float32 else 1e-10) * np.abs(derivative).max()
-
-
-def test_a_new_process_counts_the_memory_of_adapters_beside_root_mean_square_norms():
-    """Nothing that an earlier model left in memory may be needed: parameters are made without memory meanwhile."""
-    program = (
-        "import torch; from tests.planning.test_engine_memory import CONFIGS, Lora, client_peak;"
-        "print(client_peak(CONFIGS['llama'], batch_size=2, seq_len=8, dtype=torch.float32, lora=Lora(4, 8.0, ())))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
-    )
-    assert done.returncode == 0, done.stderr

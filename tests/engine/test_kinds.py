@@ -226,7 +226,6 @@ def test_what_is_written_ends_at_the_end_token_and_does_not_depend_on_the_prompt
 
 def test_log_probabilities_do_not_depend_on_the_pieces_they_are_computed_in(make_tiny_model, monkeypatch):
     from zorba_core.engine import vocabulary
-    from zorba_core.planning import answers
 
     network = BlockNetwork(make_tiny_model("opt"), [], dtype=torch.float64)
     hidden_SH = torch.randn(7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -234,8 +233,8 @@ def test_log_probabilities_do_not_depend_on_the_pieces_they_are_computed_in(make
     logits_SV = network.vocabulary_logits(hidden_SH, torch.arange(network.vocabulary_size))
     expected_K = F.log_softmax(logits_SV, dim=1)[state_K, token_K]
     for states, piece in itertools.product((2, 4096), (1, 2**22)):
-        monkeypatch.setattr(vocabulary, "STATES_AT_ONCE", states)
-        monkeypatch.setattr(answers, "_PIECE_LOGITS", piece)
+        monkeypatch.setattr(vocabulary, "_STATES_AT_ONCE", states)
+        monkeypatch.setattr(vocabulary, "_PIECE_LOGITS", piece)
         assert torch.allclose(
             vocabulary.log_probabilities(network, hidden_SH, state_K, token_K), expected_K, atol=1e-12
         )

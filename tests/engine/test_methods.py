@@ -21,9 +21,7 @@ from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import METHODS
-from zorba_core.runs.memory_estimate import client_peak, gradient_peak
 from zorba_core.runs.preflight import preflight
-from zorba_core.runs.tensor_bytes import TensorBytes
 from zorba_core.runs.tuning import tune
 
 FULL = Allocation(np.ones((3, 4), dtype=bool))
@@ -318,19 +316,3 @@ def test_a_learning_rate_is_tuned_for_each_method_in_the_same_rounds(new_network
     assert found.rounds_computed == 7 * 4 + 3 * 1 + 2 * 5 + 2 * 10
     assert min(c.loss for c in found.candidates if c.loss is not None) < found.initial_loss
     assert network.weights_sha256() == before
-
-
-def test_what_a_backward_pass_holds_is_counted_without_running_it(new_network, rows):
-    """Against the same count on real tensors: the blocks' gradients and all that autograd keeps."""
-    network = new_network()
-    batch = Encoded(rows.train.token_ids_RL[:16], rows.train.last_R[:16], rows.train.label_R[:16])
-    with TensorBytes() as real:
-        gradient_reference(network, [batch])
-    config = network.model.config
-    counted = gradient_peak(config, rows=16, seq_len=8, dtype=torch.float32)
-    gradients = 4 * sum(network.sizes_M)
-    assert counted.perturbation == gradients  # their sum
-    # The reference sums over clients: one more copy of the gradients.
-    assert counted.perturbation + counted.activations == pytest.approx(real.peak - gradients, rel=0.1)
-    forward_only = client_peak(config, batch_size=16, seq_len=8, dtype=torch.float32)
-    assert counted.activations > gradients + forward_only.activations

@@ -12,21 +12,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import OPTConfig, OPTForCausalLM
 
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
+from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.engine.settings import TrainSettings
-from zorba_core.runs.memory_estimate import run_peak
 from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
 
@@ -145,38 +142,3 @@ def test_every_method_runs_and_repeats_its_bits(tiny_opt_folder, tmp_path, metho
     request = {"num_clients": 3, "model": tiny_opt_folder, "settings": settings, "force": True}
     first, again = (fine_tune(**request, runs_folder=tmp_path / name) for name in ("first", "again"))
     assert_ends_alike(again, first)
-
-
-@pytest.mark.parametrize(("clients", "rows", "precision"), [(4, 16, "highest"), (20, 16, "highest"), (20, 16, "bf16")])
-def test_the_most_that_is_allocated_is_what_was_counted(clients, rows, precision):
-    config = OPTConfig(
-        hidden_size=512, word_embed_proj_dim=512, num_hidden_layers=6, num_attention_heads=8, ffn_dim=2048,
-        vocab_size=2000,
-    )  # fmt: skip
-    network = BlockNetwork(OPTForCausalLM(config), LABELS, device="cuda", precision=precision)
-    A_MN = np.ones((6, clients), dtype=bool)
-    generator = torch.Generator().manual_seed(0)
-    batches_N = [
-        Encoded(
-            torch.randint(2, 2000, (rows, 128), generator=generator),
-            torch.full((rows,), 127),
-            torch.randint(0, 3, (rows,), generator=generator),
-        )
-        for _ in range(clients)
-    ]
-    directions = Directions("rademacher", network.shapes_M, device="cuda")
-
-    def a_round() -> None:
-        rho_NQ = estimate_cohort(network, batches_N, A_MN, SEEDS, directions, mu=MU).rho_NQ
-        update_blocks(network, average_per_block(rho_NQ, A_MN), SEEDS, directions, 1e-7)
-
-    a_round()  # libraries take room of their own, and keep it
-    before = torch.cuda.memory_allocated()  # the parameters among it
-    torch.cuda.reset_peak_memory_stats()
-    a_round()
-    measured = torch.cuda.max_memory_allocated() - before
-    settings = TrainSettings(
-        num_perturbations=2, batch_size=rows, seq_len=128, device="cuda", precision=precision, eval_rows=1
-    )
-    counted = run_peak(config, A_MN, settings, rows_at_once=rows_at_once(network, 128))
-    assert 0.9 <= (counted.perturbation + counted.activations) / measured <= 1.1

@@ -14,17 +14,11 @@ OPT, WORKLOAD = model_spec("opt-125m"), Workload(batch_size=8, seq_len=128)
 
 def test_each_stack_is_parameters_and_k_blocks():
     figure = vram_by_blocks_figure(OPT, WORKLOAD)
+    assert len(figure.data) == 4
     assert list(figure.data[0].x) == list(range(1, 13))
     for k in range(1, 13):
         stacked = sum(trace.y[k - 1] for trace in figure.data)
         assert stacked * MIB == pytest.approx(psi_model_bytes(OPT, WORKLOAD) + k * psi_block_bytes(OPT, WORKLOAD))
-
-
-def test_counted_and_measured_are_drawn_only_when_given():
-    assert len(vram_by_blocks_figure(OPT, WORKLOAD).data) == 4
-    figure = vram_by_blocks_figure(OPT, WORKLOAD, counted_mib=535, measured_mib=[(1, 540), (12, 541)])
-    assert list(figure.data[4].y) == [535, 535]
-    assert list(zip(figure.data[5].x, figure.data[5].y, strict=True)) == [(1, 540), (12, 541)]
 
 
 def test_every_block_takes_one_unit_of_the_axis_whatever_its_operations():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from zorba_core.planning import gradient_plan
-from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.gradient_plan import GradientPlan
+from zorba_core.planning.pass_widths import Widths
 
 _BLOCKS, _SIZE = 12, 111_840  # opt-mini
 _WIDTHS = Widths(96, 960, 480)

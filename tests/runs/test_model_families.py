@@ -45,7 +45,6 @@ def test_a_run_trains_saves_and_replays(saved, tmp_path):
     trained = BlockNetwork(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
     assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
-    assert run.summary["memory"]["client"]["activations"] > 0
 
 
 def test_a_tokenizer_without_padding_beginning_and_end_trains(tmp_path, tiny_tokenizer):

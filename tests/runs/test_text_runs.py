@@ -30,7 +30,6 @@ def run(tmp_path_factory):
 def test_opt_mini_learns_to_write_verdicts_with_forward_passes_only(run):
     losses = run.metrics["eval_loss"].dropna().tolist()
     assert losses[-1] < losses[0] - 0.5  # nats a token
-    assert run.summary["memory"]["client"]["activations"] > 0
 
 
 def test_the_record_names_exact_match(run):

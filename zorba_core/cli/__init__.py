@@ -27,7 +27,6 @@ _COMMANDS = {
     "allocate": "allocate",
     "vram": "vram",
     "pareto": "pareto",
-    "plan": "plan",
     "scenario": "scenario",
     "train": "train",
     "resume": "resume",

@@ -13,7 +13,7 @@ from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.partition import NATURAL
 from zorba_core.data.tasks import TASKS, Task
-from zorba_core.engine.settings import TRAINED, TrainSettings
+from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 
 _DASH = "-"
@@ -22,42 +22,31 @@ _DASH = "-"
 def check(
     data: str = typer.Argument(..., help="Rows, a task's TOML file, or the name of a built-in task."),
     task_options: dict[str, Any] = options_of(TaskOptions, without=("dataset", "data", "alpha"), make=dict),
-    settings: TrainSettings = options_of(
-        TrainSettings, "seq_len", "batch_size", "seed", "train", "lora_rank", "lora_alpha", "lora_targets"
-    ),
+    settings: TrainSettings = options_of(TrainSettings, "seq_len", "batch_size", "seed"),
     clients: int | None = typer.Option(None, help="Clients to divide the rows among, for --html."),
     alpha: float = typer.Option(1.0, help="Of the Dirichlet division, for --html."),
     html: Path | None = typer.Option(None, help="Write the picture of labels per client there."),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Show rendered prompts with their tokens, label balance, lengths against --seq-len, label words that the tokenizer
-    splits, duplicates, and the memory that a client needs; and what to change."""
+    splits, and duplicates; and what to change."""
     from zorba_core.data.check import check_task
-    from zorba_core.runs.model_source import load_config, load_tokenizer, max_positions
-    from zorba_core.runs.needs import answers_of, client_needs, in_words
+    from zorba_core.runs.model_source import load_tokenizer, max_positions
 
     named = {"dataset": data} if data in TASKS else {"data": data}
     options = TaskOptions(**named, **task_options)
     task = options.task()
-    tokenizer, config = load_tokenizer(options.model), load_config(options.model)
     report = check_task(
         task,
-        tokenizer,
+        load_tokenizer(options.model),
         settings.seq_len,
         batch_size=settings.batch_size,
         max_positions=max_positions(options.model),
     )
-    try:
-        needs = client_needs(config, settings, answers_of(task, tokenizer, settings.seq_len))
-    except InvalidInputError as error:  # a seq_len that is too short, above all: the rest is worth reading
-        report["memory"], memory = None, f"memory: not known, {error}"
-    else:
-        trained = f"{options.model}, batch of {settings.batch_size}, training {TRAINED[settings.train]}"
-        report["memory"], memory = needs.describe(), f"{in_words(needs)} ({trained})"
     if html is not None:
         _write_picture(html, task, options, clients, settings.seed, alpha)
         report["html"] = str(html)
-    emit(report, as_json, _lines(report, memory))
+    emit(report, as_json, _lines(report))
 
 
 def _write_picture(html: Path, task: Task, options: TaskOptions, clients: int | None, seed: int, alpha: float) -> None:
@@ -82,7 +71,7 @@ def _write_picture(html: Path, task: Task, options: TaskOptions, clients: int | 
         figure.write_html(temporary, include_plotlyjs=True)
 
 
-def _lines(report: dict[str, Any], memory: str) -> list[str]:
+def _lines(report: dict[str, Any]) -> list[str]:
     lengths, rows = report["lengths"], report["rows"]
     lines = [f"task {report['task']}: {', '.join(f'{count:,} rows ({split})' for split, count in rows.items())}"]
     for prompt in report["prompts"]:
@@ -111,7 +100,6 @@ def _lines(report: dict[str, Any], memory: str) -> list[str]:
         lines.append(
             "clients: " + ", ".join(f"{name} {count}" for name, count in sorted(report["clients"].items())[:20])
         )
-    lines.append(memory)
     lines += [f"advice: {sentence}" for sentence in report["recommendations"]] or ["advice: none, all is well"]
     if "html" in report:
         lines.append(f"picture: {report['html']}")

@@ -196,7 +196,7 @@ def _spread(summary: dict) -> str:
 
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment.get("data", {})
-    memory, sent = summary["memory"], summary["communication"]
+    sent = summary["communication"]
     reached = summary["rounds_to_target"]
     by_client = summary["reports"]["refused_by_client"]
     backward = f" and {summary['backward_passes']} backward passes" if summary["backward_passes"] else " passes"
@@ -216,8 +216,7 @@ def summary_lines(run: Run) -> list[str]:
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (
             "memory of the largest client",
-            f"{memory['psi_bytes'] / GIB:.3f} GiB by the paper's model, "
-            f"{memory['client']['total'] / GIB:.3f} GiB counted",
+            f"{summary['memory']['psi_bytes'] / GIB:.3f} GiB by the paper's model",
         ),
         ("computed", f"{summary['forward_passes']} forward{backward} of one client's batch"),
         (

@@ -28,11 +28,11 @@ from transformers.pytorch_utils import Conv1D
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.low_rank import Factors
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork
-from zorba_core.planning.engine_load import LEAST_COLUMNS, LEAST_WIDTH_ALONG
 
 # Narrower blocks are cheaper to move on a CPU: for opt-mini's 96 a narrow product costs as much as half of a wide one
 # (artifacts/benchmarks/low-rank.json). The width alone decides, so that a client computes alike in any company.
-LEAST_WIDTH_CPU = LEAST_WIDTH_ALONG
+LEAST_WIDTH_CPU = 256
+LEAST_COLUMNS = 2  # of a narrow product
 
 
 def supports(network: BlockNetwork, directions: Directions) -> bool:

@@ -21,7 +21,6 @@ from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.low_rank import DrawnPart, Factors, Shape, parts_of
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import DIRECTIONS_AT_ONCE, MOST_TOGETHER, PIECE_TOGETHER
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
 # Elements drawn at a time: what stays in a core's cache; elsewhere fewer, larger kernels (2**21 squares fit 64 bits).
 PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
+# Directions side by side: of those that are looked up, in small pieces, and of others.
+MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
+# Numbers of such directions that are looked up at a time on the CPU: a product of fewer costs more than it holds.
+PIECE_TOGETHER = 3 * 2**18
 # Of elements from the first to the last of a block.
 Pieces, DrawnBits = Iterator[tuple[int, int, Tensor]], tuple[int, int, noise.SideBySide]
 

@@ -17,9 +17,8 @@ from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
-from zorba_core.planning.engine_memory import EVALUATION_ROWS
 
-BATCH_SIZE = EVALUATION_ROWS
+BATCH_SIZE = 64  # rows that go through the blocks together
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.planning.gradient_plan import INDICES_TOGETHER
-
 _SIGNS, _NORMALS = 0, 1  # second word of the counter: the kinds share no bits
 _WORDS, _WORD_BITS = 4, 64
 _ROUNDS = 10
@@ -44,6 +42,7 @@ _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _LOW = 0xFFFFFFFF
 _LEVEL_BITS = 16
 _BITS_TOGETHER = 2**24  # that are drawn side by side, at most: 2 MiB
+_INDICES_TOGETHER = 2**15  # that NumPy widens to 64 bits at a time: what a core's cache keeps
 _KERNEL = "zorba_core.engine.noise_triton"
 _OF_THREAD = threading.local()
 NORMAL_STEP = 2.0**-20  # every normal is a whole number of these: sums of squares can be exact, in any order
@@ -101,7 +100,7 @@ class SideBySide:
         each = self._together
         index_KI = self._index_KI[:, (start - self._start) // each : -((self._start - stop) // each)]
         values = out.numpy()[: index_KI.size * each].reshape(*index_KI.shape, *self._table.shape[1:])
-        rows = max(1, INDICES_TOGETHER // index_KI.shape[1])
+        rows = max(1, _INDICES_TOGETHER // index_KI.shape[1])
         for first in range(0, len(index_KI), rows):
             own = slice(first, first + rows)
             self._table.numpy().take(index_KI[own], axis=0, out=values[own], mode="clip")  # no index is outside

@@ -10,7 +10,6 @@ from torch import Tensor
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.text_rows import TextRows
-from zorba_core.planning.answers import AnswerShape
 
 Rows = Encoded | ChoiceRows | TextRows
 
@@ -19,15 +18,6 @@ _NAMES = {
     Encoded: {"token_ids_RL": "ids", "last_R": "last", "label_R": "label"},
     **{kind: {field.name: field.name for field in fields(kind)} for kind in (ChoiceRows, TextRows)},
 }
-
-
-def answer_shape(rows: Rows) -> AnswerShape:
-    """Of these rows."""
-    if isinstance(rows, ChoiceRows):
-        return AnswerShape(int(rows.sequences_E.max()), int(rows.path_R.max()) + 1, True)
-    if isinstance(rows, TextRows):
-        return AnswerShape(1, int(rows.answer_R.max()), True)
-    return AnswerShape()
 
 
 def to_tensors(rows: Rows) -> dict[str, Tensor]:

@@ -14,7 +14,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from zorba_core.planning.answers import STATES_AT_ONCE, piece_rows
+# Numbers of a piece's logits and of its part of the head (16 MiB each in float64), and hidden states at once.
+_PIECE_LOGITS, _PIECE_HEAD, _STATES_AT_ONCE = 2**21, 2**21, 4096
+_LEAST_PIECE = 256  # vocabulary rows
 
 
 class Head(Protocol):
@@ -29,8 +31,8 @@ class Head(Protocol):
 def log_probabilities(head: Head, hidden_SH: Tensor, state_K: Tensor, token_K: Tensor) -> Tensor:
     """log p(token k | state k), (K,), float64. ``state_K`` says which of the states each token follows."""
     asked, values = [], []
-    for start in range(0, len(hidden_SH), STATES_AT_ONCE):
-        states_SH = hidden_SH[start : start + STATES_AT_ONCE]
+    for start in range(0, len(hidden_SH), _STATES_AT_ONCE):
+        states_SH = hidden_SH[start : start + _STATES_AT_ONCE]
         here = torch.nonzero((state_K >= start) & (state_K < start + len(states_SH)))[:, 0]
         asked.append(here)
         values.append(_log_probabilities(head, states_SH, state_K[here] - start, token_K[here]))
@@ -51,7 +53,7 @@ def _log_probabilities(head: Head, hidden_SH: Tensor, state_K: Tensor, token_K: 
 def most_likely(head: Head, hidden_SH: Tensor) -> Tensor:
     """The token with the largest logit at each state, (S,); the first of equals."""
     parts = []
-    for states_SH in hidden_SH.split(STATES_AT_ONCE):
+    for states_SH in hidden_SH.split(_STATES_AT_ONCE):
         best_S = token_S = None
         for start, logits in _pieces(head, states_SH):
             value_S, place_S = logits.max(dim=1)
@@ -66,6 +68,7 @@ def most_likely(head: Head, hidden_SH: Tensor) -> Tensor:
 
 def _pieces(head: Head, hidden_SH: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Logits of the vocabulary from its first row on: where a piece starts, and (S, rows of the piece)."""
-    rows = piece_rows(*hidden_SH.shape)
+    states, width = hidden_SH.shape
+    rows = max(_LEAST_PIECE, min(_PIECE_LOGITS // max(states, 1), _PIECE_HEAD // width))
     for token_ids in torch.arange(head.vocabulary_size, device=hidden_SH.device).split(rows):
         yield int(token_ids[0]), head.vocabulary_logits(hidden_SH, token_ids)

@@ -27,7 +27,7 @@ from zorba_core.federation.messages import (
 )
 from zorba_core.federation.replica import Replica, open_replica
 from zorba_core.federation.replica_store import ReplicaStore
-from zorba_core.runs.model_source import is_bundled
+from zorba_core.runs.model_source import BUNDLED
 
 NO_RUN = "0" * 64
 
@@ -111,7 +111,7 @@ class Client:
         self._replica, self._run, self._config = None, NO_RUN, config
         own, store = self.settings, self._store
         # A name from the server decides neither what folder is read here nor what is fetched from a hub.
-        if own.model is None and not is_bundled(config.model):
+        if own.model is None and config.model not in BUNDLED:
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
         _check_limits(config, own)
         local = with_local(config, own.device, own.threads)

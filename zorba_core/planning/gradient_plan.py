@@ -1,6 +1,6 @@
 """Which clients' gradients exact scalars hold together, and which rows go through the blocks together. No torch.
 
-The engine follows it (:mod:`zorba_core.engine.estimators.exact`), and the memory model counts by it.
+The engine follows it (:mod:`zorba_core.engine.estimators.exact`).
 
 A share is the clients for whom directions are drawn together; its rows go through the blocks in pieces. All gradients
 of its earlier pieces are held; of the last piece one block's at a time, since they are multiplied as they come.
@@ -11,26 +11,19 @@ Shapes: M blocks, N clients; a client's batch has X = (rows, positions of each).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
-from zorba_core.errors import InvalidInputError
-from zorba_core.planning.engine_load import Load
-from zorba_core.planning.shapes import ModelShape, shape_from_config
+from zorba_core.planning.pass_widths import Widths
 
 MOST_MEMORY = 4  # times a cohort's
 # Of gradients and what a backward pass keeps: nobody need save these for a small model. Ten clients of opt-mini.
 LEAST_BYTES = 100 * 2**20
 # Positions that go through a block at once, where there is memory: more would not make a core faster.
 POSITIONS_CPU, POSITIONS_ELSEWHERE = 1536, 2**16
-# Directions side by side: of those that are looked up, in small pieces, and of others.
-MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
-# Numbers of such directions that are looked up at a time on the CPU (a product of fewer costs more than it holds), and
-# indices of them that NumPy widens to 64 bits at a time (what a core's cache keeps).
-PIECE_TOGETHER, INDICES_TOGETHER = 3 * 2**18, 2**15
 _SIGNS_KEPT = 2**27  # whose random bits are kept from one share to the next: 16 MiB
 LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
 # In numbers of directions that are drawn and multiplied meanwhile: what a piece takes for a block whatever its size, as
@@ -40,7 +33,6 @@ _WORTH, _LEAN_POSITIONS = 1.03, 1024  # of the time, on the CPU, for less memory
 _NORMALS = 4  # times as long as signs they take to draw and look up
 _SIZES_TRIED = 8  # of pieces, each with its shares
 _HOLES = 1.1  # of what is kept: an allocator leaves some between such tensors (measured)
-_UNKNOWN_SAVED, _UNKNOWN_BACKWARD = 24, 12  # hidden states
 
 
 class _Part(Protocol):
@@ -66,29 +58,6 @@ class ClientRows:
 
 
 @dataclass(frozen=True)
-class Widths:
-    """Numbers a position that a pass holds (:mod:`zorba_core.planning.shapes`)."""
-
-    hidden: int
-    saved: int  # that a backward pass keeps of a block
-    backward: int  # that the backward pass of a block makes beside them
-
-    @classmethod
-    def of_config(cls, config: Mapping[str, Any], hidden: int, length: int) -> Self:
-        """Of a Hugging Face config, and rows of that length at most; of a family whose tensors are not known here, as
-        of a wide one."""
-        try:
-            shape = shape_from_config(config, "model")
-        except InvalidInputError:
-            return cls(hidden, _UNKNOWN_SAVED * hidden, _UNKNOWN_BACKWARD * hidden)
-        return cls.of_shape(shape, length)
-
-    @classmethod
-    def of_shape(cls, shape: ModelShape, length: int) -> Self:
-        return cls(shape.hidden, shape.kept(length), shape.exact_backward_width)
-
-
-@dataclass(frozen=True)
 class GradientPlan:
     """Which clients' gradients are held together, and how many positions go through the blocks at once.
 
@@ -103,7 +72,6 @@ class GradientPlan:
     held: int  # numbers of gradients, at most
     positions: int
     max_rows: int | None
-    room: int  # numbers of gradients that the memory is for, beside the last piece's
 
     @classmethod
     def of(
@@ -135,10 +103,11 @@ class GradientPlan:
         sizes = sorted({-(-most_together * part // _SIZES_TRIED) for part in range(1, _SIZES_TRIED + 1)})
         plans = []
         for together, alone in itertools.product(sizes, (True, False)):  # is a share one piece?
-            plan = cls([], 0, together * longest, max_rows, max(0, numbers - together * each))
+            plan = cls([], 0, together * longest, max_rows)
+            room = max(0, numbers - together * each)  # for gradients beside the last piece's
             before, held, pieces = 0, 0, list(plan.pieces(clients))
             for rows_of in pieces:
-                if not plan.shares or alone or before > plan.room:
+                if not plan.shares or alone or before > room:
                     plan.shares.append([])
                     before = 0
                 split = max_rows is not None and any(part.num_rows > max_rows for part in rows_of)
@@ -153,14 +122,6 @@ class GradientPlan:
         fastest = min(plans, key=lambda plan: plan[:2])
         lean = [plan for plan in plans if plan[0] <= _WORTH * fastest[0] and plan[-1].positions >= _LEAN_POSITIONS]
         return min([fastest, *lean] if on_cpu else [fastest], key=lambda plan: plan[1::-1])[-1]
-
-    @classmethod
-    def of_load(cls, shape: ModelShape, load: Load, A_MN: np.ndarray) -> Self:
-        """Of clients that all have such a load, on a CPU."""
-        sizes_M, shape_NX = [shape.trained_parameters] * len(A_MN), [[load.client_rows, load.seq_len]] * A_MN.shape[1]
-        sizes = sizes_M, Widths.of_shape(shape, load.seq_len), load.number_bytes, np.array(shape_NX)
-        options = {"num_directions": load.num_perturbations, "signs": load.signs, "max_rows": load.max_rows}
-        return cls.of(*sizes, A_MN, **options)
 
     def kept_bits(self, numbers: int, *, signs: bool) -> int:
         """Bytes of random bits that are kept from one share to the next, of so many numbers of all directions."""
@@ -180,14 +141,3 @@ class GradientPlan:
             piece = together
         if piece:
             yield piece
-
-    def parts(self, client: int, num_rows: int, length: int) -> list[ClientRows]:
-        """A client's batch in as many parts as ``max_rows`` asks for."""
-        count = -(-num_rows // self.max_rows) if self.max_rows else 1
-        return [ClientRows(client, -(-num_rows // count), length)] * count
-
-    def rows_at_once(self, rows: int, length: int) -> int:
-        """Of clients that all have so many rows of that length: how many of theirs go through a block at once."""
-        part = min(rows, self.max_rows or rows)
-        most = min(self.positions // length, self.max_rows or self.positions)
-        return part * max(1, most // part)

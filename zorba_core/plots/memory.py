@@ -1,4 +1,4 @@
-"""A client's memory against its activated blocks: what the paper's model charges, what is counted, what was measured.
+"""A client's memory against its activated blocks, as the paper's model charges it, and what a forward pass holds.
 
 Shapes: K numbers of activated blocks; S steps (operations) of a forward pass.
 """
@@ -22,14 +22,9 @@ def vram_by_blocks_figure(
     model: ModelSpec,
     workload: Workload,
     *,
-    counted_mib: float | None = None,
-    measured_mib: Sequence[tuple[int, float]] = (),
     palette: Palette = LIGHT,
 ) -> go.Figure:
-    """The paper's Fig. 1: psi_md and the three terms of psi_block, stacked for 1 to M activated blocks.
-
-    ``counted_mib`` (of a client, whatever its blocks) is drawn as a line, ``measured_mib`` as points (blocks, MiB).
-    """
+    """The paper's Fig. 1: psi_md and the three terms of psi_block, stacked for 1 to M activated blocks."""
     blocks = list(range(1, model.num_blocks + 1))
     number = workload.batch_size * workload.seq_len * model.hidden_size * workload.bytes_per_number / _MIB  # BLH
     parameters = model.num_parameters * workload.bytes_per_number / _MIB
@@ -39,7 +34,7 @@ def vram_by_blocks_figure(
         ("feed-forward, α·BLH a block", palette.series[2], [model.ffn_ratio * number * k for k in blocks]),
         ("hidden state, BLH a block", palette.series[4], [number * k for k in blocks]),
     )
-    traces: list[go.Bar | go.Scatter] = [
+    traces = [
         go.Bar(
             x=blocks,
             y=heights,
@@ -49,33 +44,6 @@ def vram_by_blocks_figure(
         )
         for name, color, heights in terms
     ]
-    if counted_mib is not None:
-        traces.append(
-            go.Scatter(
-                x=[0.5, model.num_blocks + 0.5],
-                y=[counted_mib, counted_mib],
-                mode="lines",
-                name="counted, tensor by tensor",
-                line={"color": palette.selected, "width": 3, "dash": "dash"},
-                hovertemplate="counted: %{y:.0f} MiB<extra></extra>",
-            )
-        )
-    if measured_mib:
-        traces.append(
-            go.Scatter(
-                x=[k for k, _ in measured_mib],
-                y=[mib for _, mib in measured_mib],
-                mode="markers",
-                name="measured, a process",
-                marker={
-                    "symbol": "diamond",
-                    "size": 13,
-                    "color": palette.selected,
-                    "line": {"color": palette.paper, "width": 2},
-                },
-                hovertemplate="measured with %{x}: %{y:.0f} MiB<extra></extra>",
-            )
-        )
     layout = {
         "width": _WIDTH,
         "barmode": "stack",

@@ -6,7 +6,6 @@ from zorba_core.lazy import names_on_demand
 from zorba_core.runs.folder import *  # noqa: F403
 
 _HOME = {
-    "client_peak": "memory_estimate",
     "fine_tune": "session",
     "load_model": "model_source",
     "load_tokenizer": "model_source",

@@ -11,7 +11,7 @@ from typing import Any
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.loop import LocalRounds, Rounds, run_rounds
 from zorba_core.engine.records import RoundEntry
-from zorba_core.engine.row_kinds import Rows, answer_shape
+from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
 from zorba_core.planning.methods import method_facts
@@ -82,7 +82,6 @@ def complete_run(
             reports,
             measured,
             earlier.resumed_after,
-            answer_shape(evaluation),
         )
         writer.finish({**summary, **added})
         if checkpoint is not None and outcome.stopped_by != "interrupt":

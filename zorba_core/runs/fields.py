@@ -50,7 +50,6 @@ class Fields:
 # int stands for a whole number of at least 0, float for any number (null where it was infinite or not a number).
 _NUMBER = Maybe(float)
 _SENT = Fields({"wire_bytes": int, "needed": int}, {"paper": int, "messages": int})
-_BYTES = Fields({"total": _NUMBER}, {})
 
 CONFIG_FIELDS = Fields(
     {},
@@ -102,7 +101,7 @@ SUMMARY_FIELDS = Fields(
         "total_blocks": int,
         "memory": Fields(
             {"psi_bytes": _NUMBER},
-            {"client": _BYTES, "process": _BYTES, "measured": Fields({}, {"bytes": _NUMBER, "what": str})},
+            {"measured": Fields({}, {"bytes": _NUMBER, "what": str})},
         ),
         "vram_gib": Fields({"total": _NUMBER}, {"per_client": ListOf(_NUMBER)}),
         "seconds": _NUMBER,

@@ -38,10 +38,6 @@ class MemoryMeter:
             return
         self._before = _status("VmRSS")
 
-    def peak_bytes(self) -> int | None:
-        """The most that the process's resident set reached since :meth:`begin`; None where it cannot be measured."""
-        return None if self._before is None else _status("VmHWM")
-
     def describe(self) -> dict[str, Any]:
         """``{"bytes": ..., "what": ...}``; bytes is None where it cannot be measured."""
         if self._device == "cuda":
@@ -49,11 +45,6 @@ class MemoryMeter:
         high = None if self._before is None else _status("VmHWM")
         what = "CPU, growth of the resident set above the loaded model"
         return {"bytes": None if high is None else max(0, high - self._before), "what": what}
-
-
-def resident_bytes() -> int | None:
-    """This process's resident set now; None without Linux's /proc."""
-    return _status("VmRSS")
 
 
 @contextlib.contextmanager

@@ -28,11 +28,6 @@ _MOST_BLOCKS = 4096
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
-def is_bundled(name: str) -> bool:
-    """Whether every installation has the model."""
-    return name in BUNDLED
-
-
 def models_folder() -> Path:
     """Where bundled models lie: the folder ``ZORBA_MODELS``, else ``artifacts/models`` of the checkout."""
     named = os.environ.get(MODELS_VARIABLE)

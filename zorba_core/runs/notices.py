@@ -1,31 +1,16 @@
-"""Lines that a run says before its first round: what it holds, what it cuts off, where its time goes."""
+"""Lines that a run says before its first round: what it cuts off, where its time goes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from zorba_core.allocation import AllocationMetrics
-from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import FederatedRows
-from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.row_kinds import answer_shape
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.runs.needs import client_needs, in_words, process_needs
 
 _MANY_ROWS = 5_000  # fewer are evaluated within seconds
 _EXACT_PASSES = 3  # forward passes that one forward and one backward pass take
-
-
-def memory_line(
-    network: BlockNetwork, allocation: AllocationMetrics, settings: TrainSettings, rows: FederatedRows
-) -> str:
-    """What a client of the run would hold, and what this process holds."""
-    config, answers = network.model.config, answer_shape(rows.train)
-    at_once = rows_at_once(network, settings.seq_len)
-    process = process_needs(config, allocation.A_MN, settings, answers, at_once)
-    return in_words(client_needs(config, settings, answers), process, allocation.num_clients)
 
 
 def cut_lines(facts: Mapping[str, Any], seq_len: int) -> list[str]:

@@ -49,7 +49,7 @@ from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import memory_errors
 from zorba_core.runs.model_folder import begin_from, save_model
 from zorba_core.runs.model_source import counted_spec, load_model, load_tokenizer, resolve_model
-from zorba_core.runs.notices import cut_lines, evaluation_lines, memory_line
+from zorba_core.runs.notices import cut_lines, evaluation_lines
 from zorba_core.runs.preflight import preflight
 from zorba_core.runs.run_task import task_config, write_task
 from zorba_core.runs.threads import check_threads
@@ -149,7 +149,6 @@ def fine_tune(
             notice(line)
         if ESTIMATORS[settings.estimator].exact and checked.differences is not None:
             notice(checked.differences.sentence())
-        notice(memory_line(network, allocation, settings, rows))
         config = {
             **task_config(task),
             "model": os.fspath(model),

@@ -13,19 +13,16 @@ import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.estimators.cohort import rows_at_once
 from zorba_core.engine.loop import Outcome
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.settings import TrainSettings
-from zorba_core.planning.answers import AnswerShape
 from zorba_core.planning.communication import run_communication
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, psi_model_bytes
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import BACKWARD_WORK
 from zorba_core.runs.model_source import spec_of_model
-from zorba_core.runs.needs import client_needs, process_needs
 
 
 class CountReports(Callback):
@@ -67,7 +64,6 @@ def summarise(
     reports: CountReports,
     measured: Mapping[str, Any],
     resumed_after: Sequence[int],
-    answers: AnswerShape,
 ) -> dict[str, Any]:
     evaluated = [record for record in outcome.records if record.eval_accuracy is not None]
     best = max(evaluated, key=lambda record: record.eval_accuracy)  # the first of equals
@@ -109,7 +105,7 @@ def summarise(
         "mean_inverse_popularity": allocation.mean_inverse_popularity,
         "effective_clients": allocation.effective_clients,
         "total_blocks": allocation.total_blocks,
-        "memory": _memory(network, allocation, settings, float(vram_N_bytes.max()), measured, answers),
+        "memory": {"psi_bytes": float(vram_N_bytes.max()), "measured": dict(measured)},
         "vram_gib": {"total": float(vram_N_bytes.sum()) / GIB, "per_client": vram_N_bytes / GIB},
         "seconds": last.seconds,
         "forward_passes": last.forward_passes,
@@ -121,28 +117,4 @@ def summarise(
         "resumed_after_rounds": list(resumed_after),
         "reports": reports.describe(),
         "weights_sha256": network.weights_sha256(),
-    }
-
-
-def _memory(
-    network: BlockNetwork,
-    allocation: AllocationMetrics,
-    settings: TrainSettings,
-    psi_bytes: float,
-    measured: Mapping[str, Any],
-    answers: AnswerShape,
-) -> dict[str, Any]:
-    """Bytes by the paper's model, by counting tensors, and as measured.
-
-    psi and ``client`` are about one client (psi: the largest) on a device of its own; ``process`` and ``measured`` are
-    about this process, which plays all clients.
-    """
-    config = network.model.config
-    client = client_needs(config, settings, answers)
-    process = process_needs(config, allocation.A_MN, settings, answers, rows_at_once(network, settings.seq_len))
-    return {
-        "psi_bytes": psi_bytes,
-        "client": client.describe(),
-        "process": process.describe(),
-        "measured": dict(measured),
     }

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.planning.shapes import is_short
+from zorba_core.planning.pass_widths import is_short
 
 _ATEN = torch.ops.aten
 _flash = _ATEN._scaled_dot_product_flash_attention_for_cpu

@@ -38,7 +38,8 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import GradientPlan, Widths
+from zorba_core.planning.gradient_plan import GradientPlan
+from zorba_core.planning.pass_widths import Widths
 
 KeptBits = Mapping[tuple[int, int], Sequence[DrawnBits]]  # by block, and the first of directions side by side
 

@@ -29,7 +29,7 @@ from zorba_core.engine.estimators.client_layers import (
     put_norm_gradients,
 )
 from zorba_core.engine.families.activations import OneGelu
-from zorba_core.planning.shapes import is_written_out
+from zorba_core.planning.pass_widths import is_written_out
 
 Back = Callable[[Owners, bool, Tensor], Tensor | None]
 _ATEN = torch.ops.aten

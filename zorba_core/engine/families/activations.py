@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import NewGELUActivation
 
-from zorba_core.planning.shapes import is_written_out
+from zorba_core.planning.pass_widths import is_written_out
 
 
 class OneGelu(NewGELUActivation):

@@ -76,7 +76,6 @@ RUN_COLUMNS: Mapping[str, pa.DataType] = {
     "sent_needed": pa.int64(),  # numbers that the receivers cannot do without
     "sent_bytes": pa.int64(),  # on the wire
     "psi_gib": pa.float64(),  # all clients, by the paper's VRAM model at this run's batch and length
-    "client_gib": pa.float64(),  # largest client, by counting tensors
     "seconds": pa.float64(),
     "weights_sha256": pa.string(),  # final
     "base_weights_sha256": pa.string(),

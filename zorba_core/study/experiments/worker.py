@@ -20,7 +20,6 @@ from typing import Any
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import RunError, ZorbaError
 from zorba_core.files import open_own, to_json, write_json
-from zorba_core.planning.memory import GIB
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run, read_run
 from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
@@ -205,7 +204,7 @@ def record_of(spec: RunSpec, run: Run | None, status: str, reason: str) -> RunRo
 
 def _outcome(run: Run) -> dict[str, Any]:
     summary, evaluations = run.summary, run.evaluations
-    client, sent = summary["memory"]["client"], summary["communication"]
+    sent = summary["communication"]
     late = evaluations[evaluations["round"] > 0.75 * run.config["rounds"]]
     return {
         "rounds_to_target": summary["rounds_to_target"],
@@ -220,7 +219,6 @@ def _outcome(run: Run) -> dict[str, Any]:
         "sent_needed": sent["up"]["needed"] + sent["down"]["needed"],
         "sent_bytes": sent["up"]["wire_bytes"] + sent["down"]["wire_bytes"],
         "psi_gib": summary["vram_gib"]["total"],
-        "client_gib": client["total"] / GIB if client else None,  # FedIT's is not counted
         "seconds": summary["seconds"],
         "weights_sha256": summary["weights_sha256"],
     }

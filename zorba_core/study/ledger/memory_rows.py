@@ -28,7 +28,6 @@ _PRINTED_GIB = 0.005  # half of the last printed digit
 _FLEETS = 1000
 MIB = GIB / 1024
 MEASURED = Path("artifacts/benchmarks/memory.json")
-MEASURED_ON_GPU = Path("artifacts/benchmarks/gpu-memory.json")
 
 
 def rows(checkout: Path) -> list[Claim]:
@@ -188,7 +187,7 @@ def _percentages() -> list[Claim]:
                 how="zorba report (from the cells of Table II)",
                 evidence=("zorba_core.study.ledger.printed.TABLE_2_VRAM", "zorba_core.planning.memory.total_bytes"),
                 note=f"row {MODEL_TITLES[row.model]}, {row.dataset}: {row.total_blocks} blocks activated. Within the "
-                "paper's VRAM model; counted and measured, activated blocks cost no memory (fig-1/linear)",
+                "paper's VRAM model; measured, activated blocks cost no memory (fig-1/linear)",
                 counter_example="" if abs(most - printed) <= 0.01 else f"the largest saving is {most:.2f} %",
                 finding=SAVINGS,
             )
@@ -229,27 +228,12 @@ def _figure_1(checkout: Path) -> list[Claim]:
             verdict="contradicted" if growth < by_model / 4 else "reproduced",
             how="python -m tests.benchmarks.bench_memory",
             evidence=(str(MEASURED), "notebooks/02_vram_model.ipynb"),
-            note="measured as growth of a process's resident memory on CPU" + _on_a_gpu(checkout / MEASURED_ON_GPU),
+            note="measured as growth of a process's resident memory on CPU",
             counter_example=f"a whole round of one client: {measured[least]:.1f} MiB above the loaded model with "
             f"{least} activated block, {measured[most]:.1f} MiB with {most}. Without a backward pass a block's tensors "
             "are freed before the next block's are made",
         ),
     ]
-
-
-def _on_a_gpu(path: Path) -> str:
-    """The same client's rounds on a card, as ``bench_cuda_memory`` wrote them; nothing where it was not run."""
-    content = read_sealed(path) if path.is_file() else {"rows": []}
-    client = {
-        "model": "opt-125m", "clients": 1, "batch_size": BATCH_SIZE, "seq_len": 128, "dtype": "float32",
-        "estimator": "cohort", "precision": "highest",
-    }  # fmt: skip
-    found = [
-        f"{row['measured_bytes'] / MIB:.1f} MiB with {row['active_blocks'] or 'all'}"
-        for row in content["rows"]
-        if client.items() <= row.items()
-    ]
-    return f"; on one {content['machine']['device']}, as its allocator counts, {', '.join(found)}" if found else ""
 
 
 def read_measured(path: Path) -> dict[int, float]:
