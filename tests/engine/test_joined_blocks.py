@@ -8,7 +8,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.engine.test_cohort import LABELS, MU, SEEDS, assert_same, batches, random_allocation
-from zorba_core.engine import along
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
@@ -55,8 +54,7 @@ def test_under_autocast_products_are_rounded_and_the_states_are_not(make_tiny_mo
 
 @pytest.mark.parametrize("kind", ["rademacher", "low-rank"])
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_the_cohort_of_joined_blocks_has_the_references_scalars(make_tiny_model, inactive, kind, monkeypatch):
-    monkeypatch.setattr(along, "LEAST_WIDTH_CPU", 1)  # as on a GPU: no weight is moved along low-rank directions
+def test_the_cohort_of_joined_blocks_has_the_references_scalars(make_tiny_model, inactive, kind):
     found: list[Estimate] = []
     for joins in (True, False):
         network = network_of(make_tiny_model, joins=joins)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.engine.test_cohort import LABELS, MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
-from zorba_core.engine import along, noise
+from zorba_core.engine import noise
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.direction_kinds import DirectionKind
 from zorba_core.engine.directions import Directions, directions_of
@@ -21,12 +21,6 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 
 SHAPES = (((40, 30), (40,), (7, 50)), ((500, 400),))
-
-
-@pytest.fixture
-def along_always(monkeypatch):
-    """Narrow blocks are moved: here they are not."""
-    monkeypatch.setattr(along, "LEAST_WIDTH_CPU", 0)
 
 
 def low_rank(network: BlockNetwork, rank: int = 1, dtype: torch.dtype = torch.float64) -> Directions:
@@ -74,63 +68,11 @@ def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(dtype, rank)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_narrow_blocks_are_moved_and_have_the_bits_of_the_reference(make_tiny_model, dtype):
+def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, dtype):
     network = BlockNetwork(make_tiny_model("opt", num_blocks=4), LABELS, dtype=dtype)
     directions = low_rank(network, 2, dtype)
-    assert not along.supports(network, directions)
     asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, directions)
     assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
-
-
-# In float32 a plain product and a narrow one beside it round otherwise than the product with a moved matrix.
-ALONG = {torch.float32: 1e-7 / MU, torch.float64: 1e-10}
-
-
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-@pytest.mark.parametrize("dtype", ALONG)
-@pytest.mark.usefixtures("along_always")
-def test_the_cohort_moves_no_weight_and_gets_the_rho_of_the_reference(family, make_tiny_model, dtype, inactive):
-    network = BlockNetwork(make_tiny_model(family, num_blocks=4), LABELS, dtype=dtype)
-    for rank, share in ((2, 0.4), (1, 1.0)):
-        directions = low_rank(network, rank, dtype)
-        asked = (network, batches(9), random_allocation(0, 4, 9, share), SEEDS, directions)
-        reference = estimate(*asked, mu=MU, inactive=inactive)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(BlockNetwork, "moving", None)
-            assert along.supports(network, directions)
-            assert_same(reference, estimate_cohort(*asked, mu=MU, inactive=inactive), ALONG[dtype])
-
-
-@pytest.mark.usefixtures("along_always")
-@pytest.mark.parametrize("inactive", ["frozen", "dropped"])
-def test_directions_that_go_through_together_have_the_rho_of_the_reference(family, make_tiny_model, inactive):
-    network = BlockNetwork(make_tiny_model(family, num_blocks=3), LABELS, dtype=torch.float64)
-    seeds = [4, 9, 2, 2**32 - 1, 77]
-    for num_clients, max_rows in ((1, 12), (3, 24), (2, None)):  # 3 together, 2 together and one over, all
-        asked = (
-            network,
-            batches(num_clients),
-            random_allocation(2, 3, num_clients, 0.7 if num_clients > 1 else 1),
-            seeds,
-            low_rank(network),
-        )
-        reference = estimate(*asked, mu=MU, inactive=inactive)
-        assert_same(reference, estimate_cohort(*asked, mu=MU, inactive=inactive, max_rows=max_rows), 1e-10)
-
-
-@pytest.mark.usefixtures("along_always")
-def test_a_client_has_the_same_bits_alone_in_company_and_with_any_number_of_directions(family, make_tiny_model):
-    network = BlockNetwork(make_tiny_model(family, num_blocks=3), LABELS)
-    rows, A_MN, seeds = batches(6, rows=(4, 3, 17)), random_allocation(3, 3, 6, 0.8), [4, 9, 2]
-    directions = low_rank(network, 1, torch.float32)
-    whole_NQ = estimate_cohort(network, rows, A_MN, seeds, directions, mu=MU).rho_NQ
-    assert np.abs(whole_NQ).max() > 0.1
-    for n in range(6):
-        for max_rows in (None, 40, 1000):
-            alone = estimate_cohort(network, rows[n : n + 1], A_MN[:, [n]], seeds, directions, mu=MU, max_rows=max_rows)
-            assert alone.rho_NQ.tobytes() == whole_NQ[n].tobytes()
-        one = estimate_cohort(network, rows[n : n + 1], A_MN[:, [n]], seeds[1:2], directions, mu=MU)
-        assert one.rho_NQ[0, 0] == whole_NQ[n, 1]
 
 
 @pytest.mark.parametrize("family", ["opt", "opt-post-norm", "gpt2"])  # Llama's norms compute in float32

@@ -126,10 +126,6 @@ class Directions:
         """What they have learned, to be kept beside the weights: (D_m,) for each block; empty where nothing is."""
         return []
 
-    def factors(self, seed: int, block: int) -> list[Factors | Tensor]:
-        """v_m of a low-rank kind, parameter by parameter: a matrix's factors, or a vector's own numbers."""
-        return [self._factors(seed, block, part) for part in self._parts_M[block]]
-
     def _factors(self, seed: int, block: int, part: DrawnPart) -> Factors | Tensor:
         numbers = self._draw(seed, block, part.drawn, part.drawn + part.numbers(self.rank), self.device)
         numbers = numbers.to(self.dtype)

@@ -2,9 +2,8 @@
 
     v = sum_k u_k z_k^T / sqrt(r)      u_k, z_k standard normal; every number of v has mean 0 and variance 1
 
-So a block's direction takes r (m + n) random numbers for a matrix of m x n in place of m n, and the matrix need not be
-moved to compute with it: (W + mu v) x = W x + mu sum_k u_k (z_k^T x) / sqrt(r). That product of two vectors is as good
-a direction as any is what Eggroll shows (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025).
+So a block's direction takes r (m + n) random numbers for a matrix of m x n in place of m n. That such a product is as
+good a direction as any is what Eggroll shows (Sarkar et al., "Evolution Strategies at the Hyperscale", 2025).
 
 The numbers of a block stand in the noise drawn for it one parameter after another: the rows of U (m x r), then those
 of Z (n x r), for a matrix; a vector's own numbers for a vector.

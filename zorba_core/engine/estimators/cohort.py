@@ -3,9 +3,7 @@
 All clients share w and v_q; they differ in their rows and in the blocks they activate. So one pass serves them all: at
 block m the rows of the clients that activate it go through w_m + mu v_m, the others through w_m. Up to its first active
 block a row is what it was without perturbation, so it starts there, from the hidden state that the base pass kept.
-Noise is drawn, and weights are moved, once for each direction and block, whatever the number of clients. Along low-rank
-directions the weights of wide blocks are not moved at all (:mod:`zorba_core.engine.along`), and directions share a
-batch where rows are few.
+Noise is drawn, and weights are moved, once for each direction and block, whatever the number of clients.
 
 The result is that of :func:`zorba_core.engine.estimators.reference.estimate`, the reference, written client by client:
 
@@ -30,9 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zorba_core.engine.along import supports
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.estimators.cohort_along import Copies, pass_along
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
 from zorba_core.engine.products import rows_of_a_step
@@ -61,15 +57,13 @@ def estimate_cohort(
 
     Args:
         max_rows: at most so many rows go through a block at once, which bounds the memory needed beyond two hidden
-            states of every row; default: as many as suit the device. Low-rank directions that go through together
-            count as rows of their own.
+            states of every row; default: as many as suit the device.
 
     Raises:
         InvalidInputError: ``max_rows`` below 1.
     """
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
-    along_factors = supports(network, directions)
     cohort = Cohort(network, batches_N, A_MN, max_rows)  # embedded
     route = Route.of(cohort, A_MN)
 
@@ -79,13 +73,6 @@ def estimate_cohort(
     loss_N = cohort.losses()
 
     rho_NQ = np.zeros((num_clients, len(seeds_Q)))
-    if along_factors:
-        together = cohort.directions_at_once(max_rows)
-        for start in range(0, len(seeds_Q), together):
-            seeds_G = [int(seed) for seed in seeds_Q[start : start + together]]
-            losses_GN = cohort.losses_along(route.active_M, route.passive_M, seeds_G, directions, mu, inactive)
-            rho_NQ[:, start : start + len(seeds_G)] = (losses_GN.T - loss_N[:, None]) / mu
-        return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
     for q, seed in enumerate(seeds_Q):
         cohort.restart()
         for m in range(num_blocks):
@@ -215,39 +202,6 @@ class Cohort:
                 group.final_R[rows] = group.batch.read(hidden_RLH, rows)
             else:
                 group.hidden_RLH[rows] = hidden_RLH
-
-    def directions_at_once(self, max_rows: int | None) -> int:
-        """Low-rank directions that share a batch: as many as there is room for beside all rows of the first."""
-        if any(group.alone for group in self._groups):
-            return 1
-        rows, longest = int(self._rows_N.sum()), max(group.hidden_RLH.shape[1] for group in self._groups)
-        return max(1, (max_rows or rows_at_once(self._network, longest)) // rows)
-
-    def losses_along(
-        self,
-        active_M: list[list[Piece]],
-        passive_M: list[list[Piece]],
-        seeds_G: Sequence[int],
-        directions: Directions,
-        mu: float,
-        inactive: Inactive,
-    ) -> np.ndarray:
-        """F_n of every client along each direction, no weight moved: (G, N), float64."""
-        copies = [
-            Copies(self._network, group.batch, group.start_RLH, group.final_R, len(seeds_G)) for group in self._groups
-        ]
-        number = {id(group): index for index, group in enumerate(self._groups)}
-        active, passive = (
-            [[(number[id(group)], rows) for group, rows in pieces] for pieces in of_block]
-            for of_block in (active_M, passive_M)
-        )
-        pass_along(self._network, copies, active, passive, seeds_G, directions, mu, inactive)
-        losses_GN = []
-        for g in range(len(seeds_G)):
-            for group, copy in zip(self._groups, copies, strict=True):
-                group.final_R = copy.final_GR[g]
-            losses_GN.append(self.losses())
-        return np.stack(losses_GN)
 
     def losses(self) -> np.ndarray:
         """F_n of every client where its rows stand now, after the last block: (N,), float64."""

@@ -41,8 +41,7 @@ class OptFamily:
 
     def run(self, block: nn.Module, hidden_BLH: Tensor) -> Tensor:
         differentiated = torch.is_grad_enabled() or forward_ad._current_level >= 0
-        # No adapter, and no forward pass along a direction in its place (zorba_core.engine.along).
-        plain = isinstance(block.fc1, nn.Linear) and "forward" not in vars(block.fc1)
+        plain = isinstance(block.fc1, nn.Linear)  # no adapter
         if self.joins and plain and not differentiated:
             return run_joined(block, hidden_BLH)
         return block(hidden_BLH, attention_mask=None, use_cache=False)
