@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - the cases are a table
+
 """Damaged allocations, fleets, scenarios and models: read, or refused in one line by name; nothing else is written."""
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from app.shared.scenario import Scenario
 from app.shared.scenario_json import scenario_to_json
 from tests.damage import call, check_refused, damaged, tree
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes
-from zorba_core.data.fleet_tables import read_fleet_csv
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import check_folder
 from zorba_core.runs.model_source import load_config, load_model
@@ -134,42 +133,6 @@ def test_an_archive_that_unpacks_to_more_than_anybody_holds_is_not_unpacked(tmp_
     assert path.stat().st_size < 1_000_000
     with pytest.raises(InvalidInputError, match="unpacks to 300000000 bytes, at most 250000000 are read"):
         allocation_from_file(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"index, name, memory.total [MiB]\n0, NVIDIA H100, 81559 MiB\n", "columns are index, name, memory.total [MiB]; "
-         "want client,vram_gib (client may be left out); divide MiB by 1024"),
-        (b"client;vram_gib\na;8,5\n", "its columns are separated by semicolons and commas are expected"),
-        (b"client\tvram_gib\na\t8.5\n", "its columns are separated by tabs"),
-        (b"sep=;\r\nclient;vram_gib\r\na;8\r\n", "its first line is 'sep=;', which is Excel's"),
-        (b"client,vram_gib\na,8,5\n", "row 1 has 3 cells and the header 2: 'a,8,5'; write numbers with a decimal point"),
-        (b'client,vram_gib\na,"8,5"\n', "vram_gib is '8,5'; it must be a number of GiB, with a decimal point, 8.5"),
-        (b"client,vram_gib\na,1_6\n", "vram_gib is '1_6'; it must be a number of GiB, such as 24"),
-        (b"gpu,count,vram_gib\na,2,8\n", "columns are gpu, count, vram_gib; want client,vram_gib (client may be left "
-         "out); a row is one client: repeat it instead of a count"),
-        (b"client,vram_gib\na,8\nb,9\na,10\n", "row 3: column client is 'a', as in row 1; give each client its own name"),
-        ("client,vram_gib\na,8\n".encode("utf-16"), "UTF-16 text and UTF-8 is expected"),
-        (b"client,vram_gib\na,1e400\n", "vram_gib is '1e400'; it must be a finite number above 0"),
-        (b"client,vram_gib\na,1e300\n", "row 1 (client 'a'): vram_gib is '1e300'; it must be a finite number above 0 and "
-         "at most 1e+09"),
-        (b"client,vram_gib,relative_speed\na,8,1e300\n", "row 1 (client 'a'): relative_speed is '1e300'; it must be a "
-         "finite number above 0 and at most 1e+06"),
-        (b'client,vram_gib\n"a,8\n', "a quote is left open"),
-    ],
-)  # fmt: skip
-def test_a_fleet_as_people_have_it_is_told_what_is_expected_in_one_sentence(tmp_path, content, says):
-    with pytest.raises(InvalidInputError) as error:
-        read_fleet_csv(content)
-    assert says in str(error.value)
-    (tmp_path / "fleet.csv").write_bytes(content)
-    left = call("allocate", "--fleet", str(tmp_path / "fleet.csv"))
-    check_refused(left)
-    assert says in left.err
-    with pytest.raises(InvalidInputError) as uploaded:
-        scenario_from_upload(content, Scenario())
-    assert says in str(uploaded.value)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, AllocationProblem, solve, sweep
     from zorba_core.data.file_rows import FileRows
-    from zorba_core.data.fleet_tables import read_fleet_csv
+    from zorba_core.data.fleet_tables import read_fleet_table
     from zorba_core.data.task_files import read_task
     from zorba_core.data.tasks import Task
     from zorba_core.engine.settings import TrainSettings
@@ -29,7 +29,7 @@ _HOME = {
     "zorba_core.allocation": ("Allocation", "AllocationProblem", "solve", "sweep"),
     "zorba_core.errors": ("ZorbaError",),
     "zorba_core.data.file_rows": ("FileRows",),
-    "zorba_core.data.fleet_tables": ("read_fleet_csv",),
+    "zorba_core.data.fleet_tables": ("read_fleet_table",),
     "zorba_core.data.task_files": ("read_task",),
     "zorba_core.data.tasks": ("Task",),
     "zorba_core.planning.fleets": ("Fleet", "uniform_fleet"),
@@ -49,7 +49,7 @@ __all__ = [  # noqa: RUF022 - in the order of use: a model, a fleet, an allocati
     "whole_block_budgets",
     "Fleet",
     "uniform_fleet",
-    "read_fleet_csv",
+    "read_fleet_table",
     "AllocationProblem",
     "Allocation",
     "solve",

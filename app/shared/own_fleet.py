@@ -1,4 +1,4 @@
-"""Clients of a reader's own: rows as typed, and what a CSV or a scenario file that someone drops in means.
+"""Clients of a reader's own: rows as typed, and what a table or a scenario file that someone drops in means.
 
 Everything that comes in is data from outside. No Streamlit here.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from app.shared.scenario import Scenario
 from app.shared.scenario_fields import MAX_ROWS
 from app.shared.scenario_json import MAX_BYTES, scenario_from_json
-from zorba_core.data.fleet_tables import read_fleet_csv
+from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import Fleet
 
@@ -31,7 +31,7 @@ def rows_of(fleet: Fleet) -> tuple[Row, ...]:
 
 
 def scenario_from_upload(content: bytes, scenario: Scenario) -> Scenario:
-    """The scenario after someone dropped a file: a scenario's JSON replaces it, a fleet's CSV its clients.
+    """The scenario after someone dropped a file: a scenario's JSON replaces it, a fleet's table its clients.
 
     Raises:
         InvalidInputError: too large, too many clients, or neither; says which row and value.
@@ -40,13 +40,12 @@ def scenario_from_upload(content: bytes, scenario: Scenario) -> Scenario:
         raise InvalidInputError(f"the file has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
     if content.lstrip()[:1] == b"{":
         return scenario_from_json(content)
-    lines = content.count(b"\n")
-    if lines > MAX_ROWS + 1:
+    fleet = read_fleet_table(content)
+    if fleet.num_clients > MAX_ROWS:
         raise InvalidInputError(
-            f"the CSV has {lines:,} rows; the dashboard takes up to {MAX_ROWS:,} clients, "
+            f"the table has {fleet.num_clients:,} rows; the dashboard takes up to {MAX_ROWS:,} clients, "
             "`zorba pareto --fleet FILE` up to a million"
         )
-    fleet = read_fleet_csv(content)
     rows = tuple(zip(fleet.names, fleet.capacity_N_gib.tolist(), strict=True))
     return replace(scenario, fleet_kind="table", table=rows)
 

@@ -46,7 +46,7 @@ _DRAWN = {
         for mix in MIXES
     },
 }
-_FROM_FILE = ("data.fleet_tables", "read_fleet_csv", 'read_fleet_csv("fleet.csv")  # the download of the Fleet page')
+_FROM_FILE = ("data.fleet_tables", "read_fleet_table", 'read_fleet_table("fleet.csv")  # saved on the Fleet page')
 
 
 def as_python(scenario: Scenario, point: int | None = None) -> str:

@@ -15,7 +15,7 @@ from app.shared.remedies import remedies
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.study import study
 from zorba_core.allocation import SOLVERS, solve
-from zorba_core.data.fleet_tables import read_fleet_csv
+from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InfeasibleError, InvalidInputError
 from zorba_core.plots import vram_figure
 
@@ -150,7 +150,7 @@ def test_downloads_read_back_as_what_was_shown():
     assert told["lambda"] == solution.allocation.bias_lambda
     with np.load(BytesIO(allocation_npz(result, solution)), allow_pickle=False) as arrays:
         np.testing.assert_array_equal(arrays["A_MN"], solution.allocation.A_MN)
-    back = read_fleet_csv(result.fleet.to_frame().to_csv(index=False).encode())
+    back = read_fleet_table(result.fleet.to_frame().to_csv(index=False).encode())
     np.testing.assert_allclose(back.capacity_N_bytes, result.fleet.capacity_N_bytes)
 
 

@@ -39,7 +39,6 @@ SMALL = {
         "--eval-rows", "4", "--rounds", "1", "--clients", "3", "--force", "--seq-len", "48",
     ],
     "tune": ["--model", "MODEL", "--clients", "3", "--first-rounds", "1", "--lrs", "0.01", "--batch-size", "2"],
-    "fleet check": ["FLEET", "--to", "new.csv"],
     "task check": ["ROWS", "--model", "MODEL", "--seq-len", "48"],
     "predict": ["RUNS/whole", "--text", "the room was clean"],
     "evaluate": ["RUNS/whole"],

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from zorba_core.data.fleet_tables import fleet_from_frame, read_fleet_csv
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import Fleet, truncated_normal_fleet, two_kinds_fleet, uniform_fleet
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec
@@ -44,57 +42,6 @@ def test_two_kinds_of_gpu_come_in_the_share_asked_for():
     fleet = two_kinds_fleet(8, 24, num_clients=10, large_fraction=0.3, seed=1)
     assert sorted(fleet.capacity_N_gib.tolist()) == [8.0] * 7 + [24.0] * 3
     assert fleet.capacity_N_gib.tolist() != sorted(fleet.capacity_N_gib.tolist())
-
-
-def test_a_fleet_survives_a_round_trip_through_csv(tmp_path):
-    fleet = two_kinds_fleet(8, 24, 6, 0.5, seed=0)
-    path = tmp_path / "fleet.csv"
-    fleet.to_frame().to_csv(path, index=False)
-    for source in (path, path.read_bytes()):
-        again = read_fleet_csv(source)
-        assert again.names == fleet.names
-        assert again.capacity_N_bytes.tolist() == fleet.capacity_N_bytes.tolist()
-
-
-def test_a_csv_may_leave_names_out_and_carry_a_byte_order_mark():
-    fleet = read_fleet_csv(b"\xef\xbb\xbfVRAM_GiB\n8\n16.5\n")
-    assert fleet.names == ("client-0", "client-1")
-    assert fleet.capacity_N_gib.tolist() == [8.0, 16.5]
-
-
-def test_rows_left_empty_in_a_table_editor_are_skipped():
-    frame = pd.DataFrame({"client": ["a", None, None], "vram_gib": [8.0, np.nan, 16.0]})
-    assert fleet_from_frame(frame).names == ("a", "client-2")
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "the file is empty; save the fleet as UTF-8 CSV with columns client,vram_gib"),
-        (b"client,vram\na,8\n", "columns are client, vram; want client,vram_gib"),
-        (b"client,vram_gib,note\na,8,x\n", "columns are client, vram_gib, note"),
-        (b"client,vram_gib\n", "no rows"),
-        (b"client,vram_gib\na,8\nb,eight\n", r"row 2 \(client 'b'\): vram_gib is 'eight'"),
-        (b"client,vram_gib\na,=1+1\n", r"row 1 \(client 'a'\): vram_gib is '=1\+1'"),
-        (b"client,vram_gib\na,nan\n", "finite number above 0"),
-        (b"client,vram_gib\na,inf\n", "finite number above 0"),
-        (b"client,vram_gib\na,-8\n", "finite number above 0"),
-        (b"client,vram_gib\na,0\n", "finite number above 0"),
-        (b"client,vram_gib\na,\n", r"row 1 \(client 'a'\): vram_gib is ''"),
-        (b"client,vram_gib\na,8,9,10\nb,8\n", "row 1 has 4 cells and the header 2"),
-        (b"\x89PNG\r\n\x1a\n\xff\xfe", "not UTF-8 text"),
-        (b"vram_gib\n8\0\n", "a binary file"),
-    ],
-)
-def test_a_bad_csv_is_refused_in_one_line(content, says):
-    with pytest.raises(InvalidInputError, match=says) as error:
-        read_fleet_csv(content)
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_csv_says_what_to_give(tmp_path):
-    with pytest.raises(MissingDataError, match="does not exist; give a CSV with columns client,vram_gib"):
-        read_fleet_csv(tmp_path / "nowhere.csv")
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])

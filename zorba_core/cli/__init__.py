@@ -42,7 +42,6 @@ _COMMANDS = {
     "experiment": "experiment",
     "report": "report",
     "task check": "task",
-    "fleet check": "fleet",
     "federation up": "federation",
     "federation wire": "federation",
     "federation superlink": "federation",
@@ -50,7 +49,6 @@ _COMMANDS = {
 }
 _GROUPS = {
     "federation": "Real clients: the same protocol between processes, over Flower.",
-    "fleet": "Fleets: lists of cards with any column names.",
     "task": "Tasks: rows, columns, prompt and label words.",
 }
 

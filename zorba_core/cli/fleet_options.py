@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.data.fleet_tables import read_fleet_csv
+from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InvalidInputError
 from zorba_core.fields import check, setting
 from zorba_core.planning.fleets import Fleet, uniform_fleet
@@ -41,7 +41,9 @@ class FleetOptions:
     blocks: int | None = setting(None, "number of blocks (with --budgets).", symbol="M")
     model: str | None = setting(None, "Model whose VRAM gives the budgets: a preset or a Hugging Face path.")
     clients: int | None = setting(None, "draw a uniform fleet of this size, as in the paper (50).", symbol="N")
-    fleet: Path | None = setting(None, "CSV with columns client,vram_gib.")
+    fleet: Path | None = setting(
+        None, "CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi."
+    )
     seed: int = setting(0, "Of the fleet and of what is drawn at random.", at_least=0)
 
     def __post_init__(self) -> None:
@@ -72,14 +74,14 @@ class FleetOptions:
 
 
 def read_fleet(spec: ModelSpec, workload: Workload, clients: int | None, fleet: Path | None, seed: int) -> Fleet:
-    """The fleet of a CSV, or the paper's uniform fleet of ``clients`` (default 50).
+    """The fleet of a table, or the paper's uniform fleet of ``clients`` (default 50).
 
     Raises:
         InvalidInputError: both given.
     """
     if fleet is not None and clients is not None:
         raise InvalidInputError("give --clients or --fleet, not both: a fleet file has its own clients")
-    return read_fleet_csv(fleet) if fleet is not None else uniform_fleet(spec, workload, clients or 50, seed)
+    return read_fleet_table(fleet) if fleet is not None else uniform_fleet(spec, workload, clients or 50, seed)
 
 
 def parse_budgets(text: str) -> NDArray[np.int64]:

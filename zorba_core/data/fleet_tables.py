@@ -1,61 +1,52 @@
-"""A fleet's table as users have it: text of a CSV, or cells of an editor. An error is one sentence."""
+"""A fleet's table: a column of GiB and, if it is there, one of names; in a CSV, an Excel file or an editor's cells.
+
+What ``nvidia-smi --query-gpu=name,memory.total --format=csv`` prints is such a table too. An error is one sentence.
+
+Shapes: N clients.
+"""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
-from zorba_core.planning.fleets import MAX_SPEED, Fleet
+from zorba_core.planning.fleets import Fleet
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB
 
-MAX_CSV_BYTES = 64_000_000
-COLUMNS = ("client", "vram_gib")
-SPEED = "relative_speed"  # a further column: how fast a client is, where 1 is as fast as the machine that plans
-SAVE_AS_CSV = (
-    "save the fleet as UTF-8 CSV with columns client,vram_gib separated by commas; zorba fleet check FILE --to "
-    "fleet.csv reads lists with other columns"
-)
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+MAX_BYTES = 64_000_000
+NAMES, SIZES = ("client", "name", "gpu"), ("vram_gib", "vram", "gib", "memory_gib")
+_OF_NVIDIA_SMI = "memory_total_mib"
+_WANT = "give a table with columns client,vram_gib"
+_EXCEL = b"PK\x03\x04"
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
 
 
-def read_fleet_csv(source: str | os.PathLike[str] | bytes) -> Fleet:
-    """A fleet from a CSV with a column ``vram_gib`` and, if they are there, ``client`` and ``relative_speed`` (a path,
-    or the bytes themselves).
+def read_fleet_table(source: str | os.PathLike[str] | bytes) -> Fleet:
+    """The fleet of a CSV or Excel file (a path, or the bytes themselves).
 
     Raises:
         MissingDataError: no such file.
-        InvalidInputError: too large, not UTF-8 CSV, wrong columns, or a row with text, NaN, or a number not above 0.
+        InvalidInputError: too large, no such table, or a row with text, NaN, or a number not above 0.
     """
-    where = "uploaded CSV" if isinstance(source, bytes) else str(source)
+    where = "uploaded table" if isinstance(source, bytes) else str(source)
     if not isinstance(source, bytes):
         if not os.path.isfile(source):
-            raise MissingDataError(f"fleet file {where!r} does not exist; give a CSV with columns client,vram_gib")
-        if os.path.getsize(source) > MAX_CSV_BYTES:
-            raise InvalidInputError(_too_large(where))
+            raise MissingDataError(f"fleet file {where!r} does not exist; {_WANT}")
         with open(source, "rb") as file:
-            source = file.read()
-    if len(source) > MAX_CSV_BYTES:
-        raise InvalidInputError(_too_large(where))
-    if source.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and len(source) % 2 == 0:
-        raise InvalidInputError(f"{where}: UTF-16 text and UTF-8 is expected; {SAVE_AS_CSV}")
+            source = file.read(MAX_BYTES + 1)
+    if len(source) > MAX_BYTES:
+        raise InvalidInputError(f"{where}: larger than {MAX_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows")
     try:
-        text = source.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"{where}: not UTF-8 text; {SAVE_AS_CSV}") from None
-    if "\0" in text:
-        raise InvalidInputError(f"{where}: a binary file; {SAVE_AS_CSV}")
-    try:
-        return _of_cells(*cells_of(text))
+        return _fleet_of(*(_excel_cells(source) if source.startswith(_EXCEL) else _csv_cells(source)))
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}: {error}") from None
 
@@ -68,90 +59,79 @@ def fleet_from_frame(frame: pd.DataFrame) -> Fleet:
         InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
             row and value.
     """
-    return _of_cells([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
+    return _fleet_of([str(column) for column in frame.columns], frame.to_numpy(object).tolist())
 
 
-def _of_cells(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
-    names, capacity_N_gib, speed_N = clients_of(header, rows)
-    return Fleet(names, np.array(capacity_N_gib) * GIB, None if speed_N is None else np.array(speed_N))
-
-
-def _too_large(where: str) -> str:
-    return f"{where}: larger than {MAX_CSV_BYTES} bytes; a fleet has at most {MAX_CLIENTS} rows"
-
-
-def cells_of(text: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a CSV, each row as long as the header.
-
-    Raises:
-        InvalidInputError: empty, another separator than a comma, an open quote, or a row of another length.
-    """
+def _csv_cells(content: bytes) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, each row as long as the header. The header shows what separates the cells."""
     try:
-        lines = [line for line in csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True) if line]
-    except csv.Error:
-        raise InvalidInputError(f"not CSV: a quote is left open or a cell is too long; {SAVE_AS_CSV}") from None
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"not UTF-8 text; {_WANT} as UTF-8 CSV") from None
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    cells = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    try:
+        lines = [line for line in cells if line]
+    except csv.Error as error:
+        raise InvalidInputError(f"not CSV ({error}); {_WANT}") from None
     if not lines:
-        raise InvalidInputError(f"the file is empty; {SAVE_AS_CSV}")
-    header, rows = lines[0], lines[1:]
-    first = ",".join(header)
-    if first.lower().startswith("sep="):
-        raise InvalidInputError(f"its first line is {in_short(first)}, which is Excel's; remove it and {SAVE_AS_CSV}")
-    for separator, name in _OTHER_SEPARATORS.items():
-        if len(header) == 1 and separator in first:
-            raise InvalidInputError(f"its columns are separated by {name} and commas are expected; {SAVE_AS_CSV}")
+        raise InvalidInputError(f"the file is empty; {_WANT}")
+    header, *rows = lines
     for number, row in enumerate(rows, start=1):
         if len(row) != len(header):
-            cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-            comma = "; write numbers with a decimal point, such as 8.5" if len(row) > len(header) else ""
             raise InvalidInputError(
-                f"row {number} has {cells} and the header {len(header)}: {in_short(','.join(row))}{comma}"
+                f"row {number} has {len(row)} cells and the header {len(header)}: {in_short(separator.join(row))}; "
+                "write numbers with a decimal point"
             )
     return header, rows
 
 
-def clients_of(
-    header: Sequence[str], rows: Sequence[Sequence[object]]
-) -> tuple[tuple[str, ...], list[float], list[float] | None]:
-    """Names, VRAM in GiB, and relative speeds if there is such a column. Rows left wholly empty are skipped.
+def _excel_cells(content: bytes) -> tuple[list[str], list[list[object]]]:
+    """Of the first sheet."""
+    try:
+        frame = pd.read_excel(io.BytesIO(content), dtype=object, engine="openpyxl")
+    except ImportError:
+        raise InvalidInputError("an Excel file needs openpyxl: pip install openpyxl; or save it as CSV") from None
+    except Exception:  # a file from outside can be broken in any way
+        raise InvalidInputError("the Excel file cannot be read; save it as CSV") from None
+    return [str(column) for column in frame.columns], frame.to_numpy(object).tolist()
 
-    Raises:
-        InvalidInputError: wrong columns, no rows, a name given twice, or a cell that is not a number above 0, naming
-            row and value.
-    """
-    columns = [column.strip().lower() for column in header]
-    if "vram_gib" not in columns or set(columns) - {*COLUMNS, SPEED} or len(set(columns)) != len(columns):
-        raise InvalidInputError(
-            f"columns are {_shown(header)}; want client,vram_gib (client may be left out){_hint(columns)}"
-        )
-    vram = columns.index("vram_gib")
-    client = columns.index("client") if "client" in columns else None
-    fast = columns.index(SPEED) if SPEED in columns else None
-    capacities: list[float] = []
-    speeds: list[float] = []
-    row_of: dict[str, int] = {}
-    for row, cells in enumerate(rows, start=1):
-        cell = cells[vram]
-        name = "" if client is None or _empty(cells[client]) else str(cells[client]).strip()
-        if _empty(cell) and not name:
+
+def _fleet_of(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Fleet:
+    columns = [re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_") for column in header]
+    size = _only([column for column in columns if column in (*SIZES, _OF_NVIDIA_SMI)])
+    name = _only([column for column in columns if column in NAMES])
+    if size is None or len(columns) != (1 if name is None else 2):
+        shown = name_some([in_short(column.strip())[1:-1] or "(no name)" for column in header], 8)
+        raise InvalidInputError(f"columns are {shown or 'none'}; want client,vram_gib (client may be left out)")
+    in_mib = size == _OF_NVIDIA_SMI
+    names, gib_N = [], []
+    for number, cells in enumerate(rows, start=1):
+        cell = cells[columns.index(size)]
+        named = None if name is None else cells[columns.index(name)]
+        client = "" if _is_empty(named) else str(named).strip()
+        if _is_empty(cell) and not client:
             continue
-        label = f"row {row}" + (f" (client {in_short(name)})" if name else "")
-        value = _number(label, "vram_gib", cell, "a number of GiB", "24", MAX_VRAM_GIB)
-        if fast is not None:
-            speeds.append(_number(label, SPEED, cells[fast], "a number", "1.5", MAX_SPEED))
-        name = name or f"client-{row - 1}"
-        if name in row_of:
-            raise InvalidInputError(
-                f"row {row}: column client is {in_short(name)}, as in row {row_of[name]}; give each client "
-                "its own name, or leave the column out"
-            )
-        row_of[name] = row
-        capacities.append(value)
-    if not capacities:
+        label = f"row {number}" + (f" (client {in_short(client)})" if client else "")
+        names.append(client or f"client-{number - 1}")
+        gib_N.append(_mib(label, cell) / 1024 if in_mib else _gib(label, cell))
+    if not names:
         raise InvalidInputError("the fleet has no rows; give each client a row with its VRAM in GiB")
-    return tuple(row_of), capacities, None if fast is None else speeds
+    repeated = {client: count for client, count in Counter(names).items() if count > 1}
+    if repeated and not in_mib:
+        raise InvalidInputError(f"client {in_short(next(iter(repeated)))} is there twice; give each its own name")
+    place: Counter[str] = Counter()
+    for index, client in enumerate(names):  # cards of one kind on one machine
+        place[client] += 1
+        names[index] = f"{client} #{place[client]}" if client in repeated else client
+    return Fleet(tuple(names), np.array(gib_N) * GIB)
 
 
-def _number(label: str, column: str, cell: object, kind: str, such: str, most: float) -> float:
+def _only(columns: Sequence[str]) -> str | None:
+    return columns[0] if len(columns) == 1 else None
+
+
+def _gib(label: str, cell: object) -> float:
     try:
         if isinstance(cell, str) and "_" in cell:  # Python's 1_6 is 16; a person's is a slip
             raise ValueError
@@ -160,29 +140,22 @@ def _number(label: str, column: str, cell: object, kind: str, such: str, most: f
         value = math.inf
     except (TypeError, ValueError):
         comma = isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell.strip())
-        example = cell.strip().replace(",", ".") if comma else such
-        such = f"with a decimal point, {example}" if comma else f"such as {such}"
-        raise InvalidInputError(f"{label}: {column} is {in_short(cell)}; it must be {kind}, {such}") from None
-    if not 0 < value <= most:
+        such = f"with a decimal point, {cell.strip().replace(',', '.')}" if comma else "such as 24"
+        raise InvalidInputError(f"{label}: vram_gib is {in_short(cell)}; it must be a number of GiB, {such}") from None
+    if not 0 < value <= MAX_VRAM_GIB:
         raise InvalidInputError(
-            f"{label}: {column} is {in_short(cell)}; it must be a finite number above 0 and at most {most:g}"
+            f"{label}: vram_gib is {in_short(cell)}; it must be a finite number above 0 and at most {MAX_VRAM_GIB:g}"
         )
     return value
 
 
-def _shown(header: Sequence[str]) -> str:
-    named = [in_short(column.strip())[1:-1] or "(no name)" for column in header]
-    return name_some(named, 8) or "none"
+def _mib(label: str, cell: object) -> int:
+    """Of ``24564 MiB``."""
+    digits = str(cell).removesuffix("MiB").strip()
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", digits):
+        raise InvalidInputError(f"{label}: memory.total is {in_short(cell)}; want a size such as 24564 MiB")
+    return int(digits)
 
 
-def _hint(columns: list[str]) -> str:
-    """What else to do about columns that programs and people write."""
-    if "count" in columns:
-        return "; a row is one client: repeat it instead of a count"
-    if any("[mib]" in column for column in columns):  # nvidia-smi --query-gpu=name,memory.total --format=csv
-        return "; divide MiB by 1024 and leave the other columns out"
-    return ""
-
-
-def _empty(cell: object) -> bool:
-    return cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell)) or cell is pd.NA
+def _is_empty(cell: object) -> bool:
+    return cell is None or cell == "" or cell is pd.NA or (isinstance(cell, float) and math.isnan(cell))

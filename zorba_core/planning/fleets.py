@@ -16,8 +16,6 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB, Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import ModelSpec
 
-MAX_SPEED = 1e6  # of one client, relative to this machine
-
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
@@ -25,7 +23,6 @@ class Fleet:
 
     names: tuple[str, ...]
     capacity_N_bytes: NDArray[np.float64]
-    speed_N: NDArray[np.float64] | None = None  # relative to the machine that plans; None where nobody said
 
     def __post_init__(self) -> None:
         capacity = np.array(self.capacity_N_bytes, dtype=np.float64)
@@ -42,41 +39,18 @@ class Fleet:
             )
         capacity.setflags(write=False)
         object.__setattr__(self, "capacity_N_bytes", capacity)
-        if self.speed_N is not None:
-            object.__setattr__(self, "speed_N", self._checked_speeds())
-
-    def _checked_speeds(self) -> NDArray[np.float64]:
-        speed_N = np.array(self.speed_N, dtype=np.float64)
-        if speed_N.shape != (self.num_clients,):
-            raise InvalidInputError(f"{speed_N.size} relative speeds for {self.num_clients} clients")
-        bad = np.flatnonzero(~((speed_N > 0) & (speed_N <= MAX_SPEED)))
-        if bad.size:
-            index = int(bad[0])
-            raise InvalidInputError(
-                f"client {self.names[index]!r} (row {index + 1}): relative_speed is {speed_N[index]:g}; it must be "
-                f"above 0 and at most {MAX_SPEED:g}, 1 for a client as fast as this machine"
-            )
-        speed_N.setflags(write=False)
-        return speed_N
 
     @property
     def num_clients(self) -> int:
         return len(self.names)
 
     @property
-    def relative_speed_N(self) -> NDArray[np.float64]:
-        """1 for every client where the fleet does not say."""
-        return np.ones(self.num_clients) if self.speed_N is None else self.speed_N
-
-    @property
     def capacity_N_gib(self) -> NDArray[np.float64]:
         return self.capacity_N_bytes / GIB
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns ``client``, ``vram_gib`` and, where speeds are known, ``relative_speed``, as
-        :func:`zorba_core.data.fleet_tables.fleet_from_frame` reads them."""
-        columns = {"client": self.names, "vram_gib": self.capacity_N_gib}
-        return pd.DataFrame(columns if self.speed_N is None else {**columns, "relative_speed": self.speed_N})
+        """Columns ``client`` and ``vram_gib``, as :func:`zorba_core.data.fleet_tables.fleet_from_frame` reads them."""
+        return pd.DataFrame({"client": self.names, "vram_gib": self.capacity_N_gib})
 
 
 def uniform_fleet(model: ModelSpec, workload: Workload, num_clients: int, seed: int) -> Fleet:

@@ -18,17 +18,18 @@ _EXAMPLE_CSV = "client,vram_gib\nworkstation,24\nlaptop,8\nedge-box,6"
 
 
 def bring_your_own() -> None:
-    """A place to drop or paste a fleet's CSV or a scenario's JSON, and what came of it."""
+    """A place to drop or paste a fleet's table or a scenario's JSON, and what came of it."""
     problem = _problem()
     # Each file gets an uploader of its own: the browser's word about one file would otherwise stay beside the next.
     key = f"{_UPLOAD}_{_state().get(_UPLOADS, 0)}"
-    with st.expander("Bring your own: CSV or scenario JSON", icon=":material/upload:", expanded=problem is not None):
+    with st.expander("Bring your own: table or scenario JSON", icon=":material/upload:", expanded=problem is not None):
         st.file_uploader(
-            "Drop a fleet (CSV) or a scenario (JSON)",
+            "Drop a fleet (CSV, Excel) or a scenario (JSON)",
             key=key,
             on_change=_take_upload,
             args=(key,),
-            help="At most 5 MB. A CSV has the columns client,vram_gib; client may be left out.",
+            help="At most 5 MB. A table has the columns client,vram_gib; client may be left out. Also what "
+            "`nvidia-smi --query-gpu=name,memory.total --format=csv` prints.",
         )
         st.text_area("Or paste it here", key=_PASTED, placeholder=_EXAMPLE_CSV, height=110)
         st.button("Use what is pasted", on_click=_take_pasted, icon=":material/content_paste:")
