@@ -1,4 +1,4 @@
-"""Is everything here that the suite needs? One finding for each thing, with what to do where it is amiss.
+"""Versions, data and devices: one finding for each thing, with what to do where it is amiss.
 
 ``broken`` means that training cannot work; ``note`` that something is absent which only some things need, or is worth
 knowing.
@@ -6,12 +6,9 @@ knowing.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
 import os
 import platform
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +19,11 @@ import pyarrow.parquet as pq
 from packaging.requirements import Requirement
 
 import zorba_core
-from zorba_core.errors import ZorbaError
 from zorba_core.files import as_named
-from zorba_core.runs import DEFAULT_FOLDER, list_runs
 from zorba_core.runs.threads import usable_cores
 
 FindingState = Literal["ok", "note", "broken"]
 _DISTRIBUTION = "zorba-core"
-_LOW_BYTES, _TOO_LOW_BYTES = 2 * 10**9, 10**8
 
 
 @dataclass(frozen=True)
@@ -42,18 +36,9 @@ class Finding:
     cure: str = ""
 
 
-def examine(runs_folder: str | os.PathLike[str] = DEFAULT_FOLDER) -> tuple[Finding, ...]:
+def examine() -> tuple[Finding, ...]:
     """Look at everything. Nothing is changed, and one check that fails hides no other."""
-    checks: Sequence[Callable[[], list[Finding]]] = (
-        _python,
-        _packages,
-        _torch,
-        _processor,
-        _base_model,
-        _data,
-        _chromium,
-        lambda: _runs(Path(runs_folder)),
-    )
+    checks: Sequence[Callable[[], list[Finding]]] = (_python, _packages, _torch, _processor, _data)
     return tuple(finding for check in checks for finding in check())
 
 
@@ -123,21 +108,6 @@ def _processor() -> list[Finding]:
     return [Finding("processor", "ok", text)]
 
 
-def _base_model() -> list[Finding]:
-    from zorba_core.runs.model_source import resolve_model
-
-    try:
-        folder = Path(resolve_model("opt-mini"))
-        facts = json.loads((folder / "zorba.json").read_text(encoding="utf-8"))
-        sha256 = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    except (ZorbaError, OSError, ValueError) as error:
-        return [Finding("base model", "broken", " ".join(str(error).split()), "restore artifacts/models/opt-mini")]
-    if sha256 != facts.get("weights_sha256"):
-        text = f"opt-mini has the weights {sha256[:16]}, its card says {str(facts.get('weights_sha256'))[:16]}"
-        return [Finding("base model", "broken", text, f"restore {folder / 'model.safetensors'} from the repository")]
-    return [Finding("base model", "ok", f"opt-mini, weights {sha256[:16]} as its card says")]
-
-
 def _data() -> list[Finding]:
     from zorba_core.data.sources import DATA_VARIABLE, PublishedRows
     from zorba_core.data.tasks import TASKS
@@ -171,32 +141,6 @@ def _dataset(folder: Path, splits: Sequence[str], columns: Sequence[str]) -> Fin
             return Finding(name, "broken", f"{file} has no column {absent[0]}", f"it needs {', '.join(columns)}")
         rows.append(f"{split} {table.metadata.num_rows:,} rows")
     return Finding(name, "ok", ", ".join(rows))
-
-
-def _chromium() -> list[Finding]:
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        return [Finding("chromium", "note", "not found", "install it to save figures as PNG and for browser tests")]
-    return [Finding("chromium", "ok", browser)]
-
-
-def _runs(folder: Path) -> list[Finding]:
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    name, free = "runs folder", shutil.disk_usage(there).free
-    text = f"{folder}, {free / 1e9:,.1f} GB free"
-    if not os.access(there, os.W_OK):
-        return [Finding(name, "broken", f"{there} cannot be written", "choose another with --runs-folder")]
-    if free < _TOO_LOW_BYTES:
-        return [Finding(name, "broken", text, "make room: a run's log must be written after every round")]
-    listing = list_runs(folder)
-    text += f", runs in it: {len(listing.runs)}"
-    if listing.problems:
-        return [Finding(name, "note", f"{text}; {listing.problems[0]}", "zorba runs names every unreadable entry")]
-    if free < _LOW_BYTES:
-        return [Finding(name, "note", text, "saved models need more room")]
-    return [Finding(name, "ok", text)]
 
 
 def version_line() -> str:
