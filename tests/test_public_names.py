@@ -10,7 +10,7 @@ import zorba_core
 PLANNING = ", ".join(
     [
         "zorba_core",
-        *(f"zorba_core.planning.{name}" for name in ("fleets", "memory", "methods", "communication", "message_sizes")),
+        *(f"zorba_core.planning.{name}" for name in ("fleets", "memory", "methods", "communication")),
         "zorba_core.allocation",
         "zorba_core.runs",
         "zorba_core.cli",

@@ -2,7 +2,7 @@
 
 payload   the records as Flower serialises them: our numbers, and the names of their fields
 framed    with Flower's metadata, headers and object trees; HTTP and TLS come on top
-compact   the same numbers in the fixed-width form of :mod:`zorba_core.planning.message_sizes`
+compact   the same numbers in the fixed-width form of :mod:`zorba_core.planning.communication`
 paper     numbers that the paper's text counts (P shared seeds once, which no client needs here; then Q seeds and Q
           averages down and Q scalars up a round)
 """

@@ -12,7 +12,16 @@ Three counts stand side by side.
   and named (``form``). The P seeds are never sent, since every plan names its Q. FedZO and FedIT send the parameters
   of the blocks only, for nothing else is trained.
   FedKSeed's and MEERKAT's messages have counts of their own (:func:`_picked`; a mask's indices, once).
-- ``wire_bytes``: the length of :mod:`zorba_core.planning.message_sizes`'s messages.
+- ``wire_bytes``: of a compact form, fixed-width numbers behind a round of four bytes. A transport's framing (Flower's
+  records, TLS) comes on top. Scalars are float64, because every replica must apply the same bits that the log keeps;
+  estimates and weights travel in the model's own dtype.
+
+    setup      M bits of the client's own blocks, then what tells averages apart (see below); once
+    plan       round, asked? (uint8), Q (uint16), Q seeds (uint32)
+    report     round, loss (float64), Q finite differences (float64)
+    averages   round, D x Q averages (float64), one row for each kind of block; setup has M row numbers (uint16)
+    scalars    round, N bits of who reported, their Q finite differences each (float64); setup has the M x N bits of A
+    dense      round, loss (float64), one number a parameter
 
 Every client gets every plan and every aggregate, asked or not, for it must follow the weights.
 
@@ -25,13 +34,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from zorba_core.planning import message_sizes as wire
 from zorba_core.planning.methods import method_facts
 
 Form = Literal["averages", "scalars", "dense"]
-COUNTS = ("messages", "paper", "needed", "wire_bytes")  # of a Message, in its order
+_ROUND, _FLOAT, _PLAN, _SEED = 4, 8, 7, 4  # bytes of a round, a scalar, a plan without seeds, a seed
+_KIND, _INDEX, _CANDIDATE = 2, 4, 2  # of a row number, a weight's place in a mask, a candidate's number
 
 
 class RoundNumbers(NamedTuple):
@@ -93,15 +102,10 @@ def numbers_a_round(
     return RoundNumbers(block_parameters, num_clients * block_parameters)
 
 
-def kinds_of_block(A_MN: ArrayLike) -> tuple[int, NDArray[np.int64]]:
-    """(D, kind_M): how many different rows A has, and which of them each block's is. A block that nobody activates has
-    no average; its kind is -1."""
+def kinds_of_block(A_MN: ArrayLike) -> int:
+    """D: how many different rows A has. A block that nobody activates has no average."""
     A_MN = np.asarray(A_MN, bool)
-    used_M = A_MN.any(axis=1)
-    kind_M = np.full(len(A_MN), -1)
-    if used_M.any():
-        _, kind_M[used_M] = np.unique(A_MN[used_M], axis=0, return_inverse=True)
-    return int(kind_M.max()) + 1, kind_M
+    return len(np.unique(A_MN[A_MN.any(axis=1)], axis=0))
 
 
 def run_communication(
@@ -132,8 +136,8 @@ def run_communication(
     num_blocks, num_clients = A_MN.shape
     aggregates = num_clients * rounds
     if facts.exchanges != "scalars":
-        size = wire.dense_size(block_parameters, bytes_per_number)
-        plan = Message("plan", "down", aggregates, 0, 0, aggregates * len(wire.pack_plan(1, True, [])))
+        size = _ROUND + _FLOAT + block_parameters * bytes_per_number
+        plan = Message("plan", "down", aggregates, 0, 0, aggregates * _PLAN)
         up, down = (
             Message(kind, way, count, count * parameters, count * block_parameters, count * size)
             for kind, way, count in (("report", "up", reports), ("aggregate", "down", aggregates))
@@ -142,23 +146,20 @@ def run_communication(
     Q, usable = num_directions, reports if usable_reports is None else usable_reports
     if facts.along == "picked":
         return _picked(method, num_clients, rounds, reports, usable, Q, num_seeds)
-    kinds, kind_M = kinds_of_block(A_MN)
+    kinds = kinds_of_block(A_MN)
     as_averages = num_clients * num_blocks + aggregates * kinds * Q
     as_scalars = num_clients * A_MN.size + num_clients * usable * Q
     form: Form = "averages" if as_averages <= as_scalars and facts.along != "own" else "scalars"
-    zero_Q = np.zeros(Q)
     if form == "averages":
-        key, numbers = np.maximum(kind_M, 0), aggregates * kinds * Q
-        aggregate_bytes = aggregates * len(wire.pack_averages(1, np.zeros((kinds, Q))))
+        key, key_bytes, numbers = num_blocks, num_blocks * _KIND, aggregates * kinds * Q
+        aggregate_bytes = aggregates * (_ROUND + kinds * Q * _FLOAT)
     else:
-        key, numbers = A_MN, num_clients * usable * Q
-        nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
-        aggregate_bytes = aggregates * nobody + num_clients * usable * zero_Q.nbytes
+        key, key_bytes, numbers = A_MN.size, _bits(A_MN.size), num_clients * usable * Q
+        aggregate_bytes = aggregates * (_ROUND + _bits(num_clients)) + numbers * _FLOAT
     mask = round(density * block_parameters) if facts.sends_mask else 0
-    setup = len(wire.pack_setup(A_MN[:, 0], key)) + mask * wire.INDEX_BYTES
-    to_each = (num_seeds + mask, key.size + mask, setup)  # by the paper, needed, and bytes
-    plan = len(wire.pack_plan(1, True, zero_Q))
-    report = len(wire.pack_report(1, 0.0, zero_Q))
+    setup = _bits(num_blocks) + key_bytes + mask * _INDEX
+    to_each = (num_seeds + mask, key + mask, setup)  # by the paper, needed, and bytes
+    plan, report = _PLAN + Q * _SEED, _ROUND + _FLOAT + Q * _FLOAT
     messages = (
         Message("setup", "down", num_clients, *(num_clients * each for each in to_each)),
         Message("plan", "down", aggregates, aggregates * Q, aggregates * Q, aggregates * plan),
@@ -176,18 +177,21 @@ def _picked(
     K, Q, aggregates = num_seeds, num_steps, num_clients * rounds
     as_sums, as_pairs = aggregates * K, num_clients * usable * 2 * Q
     form: Form = "averages" if as_sums <= as_pairs else "scalars"
-    pair = wire.SEED_BYTES * Q
-    report = len(wire.pack_report(1, 0.0, np.zeros(Q))) + pair
+    pairs = Q * (_FLOAT + _CANDIDATE)
+    report = _ROUND + _FLOAT + pairs
     if form == "averages":
-        aggregate_bytes = aggregates * len(wire.pack_averages(1, np.zeros((1, K))))
+        aggregate_bytes = aggregates * (_ROUND + K * _FLOAT)
     else:
-        nobody = len(wire.pack_scalars(1, np.zeros(num_clients, bool), np.zeros((num_clients, Q))))
-        aggregate_bytes = aggregates * nobody + num_clients * usable * (np.zeros(Q).nbytes + pair)
-    plan = len(wire.pack_plan(1, True, []))
+        aggregate_bytes = aggregates * (_ROUND + _bits(num_clients)) + num_clients * usable * pairs
     messages = (
         Message("setup", "down", num_clients, num_clients * K, 0, 0),
-        Message("plan", "down", aggregates, 0, 0, aggregates * plan),
+        Message("plan", "down", aggregates, 0, 0, aggregates * _PLAN),
         Message("report", "up", reports, reports * 2 * Q, reports * 2 * Q, reports * report),
         Message("aggregate", "down", aggregates, aggregates * K, min(as_sums, as_pairs), aggregate_bytes),
     )
     return Communication(method, form, 1, messages)
+
+
+def _bits(count: int) -> int:
+    """Bytes of so many bits."""
+    return -(-count // 8)

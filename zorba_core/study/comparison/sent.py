@@ -1,4 +1,4 @@
-"""Bytes that a run has sent, round by round, as the messages of ``zorba_core.planning.message_sizes`` have them.
+"""Bytes that a run has sent, round by round, as the messages of ``zorba_core.planning.communication`` have them.
 
 Shapes: P moments of a run.
 """
