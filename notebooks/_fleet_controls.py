@@ -16,6 +16,7 @@ from IPython.display import display
 
 from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve
 from zorba_core.data import TASKS
+from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
 from zorba_core.planning.fleets import Fleet
@@ -39,7 +40,7 @@ _SECONDS = 5.0  # that a solver with a time limit may take
 class Request:
     """What the controls ask for."""
 
-    gpus: str  # a line for each kind: how many, its name, its GiB
+    clients: str  # CSV: client,vram_gib
     model: str = "opt-1.3b"  # a preset, or the path of a Hugging Face folder or config.json
     batch_size: int = 8
     seq_len: int = 128
@@ -73,41 +74,8 @@ class Plan:
     solution: Solution
 
 
-def read_gpus(text: str) -> tuple[list[str], list[float]]:
-    """Names and GiB of all clients, one for each GPU.
-
-    Raises:
-        InvalidInputError: a line that is not `count, name, GiB`, naming the line and what it holds.
-    """
-    names, sizes = [], []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) != 3:
-            raise InvalidInputError(
-                f"line {number} is {line.strip()!r}; want count, name, GiB, such as: 4, RTX 4080, 16"
-            )
-        count, name, gib = parts
-        try:
-            many, size = int(count), float(gib)
-        except ValueError:
-            raise InvalidInputError(
-                f"line {number} is {line.strip()!r}; the count is a whole number and the size a number of GiB"
-            ) from None
-        if not 1 <= many <= 10_000 or not 0 < size < np.inf:
-            raise InvalidInputError(
-                f"line {number}: {count} cards of {gib} GiB; give 1 to 10000 cards of more than 0 GiB"
-            )
-        names += [f"{name} #{index}" if many > 1 else name for index in range(1, many + 1)]
-        sizes += [size] * many
-    if not names:
-        raise InvalidInputError("no GPUs are listed; give a line such as: 4, RTX 4080, 16")
-    return names, sizes
-
-
 def plan_of(request: Request) -> Plan:
-    """The allocation for these GPUs and this model.
+    """The allocation for these clients and this model.
 
     Raises:
         InvalidInputError: a field that makes no sense.
@@ -115,20 +83,20 @@ def plan_of(request: Request) -> Plan:
     """
     if not 0 < request.share <= 1:
         raise InvalidInputError(f"share of the card is {request.share}; it must be above 0 and at most 1")
-    names, sizes = read_gpus(request.gpus)
+    listed = read_fleet_table(request.clients.encode())
     spec = model_spec(request.model)
     workload = Workload(request.batch_size, request.seq_len, request.dtype)
-    everyone = Fleet(tuple(names), np.array(sizes) * GIB * request.share)
+    everyone = Fleet(listed.names, listed.capacity_N_bytes * request.share)
     blocks = affordable_blocks(everyone.capacity_N_bytes, spec, workload)
     taken = np.flatnonzero(blocks >= 1)
-    left_out = tuple(names[n] for n in np.flatnonzero(blocks < 1))
+    left_out = tuple(listed.names[n] for n in np.flatnonzero(blocks < 1))
     if not taken.size:
         need = (psi_model_bytes(spec, workload) + psi_block_bytes(spec, workload)) / GIB
         raise InfeasibleError(
             f"no card can hold {spec.name} and one block, {need:.2f} GiB; the largest has "
             f"{everyone.capacity_N_gib.max():.2f} GiB to give: take a smaller model, batch or sequence, or bfloat16"
         )
-    fleet = Fleet(tuple(names[n] for n in taken), everyone.capacity_N_bytes[taken])
+    fleet = Fleet(tuple(listed.names[n] for n in taken), everyone.capacity_N_bytes[taken])
     problem = AllocationProblem(np.minimum(blocks[taken], spec.num_blocks), spec.num_blocks)
     return Plan(spec, workload, fleet, left_out, solve(problem, request.solver, time_limit=_SECONDS))
 
@@ -173,7 +141,7 @@ class Controls:
     def __init__(self, request: Request) -> None:
         wide = ipywidgets.Layout(width="420px")
         self._widgets: dict[str, ipywidgets.Widget] = {
-            "gpus": ipywidgets.Textarea(request.gpus, layout=ipywidgets.Layout(width="420px", height="150px")),
+            "clients": ipywidgets.Textarea(request.clients, layout=ipywidgets.Layout(width="420px", height="150px")),
             "model": ipywidgets.Combobox(
                 value=request.model, options=list(PRESETS), ensure_option=False, layout=wide, continuous_update=False
             ),
@@ -187,9 +155,9 @@ class Controls:
         for name in ("solver", "method", "dataset", "estimator"):
             value, options = getattr(request, name), choices(name)
             self._widgets[name] = ipywidgets.Dropdown(value=value, options=options, layout=wide)
-        self._widgets["gpus"].continuous_update = False
+        self._widgets["clients"].continuous_update = False
         labels = {
-            "gpus": "GPUs: count, name, GiB",
+            "clients": "Clients: client,vram_gib",
             "model": "Model, or path of one",
             "batch_size": "B, sequences a batch",
             "seq_len": "L, tokens a sequence",
