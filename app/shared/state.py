@@ -13,7 +13,6 @@ from typing import Any
 
 import streamlit as st
 
-from app.shared import pins
 from app.shared.links import keep, opened, went_back
 from app.shared.own_fleet import rows_of
 from app.shared.remedies import Remedy
@@ -94,7 +93,6 @@ def begin() -> None:
     elif scenario.fleet_kind == "table" and ROWS not in st.query_params:
         scenario = replace(scenario, table=st.session_state.get(_LONG_TABLE, ()))
     st.session_state[_SCENARIO] = scenario
-    pins.read_address(scenario, st.query_params.to_dict())
 
 
 def sidebar(used: bool = True) -> None:

@@ -139,19 +139,6 @@ def test_a_click_on_another_methods_front_goes_over_to_that_method(visit):
     assert "solver=two-level" in page.url  # the scenario goes along
 
 
-def test_pinned_points_come_back_with_the_link(visit):
-    page = visit()
-    page.get_by_role("button", name="Pin as A").click()
-    page.locator("h2", has_text="A against selected").wait_for(timeout=PATIENCE_MS)
-    compared = "() => document.querySelector('[class*=st-key-comparison]')"
-    press_until(page, lambda: click_front_point(page, 150), compared)
-    page.get_by_role("button", name="Pin as B").click()
-    page.locator("h2", has_text="A against B").wait_for(timeout=PATIENCE_MS)
-    page.wait_for_function("() => /[?&]b=/.test(location.search)", timeout=PATIENCE_MS)
-    again = visit("/" + page.url.split("/", 3)[3], ready="[class*=st-key-comparison]")
-    playwright.expect(again.locator("h2", has_text="A against B")).to_have_count(1, timeout=PATIENCE_MS)
-
-
 def test_a_link_of_garbage_opens_the_default_and_says_so(visit):
     page = visit("/?seed=%3Cscript%3E&clients=1e99&model=../../etc&point=-7&a=%25%25&show=x,y&y=z&weight=999&rows=!!")
     page.locator("[data-testid=stToast]").filter(has_text="cannot be used").wait_for(timeout=PATIENCE_MS)

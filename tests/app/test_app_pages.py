@@ -14,7 +14,7 @@ from app.shared.scenario import Scenario
 from app.shared.scenario_link import scenario_to_link
 from app.shared.study import study
 from app.shared.tradeoff import AXES
-from tests.app.shown import TRADE_OFF, shown_key
+from tests.app.shown import shown_key
 from zorba_core.allocation import Allocation, find_measure
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.plots import front_order
@@ -127,7 +127,7 @@ def test_the_preference_moves_the_recommended_point_and_lands_in_the_link(app):
     assert app.query_params["weight"] == "100"
 
 
-@pytest.mark.parametrize("measure", [*AXES[1:], "v", "neff", "least", "work"])
+@pytest.mark.parametrize("measure", [*AXES[1:], "v", "neff", "least"])
 @pytest.mark.parametrize("cost", ["ratio", "gib", "blocks"])
 def test_every_pair_of_axes_has_a_front_and_a_price(app, measure, cost):
     app.query_params["y"], app.query_params["x"] = measure, cost
@@ -150,42 +150,6 @@ def test_other_methods_join_the_picture_and_their_points_take_over(app):
     assert app.session_state["scenario"].solver == "exact"
     assert "points of this front are proven" in texts(app)
     assert len(app.dataframe[0].value) <= 16
-
-
-def test_two_pinned_points_are_compared_by_their_differences_and_live_in_the_link(app):
-    app.query_params["clients"], app.query_params["vectors"] = "12", "60"
-    app.run()
-    button(app, "Pin as A").click().run()
-    assert "A against selected" in texts(app)
-    assert "the same in every setting" in texts(app)
-    app.selectbox(key="solver").select("two-level").run()
-    button(app, "Pin as B").click().run()
-    table = app.dataframe[1].value.set_index("")
-    assert table.loc["Solver", ["A", "B"]].tolist() == ["Balanced", "Two-level"]
-    assert "Model" not in table.index
-    assert table.loc["Λ, convergence bias", "B against A"].startswith(("×", "+", "-"))
-    pinned = dict(app.query_params)
-    assert {"a", "b"} <= set(pinned)
-    again = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
-    for key, value in pinned.items():
-        again.query_params[key] = value
-    again.run()
-    assert again.dataframe[1].value.set_index("").equals(table)
-    again.button(key="drop_a").click().run()
-    assert "B against selected" in texts(again)
-    again.button(key="drop_b").click().run()
-    assert not {"a", "b"} & set(again.query_params)
-
-
-@pytest.mark.parametrize(
-    "link", ["point=99999", "point=3&fleet=table", "point=-1", "%%%", "point=3&seed=x", "&" * 5000]
-)
-def test_a_pin_that_cannot_be_shown_says_so_or_is_left_out(app, link):
-    app.query_params["a"] = link
-    app.run()
-    assert not app.exception
-    assert all("cannot be shown" in warning.value for warning in app.warning)
-    assert metrics(app)
 
 
 def test_a_hand_edited_allocation_goes_on_until_another_point_is_chosen(app):

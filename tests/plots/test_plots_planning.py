@@ -54,7 +54,7 @@ def test_every_point_of_the_plot_can_be_traced_back_by_a_click(result):
 def test_methods_and_marks_differ_in_shape_and_not_by_colour_alone(result):
     view = View(result, "ratio", "lambda")
     others = [points_of(view, number) for number in (1, 2, 3)]
-    marks = [Mark(kind, kind, 0.7, 0.5) for kind in ("selected", "recommended", "pinned", "paper", "baseline")]
+    marks = [Mark(kind, kind, 0.7, 0.5) for kind in ("selected", "recommended", "paper", "baseline")]
     figure = tradeoff_figure(points_of(view), Axis("x"), Axis("y", log=True), others=others, marks=marks)
     lines = [trace for trace in figure.data if trace.mode == "lines+markers"]
     assert len({trace.line.dash for trace in lines}) == len({trace.marker.symbol for trace in lines}) == 4

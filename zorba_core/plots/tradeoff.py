@@ -49,7 +49,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Mark:
-    """A labelled point. ``kind`` decides its shape and colour: selected, recommended, pinned, paper or baseline."""
+    """A labelled point. ``kind`` decides its shape and colour: selected, recommended, paper or baseline."""
 
     kind: str
     name: str
@@ -62,7 +62,6 @@ class Mark:
 _MARKERS = {
     "selected": ("diamond", 17),
     "recommended": ("star", 17),
-    "pinned": ("square", 18),
     "paper": ("x-thin", 10),
     "baseline": ("triangle-up", 12),
 }
@@ -214,27 +213,24 @@ def _marks(marks: Sequence[Mark], beyond: float, edge: float, palette: Palette) 
         # Colours are for methods: what is marked has that of the text.
         "selected": palette.paper,
         "recommended": palette.text,
-        "pinned": palette.text,
         "paper": palette.text,
         "baseline": palette.muted,
     }
     traces = []
-    for kind in ("paper", "baseline", "recommended", "pinned", "selected"):
+    for kind in ("paper", "baseline", "recommended", "selected"):
         chosen = [mark for mark in marks if mark.kind == kind]
         far = [mark for mark in chosen if kind == "baseline" and mark.x > beyond]
         near = [mark for mark in chosen if mark not in far]
         symbol, size = _MARKERS[kind]
-        text = kind in ("paper", "baseline", "pinned")
+        text = kind in ("paper", "baseline")
         look = {
             "mode": "markers+text" if text else "markers",
             "showlegend": not text,
             "name": kind,
-            "textfont": {"size": 12, "color": palette.paper if kind == "pinned" else palette.text},
+            "textfont": {"size": 12, "color": palette.text},
             "selected": {"marker": {"opacity": 1.0}, "textfont": {"color": palette.text}},
             "unselected": {"marker": {"opacity": 1.0}, "textfont": {"color": palette.text}},
         }
-        if kind == "pinned":
-            look |= {part: {**look[part], "textfont": {"color": palette.paper}} for part in ("selected", "unselected")}
         line = {"width": 2.5, "color": palette.text if kind in ("paper", "selected") else palette.paper}
         if near:
             traces.append(
@@ -243,7 +239,7 @@ def _marks(marks: Sequence[Mark], beyond: float, edge: float, palette: Palette) 
                     y=[mark.y for mark in near],
                     customdata=[mark.customdata for mark in near] if near[0].customdata else None,
                     text=[f"<b>{mark.name}</b>" for mark in near] if text else None,
-                    textposition="middle center" if kind == "pinned" else "middle right",
+                    textposition="middle right",
                     hovertext=[mark.hover for mark in near],
                     hoverinfo="text",
                     marker={"symbol": symbol, "size": size, "color": colors[kind], "line": line},

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
-from app.shared import components, pins, selection, solving, state
+from app.shared import components, selection, solving, state
 from app.shared.big_studies import Solving
 from app.shared.links import choice, linked, linked_many, linked_switch, several, switched
 from app.shared.study import Study
@@ -200,8 +200,5 @@ def _marks(view: View, point: int, recommended: int, axes: Axes) -> list[Mark]:
 
     if recommended != point:
         marks.append(at("recommended", "recommended", recommended))
-    for letter, pin in pins.pins().items():
-        if pin.scenario == view.study.scenario and pin.point < len(view.x_E) and not np.isnan(view.y_E[pin.point]):
-            marks.append(at("pinned", letter.upper(), pin.point))
     marks.append(at("selected", "selected", point))
     return marks

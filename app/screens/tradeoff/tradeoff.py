@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from app.screens.tradeoff import compare, plot, words
+from app.screens.tradeoff import plot, words
 from app.screens.tradeoff import point_list as listing
-from app.shared import components, pins, selection, state
+from app.shared import components, selection, state
 from app.shared.components import Number, measured
 from app.shared.folders import experiments_folder
 from app.shared.glossary import glossary
@@ -58,13 +58,6 @@ def page() -> None:
         words.answers(view, point, recommended, solution)
         listing.preview(study, solution)
     listing.front_table(view, point, drawn)
-    compare.section(study, point)
-    unheld = pins.write_address(scenario)
-    if unheld:
-        st.caption(
-            f":material/link_off: The address cannot hold {' and '.join(letter.upper() for letter in unheld)}: the "
-            "table of clients is too long. A link or a reload leaves this pin out."
-        )
     components.reproduce(scenario, point)
     glossary()
 
@@ -109,7 +102,6 @@ def _headline(study: Study, point: int, recommended: int) -> None:
                 type="tertiary",
                 icon=":material/undo:",
             )
-        compare.tray(study, point)
 
 
 def _numbers(study: Study, solution: Solution) -> list[Number]:
