@@ -11,7 +11,7 @@ from app.screens.train.jobs import JOBS
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.files import atomic_folder, create_new, open_own
-from zorba_core.runs import TRAJECTORY, index
+from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import TrajectoryLog
 from zorba_core.study.experiments.worker import _held
 
@@ -67,11 +67,6 @@ def test_a_log_or_a_lock_that_is_no_file_is_refused_and_not_waited_for(tmp_path,
     os.mkfifo(path) if kind != "link" else path.symlink_to(outside / "a file")
     with pytest.raises(InvalidInputError, match=f"it is a {kind}; move it away"):
         call(tmp_path / "folder")
-
-
-def test_an_index_that_is_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "runs.json")
-    assert index._read(tmp_path / "runs.json") == {}
 
 
 def test_a_file_of_ones_own_is_opened_as_by_open(tmp_path):

@@ -10,9 +10,8 @@ import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import MissingDataError
-from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run
+from zorba_core.runs import CONFIG, DEFAULT_FOLDER, Run, list_runs
 from zorba_core.runs.folder import METRICS
-from zorba_core.runs.index import indexed
 
 _STATUS = {"target": "at target", "interrupt": "interrupted"}
 
@@ -29,8 +28,8 @@ def runs(
     """List fine-tuning runs: how far each came, its accuracy and its allocation. Unreadable entries go to stderr."""
     if experiment is None:
         folder = DEFAULT_FOLDER if folder is None else folder
-        listed = indexed(folder, _row, "runs")
-        rows, problems = [row for _, _, row in listed.entries], list(listed.problems)
+        listing = list_runs(folder)
+        rows, problems = [_row(run) for run in listing.runs], list(listing.problems)
         nothing = f"no runs in {folder}; make one with: zorba train"
         unreadable = {} if only else _unreadable(folder, rows, problems)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shlex
 from dataclasses import dataclass
@@ -10,11 +11,8 @@ from pathlib import Path
 import streamlit as st
 
 from app.shared.folders import experiments_folder, short
-from zorba_core.runs import DEFAULT_FOLDER, index
-from zorba_core.study.comparison import Listing, experiment_records
-from zorba_core.study.comparison.run_folders import folder_records
-
-Stamps = dict[str, index.Stamp]
+from zorba_core.runs import DEFAULT_FOLDER
+from zorba_core.study.comparison import Listing, experiment_records, folder_records
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,7 @@ def folder_listing(folder: Path) -> Listing:
     Raises:
         OSError: the folder cannot be read.
     """
-    now = index.stamps(folder) if folder.is_dir() else {}
-    return _listing(str(folder), _digest(now), now)
+    return _listing(str(folder), _digest(folder))
 
 
 def experiment_listing(name: str, profile: str) -> Listing:
@@ -70,18 +67,23 @@ def experiment_listing(name: str, profile: str) -> Listing:
     return _experiment(name, profile, str(experiments_folder()), modified)
 
 
-# Streamlit takes longer to make a key of 60,000 stamps than a digest takes; what begins with _ is no part of a key.
+def _digest(folder: Path) -> str:
+    """Changes with every file of a run."""
+    stamps = []
+    for file in sorted(folder.glob("[!.]*/*")):
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            stamps.append((str(file), facts.st_size, facts.st_mtime_ns))
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()
+
+
 @st.cache_resource(max_entries=4, show_spinner="Reading runs …")
-def _listing(folder: str, digest: str, _now: Stamps) -> Listing:
-    """The runs of a folder, read again when ``digest`` says that a file changed."""
-    return folder_records(Path(folder), _now)
+def _listing(folder: str, digest: str) -> Listing:
+    del digest  # part of the cache's key only
+    return folder_records(folder)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading runs …")
 def _experiment(name: str, profile: str, root: str, modified: int) -> Listing:
     del modified  # part of the cache's key only
     return experiment_records(name, profile, Path(root))
-
-
-def _digest(now: Stamps) -> str:
-    return hashlib.sha256(repr(now).encode()).hexdigest()

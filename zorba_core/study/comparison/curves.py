@@ -170,16 +170,9 @@ def target_reached(run: Run) -> pd.Series | None:
 
 def metric_of(run: Run) -> str:
     """What the run counts as right, as people read it: accuracy, or exact match where a text is written."""
-    return METRIC_TITLES[metric_name_of(run)]
-
-
-def metric_name_of(run: Run) -> str:
-    """A key of ``METRIC_TITLES``."""
-    if hasattr(run, "metric_name"):  # known without its environment, which may not have been read
-        return run.metric_name
     data = run.environment.get("data")
     name = data.get("metric") if isinstance(data, dict) else None
-    return name if isinstance(name, str) and name in METRIC_TITLES else "accuracy"
+    return METRIC_TITLES[name if isinstance(name, str) and name in METRIC_TITLES else "accuracy"]
 
 
 def metrics_of(runs: Sequence[Run]) -> str:
