@@ -355,7 +355,7 @@ def test_a_recipe_adds_what_its_preset_sets(app, monkeypatch):
     assert "--schedule" not in shown_commands(app)
     app.selectbox(key="train_recipe").select("best").run()
     assert "--schedule cosine" in shown_commands(app)
-    app.segmented_control(key="train_method").set_value("hiso").run()
+    app.segmented_control(key="train_method").set_value("decomfl").run()
     assert app.selectbox(key="train_recipe").disabled
     assert "--schedule" not in shown_commands(app)
 

@@ -85,24 +85,6 @@ def test_decomfl_gives_every_client_every_block(make_config, make_clients, serve
     assert all_equal(run)
 
 
-def test_clients_with_directions_and_lengths_of_their_own_have_the_trainers_bits(
-    make_config, server_settings, transport, train_settings, tmp_path
-):
-    config = make_config(replace(train_settings, method="zorba-own", block_scales="1,2,0.5"))
-    one = in_one_process(config, tmp_path / "one", allocation=solve(AllocationProblem(BUDGETS, 3)).allocation)
-    many = serve(config, server_settings, transport, runs_folder=tmp_path / "many", force=True)
-    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
-    assert all_equal(many)
-    assert replay(many.path).network.weights_sha256() == many.summary["weights_sha256"]
-    assert read_trajectory(many.path / TRAJECTORY).rounds[-1].rho_bar_MQ.shape == (3, 4 * 3)
-    plain = in_one_process(make_config(), tmp_path / "plain", allocation=one.allocation)
-    assert plain.summary["weights_sha256"] != one.summary["weights_sha256"]
-    assert one.metrics["scalars_up"].tolist() == plain.metrics["scalars_up"].tolist()
-    settings = replace(server_settings, aggregation=AggregationSettings("median"))
-    with pytest.raises(InvalidInputError, match="leave --rule out"):
-        serve(config, settings, transport, runs_folder=tmp_path / "no")
-
-
 def test_a_client_too_small_for_all_blocks_is_turned_away(
     make_config, make_clients, server_settings, train_settings, tmp_path
 ):

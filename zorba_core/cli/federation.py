@@ -50,8 +50,6 @@ _TRAINED_WITH = (
     "lora_alpha",
     "lora_targets",
     "block_scales",
-    "curvature_rate",
-    "density",
     "estimator",
     "idle_blocks",
     "participation",

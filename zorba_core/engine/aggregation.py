@@ -50,7 +50,6 @@ def update_blocks(
             weights = network.block_weights(m)
             step = shared_step(weights, m, rho_bar_MQ[m], seeds_Q, directions)
             weights.sub_(step, alpha=lr)
-            directions.learn(m, step)
 
 
 @torch.no_grad()

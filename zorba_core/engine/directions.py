@@ -78,12 +78,6 @@ class Directions:
         self._step = PIECE_CPU if self.device.type == "cpu" else PIECE_ELSEWHERE
         self._scale_by_seed: dict[int, float] = {}
 
-    @property
-    def identity(self) -> str:
-        """Equal for two objects exactly when their directions are."""
-        scales = "" if set(self.block_scale_M) == {1.0} else f" {self.block_scale_M}"
-        return f"{self.kind.name} {self.rank} {self.dtype} {self.sizes_M}{scales}"
-
     def block(self, seed: int, block: int) -> Tensor:
         """v_m for this seed and block: shape (D_m,), this model's dtype and device."""
         values = torch.empty(self.sizes_M[block], dtype=self.dtype, device=self.device)
@@ -117,14 +111,6 @@ class Directions:
             return
         for start, stop, values in self.drawn(seed, block):
             step[start:stop].add_(values, alpha=weight)
-
-    def learn(self, block: int, step: Tensor) -> None:
-        """Called with a block's step after it was made: for directions that change with the steps."""
-
-    @property
-    def learned_M(self) -> list[Tensor]:
-        """What they have learned, to be kept beside the weights: (D_m,) for each block; empty where nothing is."""
-        return []
 
     def _factors(self, seed: int, block: int, part: DrawnPart) -> Factors | Tensor:
         numbers = self._draw(seed, block, part.drawn, part.drawn + part.numbers(self.rank), self.device)
@@ -216,8 +202,7 @@ class Directions:
 
 
 def directions_of(network: BlockNetwork, settings: TrainSettings) -> Directions:
-    """The shared directions of a run, for its network, as a method has them that does not change them
-    (:meth:`zorba_core.engine.methods.interface.Method.directions`)."""
+    """The shared directions of a run, for its network."""
     return Directions(
         settings.direction,
         network.shapes_M,

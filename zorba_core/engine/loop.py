@@ -24,6 +24,7 @@ from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.callbacks import Callback, RoundRecord
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
@@ -71,7 +72,7 @@ def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
     seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     method = method_of(settings)
     method_state = method.checked_state(method.init(network.num_blocks, settings))
-    return TrainState(0, seeds_P, method.directions(network, settings), method_state)
+    return TrainState(0, seeds_P, directions_of(network, settings), method_state)
 
 
 def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> RoundPlan:
@@ -130,8 +131,7 @@ def repeat_round(
 ) -> TrainState:
     """Repeat a round from its recorded scalars: the same update of the weights, without any client."""
     if done.rho_bar_MQ is not None:
-        seeds_U = method_of(settings).update_seeds(settings, done.round, done.seeds_Q, len(done.status_N))
-        update_blocks(network, done.rho_bar_MQ, seeds_U, state.directions, lr_of_round(settings, done.round))
+        update_blocks(network, done.rho_bar_MQ, done.seeds_Q, state.directions, lr_of_round(settings, done.round))
         return replace(state, rounds_done=done.round, method_state=done.method_state)
     plan = RoundPlan(done.round, done.seeds_Q, done.status_N != NOT_ASKED)
     A_MN = allocation.A_MN if done.A_MN is None else done.A_MN

@@ -60,9 +60,9 @@ class RoundContext:
     settings: TrainSettings
     directions: Directions
 
-    def batch(self, client: int, step: int = 0) -> Rows:
-        """Client n's mini-batch of this round, or of a later one of its own steps."""
-        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device, step)
+    def batch(self, client: int) -> Rows:
+        """Client n's mini-batch of this round."""
+        return client_batch(self.rows, self.settings, self.plan.round, client, self.network.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +105,7 @@ def client_batch(
     round_index: int,
     client: int,
     device: torch.device | str = "cpu",
-    step: int = 0,
 ) -> Rows:
     """Client n's mini-batch of round t, without positions that are padding in all of it."""
-    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size, step)
+    chosen = client_rows(rows.held_N[client], settings.seed, round_index, client, settings.batch_size)
     return rows.train.rows(chosen).trimmed(device)

@@ -27,7 +27,6 @@ STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK, MAX_BLOCK_SCALE = 2**10, 1e3
 _LORA_RANK = 8
-_CURVATURE_RATE, _DENSITY = 1e-2, 1e-3
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
 
@@ -51,7 +50,7 @@ class TrainSettings:
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", at_least=1e-30)
     num_perturbations: int | None = setting(
         None,
-        "directions a round, of fedkseed local steps; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
+        "directions a round; default: the paper's, 10 for zorba, 1 for decomfl and fedzo.",
         symbol="Q",
         at_most=MAX_SEEDS,
         option="perturbations",
@@ -77,8 +76,6 @@ class TrainSettings:
     block_scales: str = setting(
         "", "How much longer directions and steps are in each block, such as 1,2.5,2.5; default: 1 in all."
     )
-    curvature_rate: float = setting(_CURVATURE_RATE, "Of hiso: weight of a round in the curvature.", above=0, at_most=1)
-    density: float = setting(_DENSITY, "Of meerkat: share of the weights that is trained.", above=0, at_most=1)
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
     max_rows: int | None = setting(
         None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
@@ -151,7 +148,8 @@ class TrainSettings:
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
                 f"{facts.exchanges}; use plain"
             )
-        self._check_directions(facts.along)
+        if self.block_scale_M and DIRECTIONS[self.direction].low_rank:
+            raise InvalidInputError(f"direction {self.direction} takes no block_scales; leave one of them out")
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -170,25 +168,6 @@ class TrainSettings:
             )
         if self.device == "cuda":
             self._check_device()
-
-    def _check_directions(self, directions: str) -> None:
-        for name, method, plain in (
-            ("curvature_rate", "hiso", _CURVATURE_RATE),
-            ("density", "meerkat", _DENSITY),
-        ):
-            if getattr(self, name) != plain and self.method != method:
-                raise InvalidInputError(
-                    f"{name} is {getattr(self, name)} and the method is {self.method}; leave it out, or use {method}"
-                )
-        if self.block_scale_M and DIRECTIONS[self.direction].low_rank:
-            raise InvalidInputError(f"direction {self.direction} takes no block_scales; leave one of them out")
-        if directions == "scaled" and DIRECTIONS[self.direction].low_rank:
-            raise InvalidInputError(
-                f"direction {self.direction} moves along products of vectors and {self.method} scales every weight; "
-                "use another direction"
-            )
-        if directions in ("picked", "own") and self.step != "plain":
-            raise InvalidInputError(f"step is {self.step} and {self.method}'s scalars share no directions; use plain")
 
     def _check_device(self) -> None:
         import torch

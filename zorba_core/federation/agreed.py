@@ -9,7 +9,7 @@ Averages are checked before the first of a message is applied, but for the lengt
 weights that the earlier ones leave: where one is refused, those before it stay, which the run and the operator allow.
 The refusal says what was wrong, to the server and in the client's log.
 
-Shapes: M blocks, Q directions of a round, U seeds of an update, D parameters of a block.
+Shapes: M blocks, Q directions of a round, D parameters of a block.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import torch
 
 from zorba_core.engine.aggregation import shared_step
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.methods.interface import Method
-from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import round_seeds, shared_seeds
@@ -65,7 +63,7 @@ class Agreed:
             MessageError: seeds, a round or a learning rate that the run does not have, or averages that no losses give.
         """
         settings, t = self._settings, average.round
-        self._check_update_seeds(t, average.seeds_Q)
+        self._check_round(t, average.seeds_Q)
         lr = lr_of_round(settings, t)
         if not abs(average.lr - lr) <= _SAME * lr:
             raise MessageError(f"round {t}: the learning rate is {average.lr!r} and the run's config says {lr!r}")
@@ -93,13 +91,6 @@ class Agreed:
                     f"the length of its weights, and this client's max-step is {self.max_step:g}"
                 )
 
-    def _check_update_seeds(self, round_index: int, seeds_U: np.ndarray) -> None:
-        """A method whose clients draw seeds of their own may use any of the run's, others the round's."""
-        if type(method_of(self._settings)).update_seeds is Method.update_seeds:
-            self._check_round(round_index, seeds_U)
-        elif round_index > self._settings.rounds or not np.isin(seeds_U, self._seeds_P).all():
-            raise MessageError(f"round {round_index}: its seeds are not among those that the run's config draws")
-
     def _check_round(self, round_index: int, seeds_Q: np.ndarray) -> None:
         settings = self._settings
         if round_index > settings.rounds:
@@ -111,22 +102,19 @@ class Agreed:
 
 @torch.no_grad()
 def _length(
-    rho_bar_U: np.ndarray, seeds_U: np.ndarray, weights: torch.Tensor, block: int, directions: Directions
+    rho_bar_Q: np.ndarray, seeds_Q: np.ndarray, weights: torch.Tensor, block: int, directions: Directions
 ) -> float:
     """Of the sum of a block's directions, each times its average.
 
-    Directions that a method makes its own, low-rank ones, and many for a small block are summed. Of others the length
-    is the expected one, which costs nothing: their numbers are independent, with one variance; a seed that is given
-    twice gives one direction.
+    Low-rank directions, and many for a small block, are summed. Of others the length is the expected one, which costs
+    nothing: their numbers are independent, with one variance.
     """
-    largest = float(np.abs(rho_bar_U).max())  # squares of very small numbers would be none
-    rho_bar_U = rho_bar_U / largest
-    seeds, place_U = np.unique(seeds_U, return_inverse=True)
-    if type(directions) is not Directions or directions.kind.low_rank or _FEW * len(seeds) > weights.numel():
-        step = shared_step(weights, block, rho_bar_U, seeds_U, directions)
+    largest = float(np.abs(rho_bar_Q).max())  # squares of very small numbers would be none
+    rho_bar_Q = rho_bar_Q / largest
+    if directions.kind.low_rank or _FEW * len(seeds_Q) > weights.numel():
+        step = shared_step(weights, block, rho_bar_Q, seeds_Q, directions)
         return largest * float(torch.linalg.vector_norm(step, dtype=torch.float64))
-    by_seed = np.bincount(place_U, weights=rho_bar_U)
     size, norm = sum(directions.sizes_M), directions.kind.norm
     variance = 1.0 if norm is None else norm(size) ** 2 / size
     scale = directions.block_scale_M[block] * math.sqrt(variance * weights.numel())
-    return largest * scale * float(np.linalg.norm(by_seed))
+    return largest * scale * float(np.linalg.norm(rho_bar_Q))

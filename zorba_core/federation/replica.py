@@ -21,7 +21,7 @@ from zorba_core.data.partition import divide
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task
 from zorba_core.engine.aggregation import update_blocks
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
@@ -51,7 +51,7 @@ class Replica:
         """``directions``: those of the weights after ``round_index`` rounds; None where these are the base's."""
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
-        self.directions = directions or method_of(settings).directions(network, settings)
+        self.directions = directions or directions_of(network, settings)
         self.agreed = Agreed(settings, network.num_blocks)
 
     @torch.no_grad()

@@ -128,9 +128,8 @@ def read_average(content: Any, run: str, round_index: int) -> Aggregate:
 
 
 def _kept(replica: Replica) -> dict[str, torch.Tensor]:
-    """Every block's weights, and what the directions have learned beside them."""
-    weights = {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
-    return weights | {f"learned-{m}": part for m, part in enumerate(replica.directions.learned_M)}
+    """Every block's weights."""
+    return {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
 
 
 def _load(path: Path, sha256: str | None) -> dict[str, torch.Tensor] | None:

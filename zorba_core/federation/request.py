@@ -37,10 +37,6 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
             "clients take forward passes alone; use cohort, reference or jvp"
         )
-    if method_facts(config.settings.method).along in ("own", "picked") and settings.aggregation.rule != "mean":
-        raise InvalidInputError(
-            f"{config.settings.method} adds up what each client sends for its own seeds; leave --rule out"
-        )
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if config.task and not settings.evaluate_on:

@@ -118,10 +118,9 @@ class Server(Membership):
         scalars = Scalars(rho_bar_MQ, rho_NQ, A_MN, reported_N)
         rho_bar_MQ, method_state = self._method.checked_coefficients(self._state.method_state, scalars, settings)
         lr = lr_of_round(settings, plan.round)
-        seeds_U = self._method.update_seeds(settings, plan.round, plan.seeds_Q, num_seats)
-        update_blocks(self.network, rho_bar_MQ, seeds_U, self._state.directions, lr)
+        update_blocks(self.network, rho_bar_MQ, plan.seeds_Q, self._state.directions, lr)
         self._state = replace(self._state, rounds_done=plan.round, method_state=method_state)
-        self.averages.append(Aggregate(plan.round, seeds_U, rho_bar_MQ, lr))
+        self.averages.append(Aggregate(plan.round, plan.seeds_Q, rho_bar_MQ, lr))
         own = np.array_equal(A_MN, self.run_allocation.A_MN)
         return RoundResult(
             plan.round,
@@ -238,8 +237,7 @@ class Server(Membership):
 
     def _missing(self, member: Member) -> tuple[Aggregate, ...]:
         """The averages that come next for a replica, as many as one message takes."""
-        columns = max((len(average.seeds_Q) for average in self.averages[-1:]), default=1)
-        most = max(1, MAX_NUMBERS // (self.network.num_blocks * columns))
+        most = max(1, MAX_NUMBERS // (self.network.num_blocks * self.config.settings.num_perturbations))
         return tuple(self.averages[member.round : member.round + most])
 
     def _refuse(self, address: Address, round_index: int, reason: str) -> None:

@@ -17,12 +17,10 @@ from typing import Any
 from zorba_core.allocation import Allocation
 from zorba_core.data.encoding import with_label_words
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, printable
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import plan_from_note
@@ -165,7 +163,7 @@ def resume(
         plan = plan_from_note(plans[-1].content, parts.network.num_blocks) if plans else None
         server.resume(
             state,
-            [_average_of(entry, config.settings) for entry in trajectory.rounds],
+            [_average_of(entry) for entry in trajectory.rounds],
             plan,
             parts.environment["base_weights_sha256"],
             request.allocation,
@@ -249,6 +247,5 @@ def _complete(
     return read_run(writer.path)
 
 
-def _average_of(entry: RoundEntry, settings: TrainSettings) -> Aggregate:
-    seeds_U = method_of(settings).update_seeds(settings, entry.round, entry.seeds_Q, len(entry.status_N))
-    return Aggregate(entry.round, seeds_U, entry.rho_bar_MQ, entry.lr)
+def _average_of(entry: RoundEntry) -> Aggregate:
+    return Aggregate(entry.round, entry.seeds_Q, entry.rho_bar_MQ, entry.lr)

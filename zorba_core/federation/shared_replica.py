@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.checksums import read_sealed, write_sealed
-from zorba_core.engine.methods.registry import method_of
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation import messages
@@ -58,7 +58,7 @@ class _SharedModel:
 
     def __init__(self, config: RunConfig, base: Base) -> None:
         self.run, self.base, self.round = config.run, base, 0
-        self.directions = method_of(config.settings).directions(base.network, config.settings)
+        self.directions = directions_of(base.network, config.settings)
 
 
 class _SharedFolder:

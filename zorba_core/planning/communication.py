@@ -11,7 +11,6 @@ Three counts stand side by side.
   that reported, at most N x Q, and every client averages for itself, which takes all of A, once. The smaller is chosen
   and named (``form``). The P seeds are never sent, since every plan names its Q. FedZO and FedIT send the parameters
   of the blocks only, for nothing else is trained.
-  FedKSeed's and MEERKAT's messages have counts of their own (:func:`_picked`; a mask's indices, once).
 - ``wire_bytes``: of a compact form, fixed-width numbers behind a round of four bytes. A transport's framing (Flower's
   records, TLS) comes on top. Scalars are float64, because every replica must apply the same bits that the log keeps;
   estimates and weights travel in the model's own dtype.
@@ -39,8 +38,8 @@ from numpy.typing import ArrayLike
 from zorba_core.planning.methods import method_facts
 
 Form = Literal["averages", "scalars", "dense"]
-_ROUND, _FLOAT, _PLAN, _SEED = 4, 8, 7, 4  # bytes of a round, a scalar, a plan without seeds, a seed
-_KIND, _INDEX, _CANDIDATE = 2, 4, 2  # of a row number, a weight's place in a mask, a candidate's number
+# Bytes of a round, a scalar, a plan without seeds, a seed, and the row number of a kind of block.
+_ROUND, _FLOAT, _PLAN, _SEED, _KIND = 4, 8, 7, 4, 2
 
 
 class RoundNumbers(NamedTuple):
@@ -92,10 +91,6 @@ def numbers_a_round(
 ) -> RoundNumbers:
     """Numbers sent in a round without compression, for the columns ``scalars_up`` and ``scalars_down``."""
     facts = method_facts(method)
-    if facts.along == "picked":  # each client gets every pair of a seed and a scalar
-        return RoundNumbers(2 * num_directions, 2 * num_clients**2 * num_directions)
-    if facts.along == "own" and facts.federates:  # and here every scalar, beside the seeds
-        return RoundNumbers(num_directions, num_clients * (num_clients + 1) * num_directions)
     if facts.exchanges == "scalars":
         averages = num_blocks if facts.allocates else 1  # all blocks have the same clients
         return RoundNumbers(num_directions, num_clients * (averages + 1) * num_directions)
@@ -120,7 +115,6 @@ def run_communication(
     parameters: int = 0,
     block_parameters: int = 0,
     bytes_per_number: int = 4,
-    density: float = 1.0,
 ) -> Communication:
     """Count a run.
 
@@ -130,7 +124,6 @@ def run_communication(
         num_directions, num_seeds: Q and P.
         parameters, block_parameters: d of the whole model, and of its blocks; for FedZO and FedIT.
         bytes_per_number: of a parameter on the wire.
-        density: of a method that sends a mask (MEERKAT): the share of ``block_parameters`` in it.
     """
     A_MN, facts = np.asarray(A_MN, bool), method_facts(method)
     num_blocks, num_clients = A_MN.shape
@@ -144,21 +137,18 @@ def run_communication(
         )
         return Communication(method, "dense", 0, (plan, up, down))
     Q, usable = num_directions, reports if usable_reports is None else usable_reports
-    if facts.along == "picked":
-        return _picked(method, num_clients, rounds, reports, usable, Q, num_seeds)
     kinds = kinds_of_block(A_MN)
     as_averages = num_clients * num_blocks + aggregates * kinds * Q
     as_scalars = num_clients * A_MN.size + num_clients * usable * Q
-    form: Form = "averages" if as_averages <= as_scalars and facts.along != "own" else "scalars"
+    form: Form = "averages" if as_averages <= as_scalars else "scalars"
     if form == "averages":
         key, key_bytes, numbers = num_blocks, num_blocks * _KIND, aggregates * kinds * Q
         aggregate_bytes = aggregates * (_ROUND + kinds * Q * _FLOAT)
     else:
         key, key_bytes, numbers = A_MN.size, _bits(A_MN.size), num_clients * usable * Q
         aggregate_bytes = aggregates * (_ROUND + _bits(num_clients)) + numbers * _FLOAT
-    mask = round(density * block_parameters) if facts.sends_mask else 0
-    setup = _bits(num_blocks) + key_bytes + mask * _INDEX
-    to_each = (num_seeds + mask, key + mask, setup)  # by the paper, needed, and bytes
+    setup = _bits(num_blocks) + key_bytes
+    to_each = (num_seeds, key, setup)  # by the paper, needed, and bytes
     plan, report = _PLAN + Q * _SEED, _ROUND + _FLOAT + Q * _FLOAT
     messages = (
         Message("setup", "down", num_clients, *(num_clients * each for each in to_each)),
@@ -168,28 +158,6 @@ def run_communication(
     )
     return Communication(method, form, kinds, messages)
 
-
-def _picked(
-    method: str, num_clients: int, rounds: int, reports: int, usable: int, num_steps: int, num_seeds: int
-) -> Communication:
-    """FedKSeed: a report is pairs of a candidate's number and a scalar. What comes down is, by the paper, a sum for
-    each of the K candidates every round; needed is the smaller of that and the round's pairs."""
-    K, Q, aggregates = num_seeds, num_steps, num_clients * rounds
-    as_sums, as_pairs = aggregates * K, num_clients * usable * 2 * Q
-    form: Form = "averages" if as_sums <= as_pairs else "scalars"
-    pairs = Q * (_FLOAT + _CANDIDATE)
-    report = _ROUND + _FLOAT + pairs
-    if form == "averages":
-        aggregate_bytes = aggregates * (_ROUND + K * _FLOAT)
-    else:
-        aggregate_bytes = aggregates * (_ROUND + _bits(num_clients)) + num_clients * usable * pairs
-    messages = (
-        Message("setup", "down", num_clients, num_clients * K, 0, 0),
-        Message("plan", "down", aggregates, 0, 0, aggregates * _PLAN),
-        Message("report", "up", reports, reports * 2 * Q, reports * 2 * Q, reports * report),
-        Message("aggregate", "down", aggregates, aggregates * K, min(as_sums, as_pairs), aggregate_bytes),
-    )
-    return Communication(method, form, 1, messages)
 
 
 def _bits(count: int) -> int:

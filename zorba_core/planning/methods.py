@@ -16,7 +16,6 @@ from typing import Literal
 from zorba_core.registry import Registry
 
 Exchange = Literal["scalars", "estimates", "weights"]
-Along = Literal["shared", "own", "picked", "scaled"]
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,6 @@ class MethodFacts:
     keeps_state: bool = False  # the server carries numbers from round to round, which the log keeps
     usual_lr: float = 1e-2  # a learning rate to begin with
     code: str = ""  # "module:class" of the Method that computes it; empty: this object is one
-    # Whose directions a client's scalars belong to: "shared" by all; its "own"; "picked" by it among the shared ones;
-    # or shared and "scaled" weight by weight, so that they are not alike in every weight.
-    along: Along = "shared"
-    sends_mask: bool = False  # which weights are trained is sent to every client, once
 
     @property
     def first_order(self) -> bool:
@@ -61,7 +56,7 @@ def method_facts(name: str) -> MethodFacts:
 
 
 def _register_own() -> None:
-    shared, own, code = "shared directions", "each client's own directions", "zorba_core.engine.methods"
+    shared, code = "shared directions", "zorba_core.engine.methods"
     for facts in (
         MethodFacts(
             "zorba",
@@ -84,12 +79,11 @@ def _register_own() -> None:
         MethodFacts(
             "fedzo",
             "FedZO",
-            f"{own}, all blocks, exchanges full estimates",
+            "each client's own directions, all blocks, exchanges full estimates",
             1,
             "estimates",
             usual_lr=2e-2,
-            code=f"{code}.own_directions:FedZO",
-            along="own",
+            code=f"{code}.fedzo:FedZO",
         ),
         MethodFacts(
             "fedit",
@@ -99,46 +93,6 @@ def _register_own() -> None:
             "weights",
             usual_lr=1e-1,
             code=f"{code}.first_order:FirstOrder",
-        ),
-        MethodFacts(
-            "fedkseed",
-            "FedKSeed",
-            "local steps along seeds that each client picks, all blocks, exchanges seeds and scalars",
-            10,
-            "scalars",
-            usual_lr=2e-3,
-            code=f"{code}.fedkseed:FedKSeed",
-            along="picked",
-        ),
-        MethodFacts(
-            "hiso",
-            "HiSo",
-            "shared directions scaled by a learned curvature, all blocks, exchanges scalars",
-            10,
-            "scalars",
-            code=f"{code}.hiso:HiSo",
-            along="scaled",
-        ),
-        MethodFacts(
-            "meerkat",
-            "MEERKAT",
-            "shared directions of the few most sensitive weights, all blocks, exchanges scalars",
-            10,
-            "scalars",
-            usual_lr=1e-1,
-            code=f"{code}.meerkat:Meerkat",
-            along="scaled",
-            sends_mask=True,
-        ),
-        MethodFacts(
-            "zorba-own",
-            "ZorBA, own directions",
-            f"{own}, allocated blocks, exchanges every client's scalars",
-            10,
-            "scalars",
-            allocates=True,
-            code=f"{code}.own_directions:OwnDirections",
-            along="own",
         ),
     ):
         METHODS.register(facts)

@@ -11,15 +11,14 @@ Measured on the first round's batches of a few clients and a few directions, in 
 - ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
   scalars.
 - ``update``: the part of a round's step that the weights lose to rounding.
-- ``stride``: the length of a round's step relative to the weights it moves; where a mask keeps most of them still, to
-  those that it does not.
+- ``stride``: the length of a round's step relative to the weights it moves.
 - ``progress``: lr * rho^2, which is to first order what a round lowers the loss by, times the run's rounds or a
   thousand, whichever is more. It serves to refuse hopeless settings, not to plan: noise only lowers it.
 
-Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO and FedKSeed
-are measured along their clients' own directions, whose average is a shorter step; FedKSeed's local steps are added,
-not averaged. Where a method transforms the averages, the plain averages are measured. FedIT has no mu and no scalars:
-its ``update``, ``stride`` and ``progress`` are those of the exact gradient.
+Each has a limit far from where good settings lie; a setting beyond one is refused, with the cure. FedZO is measured
+along its clients' own directions, whose average is a shorter step. Where a method transforms the averages, the plain
+averages are measured. FedIT has no mu and no scalars: its ``update``, ``stride`` and ``progress`` are those of the
+exact gradient.
 
 Shapes: M blocks, N clients, Q directions.
 """
@@ -35,13 +34,12 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
-from zorba_core.engine.directions import Directions
+from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
+from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
-from zorba_core.engine.methods.own_directions import client_seeds, own_coefficients
-from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
@@ -135,7 +133,7 @@ def preflight(
     if facts.first_order:
         return _of_gradient(network, batches_N, settings)
     seeds_Q = stream("preflight", settings.seed).integers(2**32, size=_DIRECTIONS, dtype=np.uint32)
-    directions = method_of(settings).directions(network, settings)
+    directions = directions_of(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
     with network.at_precision("highest"):
         exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
@@ -155,28 +153,23 @@ def preflight(
     else:  # what the clients that are simulated would have sent
         estimated_NQ = estimate_cohort(*probe, mu=settings.mu, inactive=settings.inactive).rho_NQ
         differences = Differences.between(settings.mu, estimated_NQ, exact_NQ)
-    if facts.along in ("own", "picked"):
+    if facts.exchanges == "estimates":
         taking_part = max(1, round(settings.participation * allocation.num_clients))
-
-        own_U = np.concatenate([client_seeds(seeds_Q, n) for n in clients]).astype(np.uint64)
-        own_MU = own_coefficients(exact_NQ, A_MN, np.ones(len(clients), bool))
-
-        def step_of(m: int) -> torch.Tensor:
-            return shared_step(network.block_weights(m), m, own_MU[m], own_U, directions)
+        seeds_U = [seed for n in clients for seed in client_seeds(seeds_Q, n)]
+        own_U = own_coefficients(exact_NQ, np.ones(len(clients), bool))
+        rho_bar_MU = np.broadcast_to(own_U, (network.num_blocks, len(own_U)))
     else:
-        taking_part, rho_bar_MQ = len(clients), average_per_block(exact_NQ, A_MN)
+        taking_part, seeds_U, rho_bar_MU = len(clients), seeds_Q, average_per_block(exact_NQ, A_MN)
 
-        def step_of(m: int) -> torch.Tensor:
-            return shared_step(network.block_weights(m), m, rho_bar_MQ[m], seeds_Q, directions)
+    def step_of(m: int) -> torch.Tensor:
+        return shared_step(network.block_weights(m), m, rho_bar_MU[m], seeds_U, directions)
 
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
-    if facts.along == "picked":  # one local step after another
-        averaged, rho_square = averaged * settings.num_perturbations, rho_square * settings.num_perturbations
     unit = 1.0  # of the learning rate
     if settings.step != "plain":
-        unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MQ, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
+        unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MU, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
     blocks = np.flatnonzero(A_MN.any(axis=1))
     checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings, unit))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))), differences)

@@ -88,7 +88,6 @@ def summarise(
         parameters=trained if network.has_adapters else spec.num_parameters,
         block_parameters=trained,
         bytes_per_number=workload.bytes_per_number,
-        density=settings.density,
     )
     return {
         "method": settings.method,

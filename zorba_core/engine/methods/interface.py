@@ -47,11 +47,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from zorba_core.engine.aggregation import average_per_block, update_blocks
-from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.methods.steps import MEAN_SQUARE, lr_of_round, normalised
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
@@ -67,16 +65,6 @@ class Method(MethodFacts):
         """The state before the first round."""
         return {}
 
-    def directions(self, network: BlockNetwork, settings: TrainSettings) -> Directions:
-        """What clients and server move along, anew for the base model; every replica makes the same."""
-        return directions_of(network, settings)
-
-    def update_seeds(
-        self, settings: TrainSettings, round_index: int, seeds_Q: np.ndarray, num_clients: int
-    ) -> np.ndarray:
-        """The seeds of the directions that a round's update moves along, (U,): the plan's, unless clients pick."""
-        return seeds_Q
-
     def report(self, context: RoundContext) -> Reports:
         """The reports of the clients that ``context.plan`` asks."""
         raise NotImplementedError
@@ -89,7 +77,7 @@ class Method(MethodFacts):
         A method whose log can be replayed looks at nothing of the reports but ``rho_NQ``.
 
         Returns:
-            rho_bar_MQ where scalars are exchanged, a column for each of :meth:`update_seeds`, and the state afterwards.
+            rho_bar_MQ where scalars are exchanged, and the state afterwards.
 
         Raises:
             RunError: the reports cannot be used; no weight is changed.
@@ -149,11 +137,11 @@ class ScalarMethod(Method):
     ) -> tuple[np.ndarray | None, MethodState]:
         rho_bar_MQ = average_per_block(reports.rho_NQ, context.A_MN, reported_N)
         scalars = Scalars(rho_bar_MQ, reports.rho_NQ, context.A_MN, reported_N)
-        coefficients_MU, state = self.checked_coefficients(state, scalars, context.settings)
+        coefficients_MQ, state = self.checked_coefficients(state, scalars, context.settings)
         settings, t = context.settings, context.plan.round
-        seeds_U = self.update_seeds(settings, t, context.plan.seeds_Q, context.A_MN.shape[1])
-        update_blocks(context.network, coefficients_MU, seeds_U, context.directions, lr_of_round(settings, t))
-        return coefficients_MU, state
+        lr = lr_of_round(settings, t)
+        update_blocks(context.network, coefficients_MQ, context.plan.seeds_Q, context.directions, lr)
+        return coefficients_MQ, state
 
     def checked_coefficients(
         self, state: MethodState, scalars: Scalars, settings: TrainSettings
@@ -165,8 +153,7 @@ class ScalarMethod(Method):
         """
         own = {name: value for name, value in state.items() if name != MEAN_SQUARE}
         coefficients_MQ, own = self.coefficients(own, scalars, settings)
-        M, Q = scalars.rho_bar_MQ.shape
-        shape = (M, len(self.update_seeds(settings, 1, np.zeros(Q, np.uint32), scalars.A_MN.shape[1])))
+        shape = scalars.rho_bar_MQ.shape
         if np.shape(coefficients_MQ) != shape or not np.isfinite(coefficients_MQ).all():
             raise RunError(
                 f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "

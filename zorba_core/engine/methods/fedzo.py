@@ -1,0 +1,77 @@
+"""FedZO: every client perturbs along directions of its own and sends a whole estimate of the gradient.
+
+In a deployment nobody else learns a client's directions; that is why it must send the estimate. Here client n's
+direction for the round's seed s is that of a seed derived from both, the first 64 bits of the stream
+("client-direction", s, n) of :mod:`zorba_core.engine.randomness`, so that a run is repeatable and its scalars alone can
+rebuild it. Derived seeds are 64 bits long and shared ones 32, so that two clients, rounds or methods meet in one
+direction only by a chance of about one in 2**32 or less.
+
+A round moves block m by
+
+    w_m <- w_m - lr (1/N) sum_n (1/Q) sum_q rho[n, q] v_nq,m    over the N clients that reported.
+
+Shapes: M blocks, N clients, Q directions of a round and client, U = N Q.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.estimators.reference import Estimate
+from zorba_core.engine.methods.interface import ScalarMethod
+from zorba_core.engine.methods.steps import lr_of_round
+from zorba_core.engine.randomness import stream
+from zorba_core.engine.records import MethodState
+from zorba_core.engine.rounds import Reports, RoundContext
+from zorba_core.engine.row_kinds import Rows
+
+
+def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:
+    """Client n's own seeds for the round's seeds, in their order."""
+    return [_client_seed(int(seed), int(client)) for seed in seeds_Q]
+
+
+@functools.lru_cache(maxsize=2**14)
+def _client_seed(seed: int, client: int) -> int:
+    return int(stream("client-direction", seed, client).integers(2**64, dtype=np.uint64))
+
+
+def own_coefficients(rho_NQ: np.ndarray, reported_N: np.ndarray) -> np.ndarray:
+    """rho[n, q] / (N Q) over the N clients that reported, 0 for the others; clients after each other: (U,)."""
+    count = max(int(reported_N.sum()), 1) * rho_NQ.shape[1]
+    return np.where(reported_N[:, None], rho_NQ / count, 0.0).ravel()
+
+
+class FedZO(ScalarMethod):
+    """Its log has scalars, since they can rebuild the estimates; on the wire there would be the estimates."""
+
+    def measure(
+        self, context: RoundContext, estimator: Callable[..., Estimate], batches: Sequence[Rows], clients: np.ndarray
+    ) -> Estimate:
+        """No two clients meet the same weights, so there is nothing to share but the base weights: one client after
+        another."""
+        seeds_Q = context.plan.seeds_Q
+        estimates = [
+            estimator(context.network, [batch], context.A_MN[:, [n]], client_seeds(seeds_Q, n), context.directions)
+            for batch, n in zip(batches, clients, strict=True)
+        ]
+        return Estimate(
+            np.concatenate([estimate.rho_NQ for estimate in estimates]),
+            np.concatenate([estimate.loss_N for estimate in estimates]),
+            sum(estimate.forward_passes for estimate in estimates),
+            sum(estimate.backward_passes for estimate in estimates),
+        )
+
+    def update(
+        self, context: RoundContext, reports: Reports, reported_N: np.ndarray, state: MethodState
+    ) -> tuple[None, MethodState]:
+        network, plan = context.network, context.plan
+        coefficients_U = own_coefficients(reports.rho_NQ, reported_N)
+        coefficients_MU = np.broadcast_to(coefficients_U, (network.num_blocks, len(coefficients_U)))
+        seeds_U = [seed for n in range(len(reported_N)) for seed in client_seeds(plan.seeds_Q, n)]
+        update_blocks(network, coefficients_MU, seeds_U, context.directions, lr_of_round(context.settings, plan.round))
+        return None, state
