@@ -100,7 +100,6 @@ def test_the_operator_decides_how_far_a_round_may_move_a_block(server):
 
 CONFIGS = {
     "gaussian": {},
-    "scaled blocks": {"block_scales": "1000,1,1"},
     "unit sphere": {"direction": "unit-sphere"},
     "low rank": {"direction": "low-rank", "rank": 4},
     "numbers whose squares are none": {"lr": 1e200, "dtype": "float64"},

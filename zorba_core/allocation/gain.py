@@ -23,8 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from zorba_core.errors import InvalidInputError
 
-MAX_LENGTH = 10.0
-
 
 @dataclass(frozen=True, eq=False)
 class BlockFacts:
@@ -71,17 +69,6 @@ def _numbers(what: str, given: ArrayLike | None, num_blocks: int) -> NDArray[np.
     if wrong.size:
         raise InvalidInputError(f"{what} of block {wrong[0]} is {values[wrong[0]]:g}; it must be between 0 and 1e100")
     return values
-
-
-def block_lengths(energy_M: ArrayLike) -> NDArray[np.float64]:
-    """(G_max / G_m)^(1/4), at most ``MAX_LENGTH``: how much longer directions and steps may be in each block, where
-    gradients differ between blocks (``--block-scales``). A block then counts as one of energy sqrt(G_max G_m).
-
-    Raises:
-        InvalidInputError: as :meth:`BlockFacts.of`.
-    """
-    energy_M = BlockFacts.of(np.size(energy_M), energy_M).energy_M
-    return (energy_M.max() / np.maximum(energy_M, energy_M.max() / MAX_LENGTH**4)) ** 0.25
 
 
 def gain(A_MN: NDArray[np.bool_], facts: BlockFacts) -> float:

@@ -49,7 +49,6 @@ _TRAINED_WITH = (
     "lora_rank",
     "lora_alpha",
     "lora_targets",
-    "block_scales",
     "estimator",
     "idle_blocks",
     "participation",

@@ -20,7 +20,6 @@ from torch import Tensor
 from zorba_core.engine import noise
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.low_rank import DrawnPart, Factors, Shape, parts_of
-from zorba_core.errors import InvalidInputError
 from zorba_core.registry import imported
 
 if TYPE_CHECKING:
@@ -48,10 +47,9 @@ class Directions:
         shapes_M: for each block the shapes of its parameters, in the order in which they stand in its vector, or the
             number of its parameters where none of them is to be taken for a matrix.
         rank: of the products that a low-rank kind makes of its numbers; r.
-        scale_M: what each block's numbers are multiplied by (``--block-scales``), not of a low-rank kind; default: 1.
 
     Raises:
-        InvalidInputError: no such kind, or scales for another number of blocks.
+        InvalidInputError: no such kind.
     """
 
     def __init__(
@@ -62,15 +60,11 @@ class Directions:
         rank: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
-        scale_M: Sequence[float] = (),
     ) -> None:
         self.kind = DIRECTIONS.get_part(kind)
         self._draw = imported(self.kind.draw)
         shapes = [((int(block),),) if isinstance(block, Integral) else tuple(block) for block in shapes_M]
         self.sizes_M = tuple(sum(map(math.prod, block)) for block in shapes)
-        self.block_scale_M = tuple(map(float, scale_M)) or (1.0,) * len(shapes)
-        if len(self.block_scale_M) != len(shapes):
-            raise InvalidInputError(f"there are {len(self.block_scale_M)} block scales and {len(shapes)} blocks")
         self.rank = rank
         self._parts_M = tuple(parts_of(block, rank) for block in shapes) if self.kind.low_rank else ()
         self.dtype = dtype
@@ -90,7 +84,7 @@ class Directions:
         if self._added_by_kernel(weights, seed, block, scale):
             return
         for start, stop, values in self.drawn(seed, block):
-            if self.kind.signs and self.block_scale_M[block] == 1.0:  # the product is exact: fusing changes no bit
+            if self.kind.signs:  # the product is exact: fusing changes no bit
                 weights[start:stop].add_(values, alpha=scale)
             else:  # multiplied, then added: some devices would round a fused multiply-add once, others twice
                 weights[start:stop].add_(values.mul_(scale))
@@ -99,7 +93,7 @@ class Directions:
         """Add it by one kernel, if there is one: a product and a sum that are rounded one after the other."""
         kernel = noise.triton_on(str(weights.device))
         kind = {noise.normals: "normals", noise.signs: "signs"}.get(self._draw)
-        plain = self.kind.norm is None and not self.kind.low_rank and self.block_scale_M[block] == 1.0
+        plain = self.kind.norm is None and not self.kind.low_rank
         if kernel is None or kind is None or weights.dtype != torch.float32 or not plain:
             return False
         kernel.add_to(kind, weights, scale, seed, block, 0, self.sizes_M[block])
@@ -126,10 +120,8 @@ class Directions:
     def drawn(self, seed: int, block: int) -> Iterator[tuple[int, int, Tensor]]:
         """v_m piece by piece: where each stands in the block's vector, and its numbers, which are the caller's."""
         if not self.kind.low_rank:
-            scale = self.block_scale_M[block]
             for start, stop in self._pieces(block):
-                values = self._piece(seed, block, start, stop)
-                yield start, stop, values if scale == 1.0 else values.mul_(scale)
+                yield start, stop, self._piece(seed, block, start, stop)
             return
         for part in self._parts_M[block]:
             drawn = self._factors(seed, block, part)
@@ -172,13 +164,11 @@ class Directions:
         count, size = len(seeds_K), self.sizes_M[block]
         step = max(8, PIECE_TOGETHER // count // 8 * 8)
         buffer = torch.empty(count * min(step, -(-size // 8) * 8))
-        norm_K = [1.0 if self.kind.norm is None else self._scale(seed) for seed in seeds_K]
-        scale_K = torch.tensor(norm_K) * self.block_scale_M[block]
-        plain = self.kind.norm is None and self.block_scale_M[block] == 1.0
+        scale_K = None if self.kind.norm is None else torch.tensor([self._scale(seed) for seed in seeds_K])
         for first, last, drawn in bits:
             for start in range(first, last, step):
                 v_KS = drawn.look_up(start, min(start + step, last), buffer)
-                yield start, start + v_KS.shape[1], v_KS if plain else v_KS.mul_(scale_K[:, None])
+                yield start, start + v_KS.shape[1], v_KS if scale_K is None else v_KS.mul_(scale_K[:, None])
 
     def _pieces(self, block: int) -> Iterator[tuple[int, int]]:
         size, step = self.sizes_M[block], self._step
@@ -209,5 +199,4 @@ def directions_of(network: BlockNetwork, settings: TrainSettings) -> Directions:
         rank=settings.rank,
         dtype=network.dtype,
         device=network.device,
-        scale_M=settings.block_scale_M,
     )

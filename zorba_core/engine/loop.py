@@ -287,10 +287,7 @@ def check_fit(
 
 
 def check_model(network: BlockNetwork, settings: TrainSettings) -> None:
-    """Refuse block scales of another number of blocks, and rows longer than the model has positions; best before they
-    are encoded."""
-    if (scales := len(settings.block_scale_M)) not in (0, network.num_blocks):
-        raise InvalidInputError(f"block_scales has {scales} numbers; this model has {network.num_blocks} blocks")
+    """Refuse rows longer than the model has positions; best before they are encoded."""
     if settings.seq_len > network.max_positions:
         raise InvalidInputError(
             f"seq_len is {settings.seq_len} and the model has {network.max_positions} positions; use at most that"

@@ -25,7 +25,7 @@ TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside t
 SCHEDULES = ("constant", "cosine", "linear")
 STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
-MAX_RANK, MAX_BLOCK_SCALE = 2**10, 1e3
+MAX_RANK = 2**10
 _LORA_RANK = 8
 MAX_SEEDS = 2**20  # this limit and those below are beyond any use, and no product of them overflows
 
@@ -72,9 +72,6 @@ class TrainSettings:
     direction: str = setting("gaussian", "{choices}.", choices=DIRECTIONS.meanings)
     rank: int = setting(
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
-    )
-    block_scales: str = setting(
-        "", "How much longer directions and steps are in each block, such as 1,2.5,2.5; default: 1 in all."
     )
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
     max_rows: int | None = setting(
@@ -148,8 +145,6 @@ class TrainSettings:
                 f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
                 f"{facts.exchanges}; use plain"
             )
-        if self.block_scale_M and DIRECTIONS[self.direction].low_rank:
-            raise InvalidInputError(f"direction {self.direction} takes no block_scales; leave one of them out")
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(
                 f"num_perturbations is {self.num_perturbations} and num_seeds {self.num_seeds}: a round draws its "
@@ -190,24 +185,6 @@ class TrainSettings:
             return None
         targets = tuple(target.strip() for target in self.lora_targets.split(",") if target.strip())
         return Lora(self.lora_rank, self.lora_alpha or 2.0 * self.lora_rank, targets)
-
-    @property
-    def block_scale_M(self) -> tuple[float, ...]:
-        """``block_scales`` as numbers; none where directions are as drawn.
-
-        Raises:
-            InvalidInputError: not such a list.
-        """
-        try:
-            scale_M = tuple(float(part) for part in self.block_scales.split(",")) if self.block_scales else ()
-        except ValueError:
-            scale_M = (0.0,)
-        if not all(1 / MAX_BLOCK_SCALE <= scale <= MAX_BLOCK_SCALE for scale in scale_M):
-            raise InvalidInputError(
-                f"block_scales is {self.block_scales!r}; give a number for each block, with commas between, from "
-                f"{1 / MAX_BLOCK_SCALE:g} to {MAX_BLOCK_SCALE:g}"
-            )
-        return scale_M
 
     def without_adapters(self) -> TrainSettings:
         """The same settings for a model whose adapters are merged."""

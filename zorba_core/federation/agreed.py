@@ -116,5 +116,5 @@ def _length(
         return largest * float(torch.linalg.vector_norm(step, dtype=torch.float64))
     size, norm = sum(directions.sizes_M), directions.kind.norm
     variance = 1.0 if norm is None else norm(size) ** 2 / size
-    scale = directions.block_scale_M[block] * math.sqrt(variance * weights.numel())
+    scale = math.sqrt(variance * weights.numel())
     return largest * scale * float(np.linalg.norm(rho_bar_Q))
