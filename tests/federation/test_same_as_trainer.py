@@ -59,7 +59,7 @@ def test_every_replica_ends_with_the_servers_weights(make_config, server_setting
     [
         {"direction": "low-rank", "rank": 2},
         {"train": "lora", "lora_rank": 2},
-        {"step": "normalised-blocks", "schedule": "cosine", "warmup": 1},
+        {"schedule": "cosine", "warmup": 1},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )

@@ -44,9 +44,8 @@ class StopAt(Callback):
         return self._round >= self._at
 
 
-@pytest.mark.parametrize("step", ["plain", "normalised"])
-def test_a_long_run_is_resumed_and_replayed_from_its_checkpoint(tiny_opt_folder, tmp_path, monkeypatch, replayed, step):
-    settings = dataclasses.replace(SETTINGS, rounds=20, eval_every=2, step=step)
+def test_a_long_run_is_resumed_and_replayed_from_its_checkpoint(tiny_opt_folder, tmp_path, monkeypatch, replayed):
+    settings = dataclasses.replace(SETTINGS, rounds=20, eval_every=2)
     options = {"model": tiny_opt_folder, "settings": settings, "force": True}
     whole = fine_tune(ALLOCATION, runs_folder=tmp_path / "short", **options)
     assert not (whole.path / CHECKPOINT).exists()  # a short run's log is replayed in no time

@@ -42,7 +42,6 @@ _TRAINED_WITH = (
     "lr",
     "schedule",
     "warmup",
-    "step",
     "direction",
     "rank",
     "train",

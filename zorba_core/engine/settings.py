@@ -23,7 +23,6 @@ DTYPES = {
 INACTIVE = ("frozen", "dropped")
 TRAINED = {"blocks": "the blocks' own weights", "lora": "small adapters beside them (LoRA)"}
 SCHEDULES = ("constant", "cosine", "linear")
-STEPS = ("plain", "normalised", "normalised-blocks")
 PRECISIONS = ("highest", "bf16", "tf32")
 MAX_RANK = 2**10
 _LORA_RANK = 8
@@ -46,7 +45,6 @@ class TrainSettings:
     lr: float = setting(1e-2, "Learning rate.", above=0)
     schedule: str = setting("constant", "Of the learning rate over the rounds: {choices}.", choices=lambda: SCHEDULES)
     warmup: int = setting(0, "Rounds over which the learning rate rises to --lr.", at_least=0, at_most=10**8)
-    step: str = setting("plain", "plain; normalised or normalised-blocks: lr is a length.", choices=lambda: STEPS)
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.", at_least=1e-30)
     num_perturbations: int | None = setting(
         None,
@@ -139,11 +137,6 @@ class TrainSettings:
             raise InvalidInputError(
                 "lora_rank, lora_alpha, lora_targets and adapter are about adapters, and the blocks' own weights are "
                 "trained; leave them out, or use train lora"
-            )
-        if self.step != "plain" and facts.exchanges != "scalars":
-            raise InvalidInputError(
-                f"step is {self.step}, which the scalars that all clients receive decide, and {self.method} exchanges "
-                f"{facts.exchanges}; use plain"
             )
         if self.num_perturbations > self.num_seeds:
             raise InvalidInputError(

@@ -21,10 +21,10 @@ import torch
 
 from zorba_core.engine.aggregation import shared_step
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.reports import MOST_NATS
+from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.messages import Aggregate, MessageError, RoundTask
 

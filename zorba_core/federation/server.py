@@ -21,10 +21,10 @@ from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.loop import init, plan_round
 from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
 from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
+from zorba_core.engine.schedule import lr_of_round
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.fleet import Address, Member, Plan

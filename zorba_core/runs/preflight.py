@@ -40,7 +40,6 @@ from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
-from zorba_core.engine.methods.steps import mean_square
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
@@ -167,11 +166,8 @@ def preflight(
     # The probe averages over fewer independent directions than a round: its step is longer by the root of their ratio.
     averaged = (len(clients) * len(seeds_Q) / (taking_part * settings.num_perturbations)) ** 0.5
     rho_square = float(np.mean(np.square(exact_NQ)))
-    unit = 1.0  # of the learning rate
-    if settings.step != "plain":
-        unit = float(np.nan_to_num(np.nanmean(mean_square(rho_bar_MU, settings.step)) ** -0.5, nan=1.0, posinf=1.0))
     blocks = np.flatnonzero(A_MN.any(axis=1))
-    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings, unit))
+    checks.extend(_step_checks(network, blocks, step_of, averaged, rho_square, settings))
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))), differences)
 
 
@@ -284,12 +280,10 @@ def _step_checks(
     averaged: float,
     rho_square: float,
     settings: TrainSettings,
-    unit: float = 1.0,
 ) -> list[Check]:
     """``step_of(m)`` is what the probe would take from block m at a rate of 1, a round's is ``averaged`` times as long;
-    ``rho_square`` is what a round at that rate lowers the loss by, to first order. The settings' learning rate is in
-    ``unit``."""
-    lr = settings.lr * unit
+    ``rho_square`` is what a round at that rate lowers the loss by, to first order."""
+    lr = settings.lr
     lost = step_square = length = 0.0
     for m in map(int, blocks):
         kept, whole_step = network.block_weights(m), step_of(m)

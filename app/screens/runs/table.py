@@ -123,7 +123,6 @@ _VARIED = {
     "estimator": "estimator",
     "direction": "direction",
     "inactive": "inactive",
-    "step": "step",
     "schedule": "schedule",
     "dtype": "dtype",
 }

@@ -23,11 +23,11 @@ import numpy as np
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.methods.interface import ScalarMethod
-from zorba_core.engine.methods.steps import lr_of_round
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.schedule import lr_of_round
 
 
 def client_seeds(seeds_Q: Sequence[int], client: int) -> list[int]:

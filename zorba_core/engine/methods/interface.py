@@ -49,10 +49,10 @@ import numpy as np
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.estimators.registry import estimator_of
-from zorba_core.engine.methods.steps import MEAN_SQUARE, lr_of_round, normalised
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
+from zorba_core.engine.schedule import lr_of_round
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.planning.methods import MethodFacts
@@ -90,7 +90,7 @@ class Method(MethodFacts):
         Raises:
             InvalidInputError: there is one, and the method's facts say that it keeps none.
         """
-        if state.keys() - {MEAN_SQUARE} and not self.keeps_state:
+        if state and not self.keeps_state:
             raise InvalidInputError(f"method {self.name} has a server state: register it with keeps_state=True")
         return {name: np.asarray(value, np.float64) for name, value in state.items()}
 
@@ -146,20 +146,16 @@ class ScalarMethod(Method):
     def checked_coefficients(
         self, state: MethodState, scalars: Scalars, settings: TrainSettings
     ) -> tuple[np.ndarray, MethodState]:
-        """:meth:`coefficients`, normalised where the settings ask for it, as the log and the wire can carry them.
+        """:meth:`coefficients`, as the log and the wire can carry them.
 
         Raises:
             RunError: they have another shape than the averages, or are not finite.
         """
-        own = {name: value for name, value in state.items() if name != MEAN_SQUARE}
-        coefficients_MQ, own = self.coefficients(own, scalars, settings)
+        coefficients_MQ, state = self.coefficients(state, scalars, settings)
         shape = scalars.rho_bar_MQ.shape
         if np.shape(coefficients_MQ) != shape or not np.isfinite(coefficients_MQ).all():
             raise RunError(
                 f"method {self.name} gives coefficients of shape {np.shape(coefficients_MQ)}, finite ones of shape "
                 f"{shape} are needed"
             )
-        if settings.step != "plain":
-            scale_M1, after = normalised(scalars.rho_bar_MQ, state.get(MEAN_SQUARE), settings.step)
-            coefficients_MQ, own = coefficients_MQ * scale_M1, {**own, MEAN_SQUARE: after}
-        return np.asarray(coefficients_MQ, np.float64), self.checked_state(own)
+        return np.asarray(coefficients_MQ, np.float64), self.checked_state(state)

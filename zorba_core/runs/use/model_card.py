@@ -200,8 +200,6 @@ def _method(run: Run) -> str:
     rate = f"learning rate {config['lr']:g}"
     if config.get("schedule", "constant") != "constant":
         rate += f" at its highest ({config['schedule']} schedule)"
-    if config.get("step", "plain") != "plain":
-        rate += f", step {config['step']}"
     lines = [f"- {method.title}: {method.help}; {summary['rounds_done']} rounds, {rate}."]
     if config.get("num_perturbations"):
         along = f"{config['num_perturbations']} directions a round ({config['direction']})"
