@@ -81,7 +81,6 @@ PAGES = {
             "train_stops": True,
             "train_force": True,
             "train_estimator": "reference",
-            "train_recipe": "best",
         },
     ),
     "train, another method": (

@@ -26,7 +26,6 @@ from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.files import write_json
 from zorba_core.planning.methods import METHODS
-from zorba_core.runs.presets import PRESETS
 from zorba_core.runs.writer import RunWriter
 
 TIMEOUT_S = 60
@@ -346,19 +345,3 @@ def test_the_pages_about_runs_load_no_torch(root, runs):
         [sys.executable, "-c", code, main], capture_output=True, text=True, check=True, cwd=root, env=environment
     )
     assert done.stdout == "[0, 0, 0] set()\n"
-
-
-def test_a_recipe_adds_what_its_preset_sets(app, monkeypatch):
-    changed = replace(PRESETS["best"], options={**PRESETS["best"].options, "schedule": "cosine"})
-    monkeypatch.setitem(PRESETS, "best", changed)
-    train(app)
-    assert "--schedule" not in shown_commands(app)
-    app.selectbox(key="train_recipe").select("best").run()
-    assert "--schedule cosine" in shown_commands(app)
-    app.segmented_control(key="train_method").set_value("decomfl").run()
-    assert app.selectbox(key="train_recipe").disabled
-    assert "--schedule" not in shown_commands(app)
-
-
-def shown_commands(app) -> str:
-    return "\n".join(code.value for code in app.code)

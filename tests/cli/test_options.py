@@ -96,7 +96,7 @@ UNOFFERED = {
     },
     "allocate": {"num_blocks"},
     "scenario": {"num_blocks", "total_mode", "idle_blocks"},
-    "pareto": {"budgets", "blocks", "time_limit", "energies", "noise", "preset"},
+    "pareto": {"budgets", "blocks", "time_limit", "energies", "noise"},
     "vram": set(),
     "bench": {"mu"},
     "federation up": {

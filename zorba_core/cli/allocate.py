@@ -18,7 +18,6 @@ from zorba_core.errors import InvalidInputError
 from zorba_core.fields import setting
 from zorba_core.files import check_target
 from zorba_core.planning.memory import GIB, Workload, psi_client_bytes
-from zorba_core.runs import presets
 
 SAVE_OPTION = typer.Option(None, help="Also write the allocation to this .npz, .json or .csv file.")
 _MOST_ROWS = 60
@@ -29,7 +28,6 @@ class SolveOptions:
     """Options of :func:`zorba_core.allocation.solve`, which checks them."""
 
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
-    preset: str | None = setting(None, "For options that are not given. {choices}.", choices=presets.meanings)
     objective: str | None = setting(
         None, "lambda or v: what to minimise and bound; gain: to maximise. Default: the solver's own."
     )

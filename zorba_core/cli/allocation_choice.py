@@ -22,7 +22,6 @@ from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.fields import check, declared, setting
 from zorba_core.planning.memory import MAX_CLIENTS, Workload, whole_block_budgets
 from zorba_core.planning.methods import method_facts
-from zorba_core.runs import presets
 
 if TYPE_CHECKING:
     from zorba_core.engine.settings import TrainSettings
@@ -52,9 +51,6 @@ class AllocationChoice:
     blocks_per_client: int | None = setting(None, "Give every client this many blocks instead of a fleet.")
     budgets: str | None = setting(None, "Whole blocks of each client, e.g. 11,9,3, instead of a fleet.")
     fleet: Path | None = setting(None, "CSV with columns client,vram_gib; default: drawn as in the paper.")
-    preset: str | None = setting(
-        None, "For options that are not given. {choices}.", choices=presets.meanings, said="preset is {value}"
-    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -70,7 +66,7 @@ class AllocationChoice:
         Raises:
             InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
         """
-        given = self._given(*(name for name in declared(AllocationChoice) if name not in ("clients", "preset")))
+        given = self._given(*(name for name in declared(AllocationChoice) if name != "clients"))
         if not method_facts(settings.method).allocates:
             if given:
                 raise InvalidInputError(

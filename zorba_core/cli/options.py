@@ -17,7 +17,6 @@ from typing import Any, get_type_hints
 
 import click
 import typer
-from click.core import ParameterSource
 from typer.core import TyperCommand
 
 from zorba_core.errors import in_short
@@ -69,8 +68,6 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
             parameters.append(parameter.replace(annotation=annotation, kind=kind))
 
     def run(**values: Any) -> None:
-        if values.get("preset") is not None:
-            values = _with_preset(values)
         for field in (field for group in groups.values() for field in group.fields):
             if field.choices is None:  # of these who looks a name up says more
                 field.check(values[field.option])
@@ -87,15 +84,6 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)
     app.command(name, cls=Command, context_settings={"ignore_unknown_options": hasattr(function, "passes_on")})(run)
-
-
-def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
-    """The options of the command that is running, where they were not given, as its preset has them."""
-    from zorba_core.runs.presets import filled
-
-    context = click.get_current_context()
-    given = {name for name in values if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
-    return filled(values["preset"], values, given)
 
 
 class _PlainNumber(click.ParamType):

@@ -16,7 +16,6 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
 from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
-from zorba_core.runs.presets import PRESETS
 
 OWN_FOLDER, OWN_ROWS = "folder", "own"
 _LINKED_FOLDER = 300  # characters of a path in an address
@@ -188,7 +187,6 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
             if method.first_order
             else "How a client gets its number for a direction.",
         )
-        recipe = _recipe(method)
         five, six = st.columns(2, vertical_alignment="bottom")
         key, usual = f"train_target_{dataset.name}", dataset.target
         aim = f"Target {METRIC_TITLES[dataset.counted]}"
@@ -214,27 +212,7 @@ def settings(dataset: Task, method: MethodFacts) -> dict[str, Any]:
         "target": target,
         "stop_at_target": stops,
         "force": forced,
-        **recipe,
     }
-
-
-def _recipe(method: MethodFacts) -> dict[str, Any]:
-    """What a preset sets beyond the fields of this form."""
-    name = linked(
-        st.selectbox,
-        "Recipe",
-        list(PRESETS),
-        format_func=lambda name: f"{PRESETS[name].title} · {PRESETS[name].help}",
-        key="train_recipe",
-        disabled=not method.allocates,
-        help="How the step and the plan change over the rounds. "
-        + " ".join(f"**{preset.title}**: {' '.join(preset.evidence)}" for preset in PRESETS.values()),
-    )
-    if not method.allocates:
-        return {}
-    usual = declared(TrainSettings)
-    settings = PRESETS[name].settings
-    return {key: value for key, value in settings.items() if key != "method" and value != usual[key].default}
 
 
 def _for_method(key: str, method: MethodFacts) -> str:
