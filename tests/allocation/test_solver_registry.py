@@ -122,7 +122,7 @@ def test_what_is_no_allocation_and_what_breaks_is_one_line():
         ("balanced", "str is not a"),
         (replace(DICE, name="Two words"), "lower-case"),
         (replace(DICE, help=""), "needs a title, a help text"),
-        (replace(DICE, objectives=("loss",)), "choose from lambda, v, gain"),
+        (replace(DICE, objectives=("loss",)), "choose from lambda, v"),
         (replace(DICE, most_points=0), "at least 1"),
         (replace(DICE, name="exact"), "already"),
     ],

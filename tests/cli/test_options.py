@@ -95,8 +95,8 @@ UNOFFERED = {
         "precision",
     },
     "allocate": {"num_blocks"},
-    "scenario": {"num_blocks", "total_mode", "idle_blocks"},
-    "pareto": {"budgets", "blocks", "time_limit", "energies", "noise"},
+    "scenario": {"num_blocks", "total_mode"},
+    "pareto": {"budgets", "blocks", "time_limit"},
     "vram": set(),
     "bench": {"mu"},
     "federation up": {

@@ -2,7 +2,6 @@
 
 from zorba_core.allocation.bounds import cauchy_bound, v_bound, water_filled_bound
 from zorba_core.allocation.front import Front, hypervolume, knee, non_dominated
-from zorba_core.allocation.gain import BlockFacts, gain, gain_bound
 from zorba_core.allocation.measure_facts import MEASURES, Measure, find_measure
 from zorba_core.allocation.measures import AllocationMetrics, coupled_noise, direction_coupling
 from zorba_core.allocation.pareto import sweep, sweep_totals
@@ -29,7 +28,6 @@ __all__ = [
     "AllocationMetrics",
     "AllocationProblem",
     "Answer",
-    "BlockFacts",
     "Front",
     "GammaCertificate",
     "GreedyStep",
@@ -50,8 +48,6 @@ __all__ = [
     "coupled_noise",
     "direction_coupling",
     "find_measure",
-    "gain",
-    "gain_bound",
     "gamma_certificate",
     "gamma_star",
     "gamma_star_by_subsets",

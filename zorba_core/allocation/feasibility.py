@@ -71,7 +71,6 @@ def check_feasible(
     total_mode: str,
     min_popularity: int,
     max_blocks_per_client: int | None,
-    idle_blocks: str,
 ) -> None:
     """Raise unless some matrix meets the request; ``usable_N`` are the budgets after the cap on blocks per client.
 
@@ -90,7 +89,7 @@ def check_feasible(
         raise InfeasibleError(
             f"min popularity {floor} asks for more clients than there are: {N} clients, {floor - N} too few"
         )
-    need, budgets, usable = 0 if idle_blocks == "allow" else M * floor, int(budget_N.sum()), int(usable_N.sum())
+    need, budgets, usable = M * floor, int(budget_N.sum()), int(usable_N.sum())
     each = "one client" if floor == 1 else f"{floor} clients"
     if budgets < need:
         raise InfeasibleError(

@@ -16,15 +16,13 @@ from scipy import sparse
 
 from zorba_core.allocation import measures as metrics
 from zorba_core.allocation.feasibility import check_feasible, whole_number, whole_numbers
-from zorba_core.allocation.gain import BlockFacts, gain
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.errors import InvalidInputError, name_some
 from zorba_core.fields import declared, setting
 
 TotalMode = Literal["le", "eq"]
-Objective = Literal["lambda", "v", "gain"]
-OBJECTIVES: tuple[Objective, ...] = ("lambda", "v", "gain")
-IDLE_BLOCKS = ("forbid", "allow")
+Objective = Literal["lambda", "v"]
+OBJECTIVES: tuple[Objective, ...] = ("lambda", "v")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +40,6 @@ class AllocationProblem:
     total_mode: TotalMode = setting("le", "le: at most T; eq: exactly T.")
     min_popularity: int = setting(1, "Clients that every block needs.", at_least=1)
     max_blocks_per_client: int | None = setting(None, "Cap on every client, on top of its budget.", at_least=1)
-    idle_blocks: str = setting(
-        "forbid", "allow: blocks may have no client, as the gain solver can choose.", choices=lambda: IDLE_BLOCKS
-    )
 
     def __post_init__(self) -> None:
         for name, field in declared(type(self)).items():
@@ -55,8 +50,6 @@ class AllocationProblem:
             raise InvalidInputError(f"total mode is {self.total_mode!r}; choose le (at most) or eq (exactly)")
         if self.total_mode == "eq" and self.total is None:
             raise InvalidInputError("total mode eq needs a total; give the total, or use le")
-        if self.idle_blocks not in IDLE_BLOCKS:
-            raise InvalidInputError(f"idle blocks is {self.idle_blocks!r}; choose forbid or allow")
         budget_N = whole_numbers("budget", self.budget_N)
         outside = np.flatnonzero((budget_N < 1) | (budget_N > self.num_blocks))
         if outside.size:
@@ -78,11 +71,6 @@ class AllocationProblem:
         usable_N = np.minimum(self.budget_N, self.max_blocks_per_client)
         usable_N.setflags(write=False)
         return usable_N
-
-    @property
-    def may_idle(self) -> bool:
-        """May a block have no client? One that has some needs ``min_popularity``."""
-        return self.idle_blocks == "allow"
 
     @property
     def most_blocks(self) -> int:
@@ -167,9 +155,8 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver returns. ``lower_bound`` bounds ``objective`` (Lambda or V; from above where it is the gain, which
-    is maximised) over every matrix that meets the request, so ``gap`` is the most that is left to gain; ``gamma_star``
-    is Theorem 4's for the same budgets."""
+    """What a solver returns. ``lower_bound`` bounds ``objective`` (Lambda or V) over every matrix that meets the
+    request, so ``gap`` is the most that is left to gain; ``gamma_star`` is Theorem 4's for the same budgets."""
 
     allocation: AllocationMetrics
     solver: str
@@ -179,7 +166,6 @@ class Solution:
     gamma_star: int
     seconds: float
     problem: AllocationProblem
-    facts: BlockFacts | None = None  # of the blocks, where the gain was asked for
 
     @property
     def optimal(self) -> bool:
@@ -187,13 +173,11 @@ class Solution:
 
     @property
     def value(self) -> float:
-        return objective_of(self.allocation, self.objective, self.facts)
+        return objective_of(self.allocation, self.objective)
 
     @property
     def gap(self) -> float:
-        """(value - lower bound) / value, at least 0; of the gain (bound - value) / bound."""
-        if self.objective == "gain":
-            return max(0.0, 1.0 - self.value / self.lower_bound) if self.lower_bound else 0.0
+        """(value - lower bound) / value, at least 0."""
         return max(0.0, 1.0 - self.lower_bound / self.value)
 
     def describe(self) -> dict[str, Any]:
@@ -211,9 +195,8 @@ class Solution:
             "total_blocks": allocation.total_blocks,
             "lower_bound": self.lower_bound,
             "optimal": self.optimal,
-            # Neither has a meaning where a block has no client.
-            "mean_inverse_popularity": allocation.mean_inverse_popularity if allocation.min_popularity else None,
-            "effective_clients": allocation.effective_clients if allocation.min_popularity else None,
+            "mean_inverse_popularity": allocation.mean_inverse_popularity,
+            "effective_clients": allocation.effective_clients,
             "min_popularity": allocation.min_popularity,
             "largest_influence": allocation.largest_influence,
             "solver": self.solver,
@@ -221,24 +204,9 @@ class Solution:
             "gap": self.gap,
             "status": self.status.value,
             "seconds": self.seconds,
-            **self._gain(),
-        }
-
-    def _gain(self) -> dict[str, Any]:
-        if self.objective != "gain":
-            return {}
-        idle = np.flatnonzero(self.allocation.popularity_M == 0)
-        return {
-            "gain": self.value,
-            "gain_bound": self.lower_bound,
-            "energies": self.facts.energy_M,
-            "noise": self.facts.noise_M,
-            "idle_blocks": idle,
         }
 
 
-def objective_of(allocation: AllocationMetrics, objective: Objective, facts: BlockFacts | None) -> float:
-    """Lambda, V or the gain of an allocation."""
-    if objective == "gain":
-        return gain(allocation.A_MN, facts)
+def objective_of(allocation: AllocationMetrics, objective: Objective) -> float:
+    """Lambda or V of an allocation."""
     return allocation.bias_lambda if objective == "lambda" else allocation.mean_inverse_popularity

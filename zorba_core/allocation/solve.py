@@ -13,10 +13,8 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zorba_core.allocation.bounds import v_bound, water_filled_bound
-from zorba_core.allocation.gain import BlockFacts, gain_bound
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import (
     OBJECTIVES,
@@ -29,14 +27,13 @@ from zorba_core.allocation.problem import (
 from zorba_core.allocation.solver import Answer, Solver, SolverOptions, not_a_solver
 from zorba_core.allocation.solvers.balanced import BALANCED
 from zorba_core.allocation.solvers.exact import EXACT
-from zorba_core.allocation.solvers.gain import GAIN
 from zorba_core.allocation.solvers.lexicographic import LEXICOGRAPHIC, GreedyStep, gamma_star
 from zorba_core.allocation.solvers.two_level import TWO_LEVEL
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.registry import Registry
 
 SOLVERS: Registry[Solver] = Registry("solver", "zorba.solvers", accepts=not_a_solver)
-for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT, GAIN):
+for _solver in (BALANCED, LEXICOGRAPHIC, TWO_LEVEL, EXACT):
     SOLVERS.register(_solver)
 
 # A value this close to its bound (relative) is the optimum: both are sums of rounded terms.
@@ -56,7 +53,7 @@ def as_solver(solver: str | Solver, objective: Objective | None = None) -> Solve
     if objective is not None and objective not in OBJECTIVES:
         raise InvalidInputError(f"unknown objective {objective!r}; choose {_listed(OBJECTIVES)}")
     if objective is not None and objective not in part.objectives:
-        title = {"lambda": "Lambda", "v": "V", "gain": "the gain"}
+        title = {"lambda": "Lambda", "v": "V"}
         only = " and ".join(title[name] for name in part.objectives)
         others = _listed([name for name, other in SOLVERS.items() if objective in other.objectives])
         raise InvalidInputError(f"the {part.name} solver works on {only} only; for {title[objective]} use {others}")
@@ -71,19 +68,17 @@ def solve(
     objective: Objective | None = None,
     time_limit: float = 10.0,
     trace: list[GreedyStep] | None = None,
-    facts: BlockFacts | None = None,
 ) -> Solution:
     """Allocate blocks to clients.
 
     Args:
         solver: the name of one of :data:`SOLVERS`, or any :class:`Solver`.
         seed: decides what a solver draws at random; most draw nothing.
-        objective: what to minimise and bound, ``"lambda"`` or ``"v"``; or to maximise, ``"gain"``. Default: the
-            solver's own. V is what ``balanced`` minimises at any total, so ``exact`` returns that, proven;
-            ``two-level`` and ``lexicographic`` know Lambda only, and ``gain`` maximises the gain whatever is bounded.
+        objective: what to minimise and bound, ``"lambda"`` or ``"v"``. Default: the solver's own. V is what
+            ``balanced`` minimises at any total, so ``exact`` returns that, proven; ``two-level`` and
+            ``lexicographic`` know Lambda only.
         time_limit: seconds that ``exact`` may take before it returns the best matrix so far and its bound.
         trace: collects the steps of the lexicographic solver's greedy update.
-        facts: energy, noise and size of each block, for the gain; default: alike.
 
     Raises:
         InvalidInputError: an unknown solver or option, or a solver that cannot honour the request.
@@ -91,16 +86,6 @@ def solve(
     """
     part = as_solver(solver, objective)
     objective = objective or part.objectives[0]
-    if facts is not None and "gain" not in part.objectives:
-        raise InvalidInputError(
-            f"the {part.name} solver knows no energies and noises of blocks; leave them out, or use gain"
-        )
-    if problem.may_idle and not part.may_idle:
-        able = _listed([name for name, other in SOLVERS.items() if other.may_idle])
-        raise InvalidInputError(
-            f"the {part.name} solver gives every block a client; leave idle blocks out, or use {able}"
-        )
-    facts = facts or BlockFacts.of(problem.num_blocks)
     if not (time_limit > 0 and math.isfinite(time_limit)):
         raise InvalidInputError(f"time limit is {time_limit} seconds; it must be a finite number above 0")
     if trace is not None and not part.traces:
@@ -113,7 +98,7 @@ def solve(
         )
     started = time.perf_counter()
     try:
-        answer = part.run(problem, SolverOptions(objective, time_limit, seed, trace, facts))
+        answer = part.run(problem, SolverOptions(objective, time_limit, seed, trace))
     except ZorbaError:
         raise
     except Exception as error:  # whatever somebody else's solver does
@@ -121,28 +106,21 @@ def solve(
     answer = answer if isinstance(answer, Answer) else Answer(answer)
     allocation = answer.allocation
     _check_answer(part, problem, allocation)
-    value = objective_of(allocation, objective, facts)
-    if objective == "gain":
-        lower_bound = gain_bound(facts, problem.usable_N, problem.most_blocks, idle_blocks=problem.may_idle)
-        if part.proves:
-            lower_bound = min(lower_bound, answer.lower_bound)
-        reached = value >= lower_bound * (1 - _SAME)
-    else:
-        lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
-        if part.proves:
-            lower_bound = max(lower_bound, answer.lower_bound)
-        reached = value <= lower_bound * (1 + _SAME)
+    value = objective_of(allocation, objective)
+    lower_bound = water_filled_bound(problem) if objective == "lambda" else v_bound(problem)
+    if part.proves:
+        lower_bound = max(lower_bound, answer.lower_bound)
+    reached = value <= lower_bound * (1 + _SAME)
     status = answer.status if answer.status is not Status.OPTIMAL else Status.FEASIBLE
     return Solution(
         allocation=allocation,
         solver=part.name,
         status=Status.OPTIMAL if reached else status,
         objective=objective,
-        lower_bound=max(lower_bound, value) if objective == "gain" else min(lower_bound, value),
+        lower_bound=min(lower_bound, value),
         gamma_star=gamma_star(problem.usable_N, problem.num_blocks),
         seconds=time.perf_counter() - started,
         problem=problem,
-        facts=facts if objective == "gain" else None,
     )
 
 
@@ -161,7 +139,7 @@ def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object
         wrong = f"client {over.argmax()} holds {over.max()} more than its budget allows"
     elif allocation.blocks_held_N.min() < 1:
         wrong = f"client {allocation.blocks_held_N.argmin()} holds no block"
-    elif (few := np.flatnonzero(_too_few(problem, allocation.popularity_M))).size:
+    elif (few := np.flatnonzero(allocation.popularity_M < problem.min_popularity)).size:
         wrong = f"block {few[0]} has {allocation.popularity_M[few[0]]} clients"
     elif allocation.total_blocks > problem.most_blocks or (
         problem.total_mode == "eq" and allocation.total_blocks < problem.most_blocks
@@ -169,11 +147,6 @@ def _check_answer(solver: Solver, problem: AllocationProblem, allocation: object
         wrong = f"{allocation.total_blocks} activated blocks, the total is {problem.total}"
     if wrong:
         raise RunError(f"the {solver.name} solver's answer does not meet the request: {wrong}")
-
-
-def _too_few(problem: AllocationProblem, popularity_M: NDArray[np.int64]) -> NDArray[np.bool_]:
-    few_M = popularity_M < problem.min_popularity
-    return few_M & (popularity_M > 0) if problem.may_idle else few_M
 
 
 def _listed(names: Sequence[str]) -> str:

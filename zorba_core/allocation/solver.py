@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.allocation.gain import BlockFacts
 from zorba_core.allocation.measures import AllocationMetrics
 from zorba_core.allocation.problem import OBJECTIVES, AllocationProblem, Objective, Status
 
@@ -26,7 +25,6 @@ class SolverOptions:
     time_limit: float = 10.0  # seconds, with ``takes_time_limit``
     seed: int | Sequence[int] = 0  # with ``random``
     trace: list[Any] | None = None  # with ``traces``: where each step is appended
-    facts: BlockFacts | None = None  # of the blocks, with the objective "gain"
 
     @property
     def rng(self) -> np.random.Generator:
@@ -39,7 +37,7 @@ class Answer:
     """An allocation with more to say than its matrix. A bound on the objective counts if the solver ``proves``."""
 
     allocation: AllocationMetrics
-    lower_bound: float = 0.0  # of the gain an upper one
+    lower_bound: float = 0.0
     status: Status = Status.FEASIBLE
     nodes: int = 0  # of a search; 0 when the bound closed the gap before it
 
@@ -69,7 +67,6 @@ class Solver:
     cost: str = ""  # how long it takes, in words
     objectives: tuple[Objective, ...] = ("lambda",)
     honours_total: bool = True
-    may_idle: bool = False  # leaves blocks without a client where the problem allows it
     random: bool = False  # draws: another seed, another matrix
     proves: bool = False  # its own lower bounds are proven
     takes_time_limit: bool = False

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import typer
 
-from zorba_core.allocation import MEASURES, SOLVERS, AllocationProblem, BlockFacts, Solution, solve, write_allocation
-from zorba_core.cli.fleet_options import FleetOptions, FleetRequest, parse_numbers
+from zorba_core.allocation import MEASURES, SOLVERS, AllocationProblem, Solution, solve, write_allocation
+from zorba_core.cli.fleet_options import FleetOptions, FleetRequest
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
@@ -28,23 +27,8 @@ class SolveOptions:
     """Options of :func:`zorba_core.allocation.solve`, which checks them."""
 
     solver: str = setting("balanced", "{choices}.", choices=SOLVERS.meanings)
-    objective: str | None = setting(
-        None, "lambda or v: what to minimise and bound; gain: to maximise. Default: the solver's own."
-    )
+    objective: str | None = setting(None, "lambda or v: what to minimise and bound. Default: the solver's own.")
     time_limit: float = setting(10.0, "Seconds for the exact solver; then the best found and its bound.")
-    energies: str | None = setting(None, "With gain: G of each block, e.g. 4,2,1, or one number. Default: alike.")
-    noise: str | None = setting(None, "With gain: variance s of each block's client gradients, or one number.")
-
-    def facts(self, num_blocks: int) -> BlockFacts | None:
-        """Energies and noises of the blocks, for the solver that reads them; None where none were given.
-
-        Raises:
-            InvalidInputError: no numbers, or another count than there are blocks.
-        """
-        if self.energies is None and self.noise is None and "gain" not in (self.solver, self.objective):
-            return None
-        given = (parse_numbers(f"--{name}", getattr(self, name)) for name in ("energies", "noise"))
-        return BlockFacts.of(num_blocks, *given)
 
 
 def allocate(
@@ -60,7 +44,7 @@ def allocate(
     request = fleet.request(workload)
     problem = AllocationProblem(request.budget_N, request.num_blocks, **limits)
     options = {name: getattr(how, name) for name in ("solver", "objective", "time_limit")}
-    solution = solve(problem, seed=fleet.seed, facts=how.facts(request.num_blocks), **options)
+    solution = solve(problem, seed=fleet.seed, **options)
     if save is not None:
         write_allocation(save, solution.allocation)
     emit(solution_json(solution, request), as_json, solution_lines(solution, request))
@@ -88,9 +72,8 @@ def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
     """The same for people: the measures, then a row per client; computed when they are read."""
     allocation = solution.allocation
     notes = {"min_popularity": f"   gamma* {solution.gamma_star}"}
-    if solution.objective != "gain":
-        bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
-        notes[bounded] = f"   none below {MEASURES[bounded].text(solution.lower_bound)}, gap {100 * solution.gap:.2f} %"
+    bounded = "lambda" if solution.objective == "lambda" else "mean_inverse_popularity"
+    notes[bounded] = f"   none below {MEASURES[bounded].text(solution.lower_bound)}, gap {100 * solution.gap:.2f} %"
     lines = [
         f"{allocation.num_clients} clients, {allocation.num_blocks} blocks, solver {solution.solver}, "
         f"{solution.seconds:.3f} s",
@@ -99,12 +82,6 @@ def solution_lines(solution: Solution, request: FleetRequest) -> Iterator[str]:
         f"  {measure.label:<32}{measure.text(measure.value(allocation)):>10}{notes.get(name, '')}"
         for name, measure in MEASURES.items()
     ]
-    if solution.objective == "gain":
-        gap = f"   none above {solution.lower_bound:.6g}, gap {100 * solution.gap:.2f} %"
-        lines.append(f"  {'gain of a round, up to a factor':<32}{solution.value:10.6g}{gap}")
-        idle = np.flatnonzero(solution.allocation.popularity_M == 0)
-        if idle.size:
-            lines.append(f"  {'blocks that nobody activates':<32}{' '.join(map(str, idle))}")
     vram = _vram_gib(solution, request)
     if vram is not None:
         lines.append(f"  total VRAM                      {vram['total']:10.2f} GiB")

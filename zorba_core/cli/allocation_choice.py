@@ -77,10 +77,10 @@ class AllocationChoice:
         if self.allocation is not None:
             if len(given) > 1:
                 raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
-            read = _from_file(self.allocation, spec, self.clients, settings.idle_blocks == "allow")
+            read = _from_file(self.allocation, spec, self.clients)
             return read, {"file": self.allocation.name}
         budget_N, origin = self._client_budgets(spec, settings)
-        problem = AllocationProblem(budget_N, spec.num_blocks, self.total, idle_blocks=settings.idle_blocks)
+        problem = AllocationProblem(budget_N, spec.num_blocks, self.total)
         solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
         return solution.allocation, {"solver": solution.solver, "total": self.total, **origin}
 
@@ -119,7 +119,7 @@ class AllocationChoice:
         return budget_N, {"budgets": budget_N, **origin}
 
 
-def _from_file(path: Path, spec: ModelSpec, clients: int | None, may_idle: bool) -> Allocation:
+def _from_file(path: Path, spec: ModelSpec, clients: int | None) -> Allocation:
     read = allocation_from_file(path)
     if read.num_blocks != spec.num_blocks:
         raise InvalidInputError(
@@ -131,9 +131,6 @@ def _from_file(path: Path, spec: ModelSpec, clients: int | None, may_idle: bool)
     if idle.size:
         raise InvalidInputError(f"{path}: client {idle[0]} activates no block; give each client at least one")
     unused = np.flatnonzero(read.popularity_M == 0)
-    if unused.size and not may_idle:
-        raise InvalidInputError(
-            f"{path}: nobody activates block {unused[0]}; give each block at least one client, or say --idle-blocks "
-            "allow"
-        )
+    if unused.size:
+        raise InvalidInputError(f"{path}: nobody activates block {unused[0]}; give each block at least one client")
     return read

@@ -49,7 +49,6 @@ _TRAINED_WITH = (
     "lora_alpha",
     "lora_targets",
     "estimator",
-    "idle_blocks",
     "participation",
     "eval_every",
     "eval_rows",

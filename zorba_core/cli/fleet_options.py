@@ -103,22 +103,3 @@ def parse_budgets(text: str) -> NDArray[np.int64]:
     if not numbers:
         raise InvalidInputError("--budgets is empty; give whole numbers such as 11,9,3")
     return np.array(numbers, np.int64)
-
-
-def parse_numbers(option: str, text: str | None) -> NDArray[np.float64] | float | None:
-    """``"4,2,1"`` as numbers, ``"4"`` as one for all; None for None.
-
-    Raises:
-        InvalidInputError: a part that is no number, or none at all.
-    """
-    if text is None:
-        return None
-    numbers = []
-    for part in text.replace(",", " ").split():
-        try:
-            numbers.append(float(part))
-        except ValueError:
-            raise InvalidInputError(f"{option} has {part[:40]!r}; give numbers such as 4,2,1") from None
-    if not numbers:
-        raise InvalidInputError(f"{option} is empty; give numbers such as 4,2,1")
-    return numbers[0] if len(numbers) == 1 else np.array(numbers)

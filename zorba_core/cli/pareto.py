@@ -28,8 +28,6 @@ def pareto(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """The front of Lambda against the fraction of all VRAM in use."""
-    if how.objective == "gain":
-        raise InvalidInputError("a front is of Lambda or V against VRAM, not of the gain; leave --objective out")
     spec, seed = model_spec(fleet.model), fleet.seed
     chosen = read_fleet(spec, workload, fleet.clients, fleet.fleet, seed)
     front: Front

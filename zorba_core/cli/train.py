@@ -189,11 +189,6 @@ def fail_if_interrupted(run: Run) -> None:
     )
 
 
-def _spread(summary: dict) -> str:
-    inverse = summary["mean_inverse_popularity"]
-    return "blocks without a client" if inverse is None else f"V {inverse:.3f}"
-
-
 def summary_lines(run: Run) -> list[str]:
     summary, config, data = run.summary, run.config, run.environment.get("data", {})
     sent = summary["communication"]
@@ -211,7 +206,8 @@ def summary_lines(run: Run) -> list[str]:
         (f"target {summary['target']:.2f}", "not reached" if reached is None else f"reached in round {reached}"),
         (
             "allocation",
-            f"Lambda {summary['lambda']:.3f}, {_spread(summary)}, effective clients {summary['effective_clients']:.1f}",
+            f"Lambda {summary['lambda']:.3f}, V {summary['mean_inverse_popularity']:.3f}, "
+            f"effective clients {summary['effective_clients']:.1f}",
         ),
         ("VRAM by the paper's model", f"{summary['vram_gib']['total']:.3f} GiB over all clients"),
         (

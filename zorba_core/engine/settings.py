@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zorba_core.allocation.problem import IDLE_BLOCKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError
@@ -77,9 +76,6 @@ class TrainSettings:
     )
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
-    )
-    idle_blocks: str = setting(
-        "forbid", "allow: --solver gain may leave blocks without a client.", choices=lambda: IDLE_BLOCKS
     )
     participation: float = setting(1.0, "Share of the clients that take part in a round.", above=0, at_most=1)
     outlier_ratio: float = setting(

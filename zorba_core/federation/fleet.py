@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from zorba_core.allocation import SOLVERS, Allocation, AllocationProblem, solve
+from zorba_core.allocation import Allocation, AllocationProblem, solve
 from zorba_core.errors import InfeasibleError
 
 Address = Hashable
@@ -97,7 +97,6 @@ def make_plan(
     reason: str,
     before: Plan | None,
     allocates: bool = True,
-    idle_blocks: str = "forbid",
 ) -> Plan:
     """Solve the allocation for the registered clients; with a method that does not allocate, each gets every block.
 
@@ -117,8 +116,7 @@ def make_plan(
         A_MN[:, seats] = True
         return Plan(Allocation(A_MN), dict(zip(seats, budgets, strict=True)), reason)
     try:
-        idle = idle_blocks if SOLVERS[solver].may_idle else "forbid"
-        problem = AllocationProblem(budgets, num_blocks, idle_blocks=idle)
+        problem = AllocationProblem(budgets, num_blocks)
         A_MN[:, seats] = solve(problem, solver).allocation.A_MN
     except InfeasibleError as error:
         if before is None:

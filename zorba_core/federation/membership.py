@@ -209,7 +209,6 @@ class Membership:
             reason,
             before,
             method_facts(self.config.settings.method).allocates,
-            self.config.settings.idle_blocks,
         )
         if self.run_allocation is None:
             self.run_allocation = self.plan.allocation
