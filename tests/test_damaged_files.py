@@ -1,4 +1,3 @@
-
 """Damaged allocations, fleets, scenarios and models: read, or refused in one line by name; nothing else is written."""
 
 from __future__ import annotations

@@ -41,9 +41,7 @@ class FleetOptions:
     blocks: int | None = setting(None, "number of blocks (with --budgets).", symbol="M")
     model: str | None = setting(None, "Model whose VRAM gives the budgets: a preset or a Hugging Face path.")
     clients: int | None = setting(None, "draw a uniform fleet of this size, as in the paper (50).", symbol="N")
-    fleet: Path | None = setting(
-        None, "CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi."
-    )
+    fleet: Path | None = setting(None, "CSV or Excel file with columns client,vram_gib, or CSV of nvidia-smi.")
     seed: int = setting(0, "Of the fleet and of what is drawn at random.", at_least=0)
 
     def __post_init__(self) -> None:
