@@ -91,19 +91,17 @@ def test_a_client_that_cannot_hold_one_block_is_named():
     ) as error:
         whole_block_budgets(capacity, OPT, WORKLOAD)
     assert error.value.clients == (1, 3)
-    assert whole_block_budgets(capacity, OPT, WORKLOAD, too_small="clamp").tolist() == [3, 1, 5, 1]
     with pytest.raises(InfeasibleError, match=r"client bea, dan; leave"):
         whole_block_budgets(capacity, OPT, WORKLOAD, names=("al", "bea", "cy", "dan"))
 
 
-def test_reserves_of_many_vectors_give_as_many_budget_vectors():
+def test_reserves_of_many_vectors_give_as_many_vectors_of_blocks():
     capacity = psi_client_bytes(OPT, WORKLOAD, [12, 6])
     reserve_EN = np.array([[0.0, 0.0], [0.5, 0.5]]) * capacity
-    budgets = whole_block_budgets(capacity, OPT, WORKLOAD, reserve_EN, too_small="clamp")
-    assert budgets.shape == (2, 2)
-    assert budgets[0].tolist() == [12, 6]
-    for row, vector in zip(budgets, reserve_EN, strict=True):
-        assert row.tolist() == whole_block_budgets(capacity, OPT, WORKLOAD, vector, too_small="clamp").tolist()
+    blocks_EN = affordable_blocks(capacity, OPT, WORKLOAD, reserve_EN)
+    assert blocks_EN[0].tolist() == [12, 6]
+    for row, vector in zip(blocks_EN, reserve_EN, strict=True):
+        assert row.tolist() == affordable_blocks(capacity, OPT, WORKLOAD, vector).tolist()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])

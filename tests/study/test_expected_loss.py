@@ -1,4 +1,4 @@
-"""What an allocation may cost in loss: stored rehearsals of like V beside full activation."""
+"""What an allocation may cost in loss: stored runs of like V beside full activation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from zorba_core.errors import MissingDataError
-from zorba_core.study.expected_loss import rehearsed
+from zorba_core.study.expected_loss import runs_by_v
 
 
 def test_the_difference_is_that_of_the_nearest_pairs_and_an_arm_without_a_partner_does_not_count(tmp_path):
@@ -21,13 +21,13 @@ def test_the_difference_is_that_of_the_nearest_pairs_and_an_arm_without_a_partne
         rows.append({**shared, "arm": "far", "V": 0.9, "final_loss": 0.9})
     rows.append({**rows[1], "seed": 99, "final_loss": 50.0})
     pd.DataFrame(rows).to_parquet(folder / "runs.parquet")
-    found = rehearsed(tmp_path).at(0.45)
+    found = runs_by_v(tmp_path).at(0.45)
     assert (found.v_low, found.v_high, found.num_runs) == (0.5, 0.5, 40)
     assert 0 <= found.low < found.mean < found.high < 0.06
     assert found.learned == pytest.approx(0.5)
-    assert rehearsed(tmp_path).at(2.0).mean == pytest.approx(0.4)
+    assert runs_by_v(tmp_path).at(2.0).mean == pytest.approx(0.4)
 
 
 def test_without_the_experiment_there_is_no_number(tmp_path):
     with pytest.raises(MissingDataError, match="zorba experiment lambda"):
-        rehearsed(tmp_path)
+        runs_by_v(tmp_path)

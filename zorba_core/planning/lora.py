@@ -1,8 +1,8 @@
-"""Which layers get an adapter of low rank (LoRA: Hu et al., 2021), and how many numbers that is. No torch.
+"""Which layers get an adapter of low rank (LoRA: Hu et al., 2021). No torch.
 
     W x + (alpha / r) B A x          A of shape (r, inputs), B of shape (outputs, r)
 
-Shapes: r rank, M blocks.
+Shapes: r rank.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.planning.parameter_counts import Counts
 
 # Layers that make queries and values, alone or with keys; the choice of the paper.
 DEFAULT_TARGETS = ("q_proj", "v_proj", "c_attn", "query_key_value", "qkv_proj")
@@ -44,11 +43,6 @@ class Lora:
                 f"it has {', '.join(names)}; or say {EVERY}"
             )
         return chosen
-
-    def block_parameters(self, counts: Counts) -> int:
-        """Numbers of one block's adapters: what a direction moves of it."""
-        chosen = [counts.linears[name] for name in self.layers(counts.linears)]
-        return self.rank * sum(linear.inputs + linear.outputs for linear in chosen)
 
 
 def _names(target: str, layer: str) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +25,6 @@ GIB = 2**30
 MAX_CLIENTS = 1_000_000
 MAX_VRAM_GIB = 1e9  # of one client
 DTYPE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
-TooSmall = Literal["error", "clamp"]
 
 # A capacity such as "parameters plus exactly one block" must afford that block: dividing floats may give 0.999...
 # The slack is far below one block in a million and far above float64's rounding.
@@ -125,31 +123,24 @@ def affordable_blocks(
 
 
 def whole_block_budgets(
-    capacity_N_bytes: ArrayLike,
-    model: ModelSpec,
-    workload: Workload,
-    reserve_N_bytes: ArrayLike = 0.0,
-    too_small: TooSmall = "error",
-    names: Sequence[str] | None = None,
+    capacity_N_bytes: ArrayLike, model: ModelSpec, workload: Workload, names: Sequence[str] | None = None
 ) -> NDArray[np.int64]:
     """lambda_n: whole blocks in 1..M that client n may activate. Errors call the clients by ``names``.
 
     The paper divides without rounding; the fractions then inflate gamma* beyond what any matrix attains, so budgets
-    are floored before anything is computed from them. A client that cannot hold one block is refused by name
-    (``too_small="error"``) or given one block all the same (``"clamp"``).
+    are floored before anything is computed from them.
 
     Raises:
         InfeasibleError: clients that cannot hold the model and one block, by index.
     """
-    blocks = affordable_blocks(capacity_N_bytes, model, workload, reserve_N_bytes)
-    if too_small == "error" and (blocks < 1).any():
-        clients = np.unique(np.argwhere(blocks < 1)[:, -1]) if blocks.ndim else np.zeros(1, np.int64)
-        called = clients.tolist() if names is None else [names[n] for n in clients]
+    blocks = affordable_blocks(capacity_N_bytes, model, workload)
+    clients = np.flatnonzero(blocks < 1).tolist()
+    if clients:
+        called = clients if names is None else [names[n] for n in clients]
         need = (psi_model_bytes(model, workload) + psi_block_bytes(model, workload)) / GIB
         raise InfeasibleError(
-            f"{len(clients)} of {blocks.shape[-1] if blocks.ndim else 1} clients cannot hold {model.name} and one "
-            f"block ({need:.3f} GiB): client {name_some(called)}; leave them out, or lower batch "
-            "size, sequence length or precision",
-            clients=clients.tolist(),
+            f"{len(clients)} of {len(blocks)} clients cannot hold {model.name} and one block ({need:.3f} GiB): client "
+            f"{name_some(called)}; leave them out, or lower batch size, sequence length or precision",
+            clients=clients,
         )
-    return np.clip(blocks, 1, model.num_blocks)
+    return np.minimum(blocks, model.num_blocks)

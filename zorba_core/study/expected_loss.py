@@ -1,4 +1,4 @@
-"""What an allocation may cost in loss: rehearsed allocations of like V, each beside full activation with the same seed.
+"""What an allocation may cost in loss: stored runs of like V, each beside full activation with the same seed.
 
 Nothing is fitted. Of the stored runs of the experiment ``lambda``, those whose V is nearest count, and their difference
 to the run in which every client trained everything is shown as it is. That is evidence about a small model after a few
@@ -40,7 +40,7 @@ class LossDifference:
 
 
 @dataclass(frozen=True, eq=False)
-class Rehearsed:
+class RunsByV:
     """Pairs of runs that differ in their allocation alone, by rising V."""
 
     v_R: NDArray[np.float64]
@@ -66,7 +66,7 @@ class Rehearsed:
 
 
 @functools.lru_cache(maxsize=4)
-def _read(path: Path, modified: int) -> Rehearsed:
+def _read(path: Path, modified: int) -> RunsByV:
     del modified  # part of the cache's key only
     from zorba_core.data.checked_tables import read_table
 
@@ -78,7 +78,7 @@ def _read(path: Path, modified: int) -> Rehearsed:
         raise MissingDataError(f"{path} has no run beside one of full activation")
     pairs = pairs.sort_values("V")
     first = pairs.iloc[0]
-    return Rehearsed(
+    return RunsByV(
         pairs.V.to_numpy(float),
         (pairs.final_loss - pairs.final_loss_full).to_numpy(float),
         (pairs.initial_loss_full - pairs.final_loss_full).to_numpy(float),
@@ -86,7 +86,7 @@ def _read(path: Path, modified: int) -> Rehearsed:
     )
 
 
-def rehearsed(experiments: Path) -> Rehearsed:
+def runs_by_v(experiments: Path) -> RunsByV:
     """The pairs of the folder of experiments.
 
     Raises:

@@ -15,7 +15,7 @@ from app.shared.infeasible import explain
 from app.shared.study import Study
 from zorba_core.allocation import AllocationMetrics, Solution
 from zorba_core.errors import MissingDataError
-from zorba_core.study.expected_loss import rehearsed
+from zorba_core.study.expected_loss import runs_by_v
 
 _ABOVE = 4  # headline numbers above the picture; the others stand below it
 
@@ -131,7 +131,7 @@ def _numbers(study: Study, solution: Solution) -> list[Number]:
 def _loss(allocation: AllocationMetrics) -> list[Number]:
     """The expected loss against full activation, where stored runs tell it."""
     try:
-        loss = rehearsed(experiments_folder()).at(allocation.mean_inverse_popularity)
+        loss = runs_by_v(experiments_folder()).at(allocation.mean_inverse_popularity)
     except MissingDataError:
         return []
     return [
