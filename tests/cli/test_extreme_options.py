@@ -54,8 +54,6 @@ SMALL = {
     "federation up": ["--app-only", "--folder", "new", "--model", "MODEL", "--dataset", "toy-reviews"],
     "federation wire": ["RUNS/whole"],
 }  # fmt: skip
-# They serve until they are ended, and pass their options on: tests/federation/test_guard.py.
-SERVERS = {"federation superlink", "federation node"}
 
 
 @functools.cache
@@ -116,7 +114,7 @@ def check_option(key: str, option: str, value: str, folder: Path, places: dict[s
 
 
 def test_every_command_is_tried():
-    assert {name for name in commands()} == {name for name in commands() for key in SMALL if key == name} | SERVERS
+    assert {name for name in commands()} == {name for name in commands() for key in SMALL if key == name}
 
 
 def places_in(folder: Path, model: Path, run: Path) -> dict[str, Any]:

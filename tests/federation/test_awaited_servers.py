@@ -17,10 +17,8 @@ pytest.importorskip("flwr")
 
 from zorba_core.cli import federation as command
 from zorba_core.errors import RunError
-from zorba_core.federation.flower import deployment as deployments
 from zorba_core.federation.flower import locks, loopback, server_app
 from zorba_core.federation.flower.app_folder import write_request
-from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.locks import held, is_held
 from zorba_core.federation.request import request_config
 from zorba_core.files import write_json
@@ -170,35 +168,3 @@ def test_a_full_disk_is_named_with_the_place_of_the_logs(tmp_path, monkeypatch):
     monkeypatch.undo()
     gone = tmp_path / "gone"
     assert command._how_to_resume(gone) == f"logs and replicas are in {gone}"
-
-
-BOX = "notice\n╭─ Error ────────╮\n│ no room is left │\n│ on the disk     │\n╰─────────────────╯\n"
-
-
-@pytest.mark.parametrize(
-    ("said", "status", "named"),
-    [
-        (BOX, 1, "flwr run failed: no room is left on the disk; see "),
-        ("first\nlast\x1b[2J\n\n", 3, r"flwr run failed: last \[2J; see "),
-        ("", 3, "flwr run failed: exit status 3; see "),
-    ],
-)
-def test_what_flower_says_when_it_refuses_an_app_is_one_line(tmp_path, monkeypatch, said, status, named):
-    told = tmp_path / "told"
-    told.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}END\nexit {status}\n")
-    told.chmod(0o700)
-    with Deployment(tmp_path) as deployment:
-        monkeypatch.setattr(deployments, "_command", lambda name: told)
-        with pytest.raises(RunError, match=f"^{named}.*log\\.txt$"):
-            deployment.submit(tmp_path)
-
-
-def test_flower_is_not_waited_for_when_it_takes_no_app(tmp_path, monkeypatch):
-    told = tmp_path / "told"
-    told.write_text("#!/bin/sh\nexec sleep 60\n")
-    told.chmod(0o700)
-    monkeypatch.setattr(deployments, "_SECONDS_TO_START", 0.5)
-    with Deployment(tmp_path) as deployment:
-        monkeypatch.setattr(deployments, "_command", lambda name: told)
-        with pytest.raises(RunError, match=r"flwr run did not end within 0\.5 seconds"):
-            deployment.submit(tmp_path)

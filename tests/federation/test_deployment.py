@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from tests.federation.conftest import processes_under
 from tests.runs.test_own_data import reviews
 from zorba_core.data.file_rows import FileRows
 from zorba_core.data.tasks import Task
 from zorba_core.federation.config import ServerSettings, shared_task
 from zorba_core.federation.flower.deployment import Deployment
 from zorba_core.federation.flower.loopback import federate_on_loopback
-from zorba_core.federation.flower.reaper import processes_under
 from zorba_core.federation.request import request_config
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import read_trajectory
@@ -68,4 +68,4 @@ def test_two_supernodes_with_their_own_files_and_an_installed_method_end_with_eq
     assert float(trajectory.rounds[-1].method_state["rounds"]) == 3
     assert [note.content["seat"] for note in trajectory.notes if note.what == "joined"][:2] in ([0, 1], [1, 0])
     assert any(line.startswith("round 3/3") for line in lines)
-    assert processes_under(str(tmp_path / "deployment" / "flwr-home")) == []
+    assert processes_under(tmp_path / "deployment" / "flwr-home") == []

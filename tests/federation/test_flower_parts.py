@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from functools import partial
 
 import httpx
@@ -23,8 +18,6 @@ from flwr.supercore.task_identity import TaskIdentity
 from zorba_core.errors import InvalidInputError
 from zorba_core.federation.flower import transport
 from zorba_core.federation.flower.client_app import client_settings
-from zorba_core.federation.flower.deployment import Deployment
-from zorba_core.federation.flower.reaper import GRACE_SECONDS, processes_under
 from zorba_core.federation.flower.records import from_records, meter_of, to_records
 from zorba_core.federation.flower.transport import FlowerTransport, sizes
 from zorba_core.federation.membership import Outgoing
@@ -252,44 +245,3 @@ def test_a_node_config_becomes_a_clients_settings(tmp_path):
 def test_a_wrong_node_config_is_named(config, named):
     with pytest.raises(InvalidInputError, match=named):
         client_settings(config)
-
-
-_LAUNCHER = """
-import sys, time
-from pathlib import Path
-from zorba_core.federation.flower.deployment import Deployment
-deployment = Deployment(Path(sys.argv[1]))
-# A child that leaves an orphan in a session of its own behind, which watches nobody.
-deployment.start("node-0", ["sh", "-c", "setsid sleep 600 & sleep 600"])
-print("started", flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_outlives_a_launcher_that_is_killed(tmp_path, how):
-    launcher = subprocess.Popen([sys.executable, "-c", _LAUNCHER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    home = str(tmp_path.resolve() / "flwr-home")
-    try:
-        assert launcher.stdout.readline() == "started\n"
-        until = time.monotonic() + 30
-        while len(processes_under(home)) < 3 and time.monotonic() < until:
-            time.sleep(0.05)
-        assert len(processes_under(home)) == 3
-        launcher.send_signal(how)
-        launcher.wait()
-        until = time.monotonic() + GRACE_SECONDS + 30
-        while processes_under(home) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert processes_under(home) == []
-    finally:
-        launcher.kill()
-        for pid in processes_under(home):
-            os.kill(pid, signal.SIGKILL)
-
-
-def test_a_deployment_that_ends_ends_its_reaper(tmp_path):
-    with Deployment(tmp_path) as deployment:
-        deployment.start("node-0", ["sh", "-c", "setsid sleep 600 & sleep 600"])
-    assert deployment._reaper.returncode == 0
-    assert processes_under(str(tmp_path.resolve() / "flwr-home")) == []

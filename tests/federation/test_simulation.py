@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from tests.federation.conftest import processes_under
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.flower import simulation
-from zorba_core.federation.flower.reaper import processes_under
 from zorba_core.federation.request import request_config
 from zorba_core.federation.session import serve
 
@@ -57,7 +57,7 @@ def test_virtual_clients_end_with_the_weights_of_clients_in_one_process(
     )
     assert run.summary["weights_sha256"] == alone.summary["weights_sha256"]
     assert [client["equal"] for client in run.summary["replicas"]] == [True] * len(nodes)
-    assert processes_under(str(tmp_path / "s" / "flwr-home")) == []
+    assert processes_under(tmp_path / "s" / "flwr-home") == []
     again = replace(config, settings=replace(config.settings, rounds=5))
     other = simulation.simulate(
         tmp_path / "s", request_config(again, settings), nodes, runs_folder=tmp_path / "other", force=True

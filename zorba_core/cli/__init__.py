@@ -44,8 +44,6 @@ _COMMANDS = {
     "task check": "task",
     "federation up": "federation",
     "federation wire": "federation",
-    "federation superlink": "federation",
-    "federation node": "federation",
 }
 _GROUPS = {
     "federation": "Real clients: the same protocol between processes, over Flower.",

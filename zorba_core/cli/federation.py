@@ -206,34 +206,6 @@ def wire(
     emit(report, as_json, lines)
 
 
-_OF_FLOWER = typer.Argument(None, metavar="[OPTIONS OF FLOWER'S]...", help="Passed on as they are.")
-
-
-def superlink(options: list[str] | None = _OF_FLOWER) -> None:
-    """The server's side of a federation between machines: Flower's SuperLink, guarded, with its options.
-
-    Other machines reach what the nodes that you registered need; the rest is for you, on this machine. It refuses to
-    listen beyond loopback to nodes without keys. `flower-superlink --help` names the options.
-    """
-    from zorba_core.federation.flower import superlink
-
-    superlink.main(options or [])
-
-
-def node(options: list[str] | None = _OF_FLOWER) -> None:
-    """A client's side of a federation between machines: Flower's SuperNode, guarded, with its options.
-
-    It runs the app of this package and no other, whatever the server sends. `flower-supernode --help` names the
-    options; what --node-config takes stands in zorba_core/federation/README.md.
-    """
-    from zorba_core.federation.flower import node
-
-    node.main(options or [])
-
-
-superlink.passes_on = node.passes_on = True  # type: ignore[attr-defined]
-
-
 def _configs(
     options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings, Task]:

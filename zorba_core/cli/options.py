@@ -54,10 +54,7 @@ def options_of(
 
 
 def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
-    """Register ``function`` as a command, with options for the parameters that :func:`options_of` describes.
-
-    A function with an attribute ``passes_on`` is given options that it does not know as arguments.
-    """
+    """Register ``function`` as a command, with options for the parameters that :func:`options_of` describes."""
     parameters, groups, hints = [], {}, get_type_hints(function)
     for parameter in inspect.signature(function).parameters.values():
         if isinstance(parameter.default, _Options):
@@ -83,7 +80,7 @@ def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> N
     run.__doc__, run.__name__ = function.__doc__, function.__name__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)
-    app.command(name, cls=Command, context_settings={"ignore_unknown_options": hasattr(function, "passes_on")})(run)
+    app.command(name, cls=Command)(run)
 
 
 class _PlainNumber(click.ParamType):

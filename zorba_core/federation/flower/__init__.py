@@ -4,6 +4,5 @@ records     payload <-> Flower's records
 transport   messages through a Flower grid, with a deadline and a meter
 server_app  the ServerApp; client_app  the ClientApp
 app_folder  the folder that ``flwr run`` takes
-superlink   Flower's SuperLink, and node its SuperNode, each behind the guard: who may ask them for what
 deployment  SuperLink and SuperNodes as child processes, all ended with their parent
 """

@@ -1,9 +1,8 @@
 """A SuperLink and k SuperNodes on loopback, as child processes of this one.
 
 Every process gets a folder of its own below the deployment's and one ``FLWR_HOME``; telemetry and the look for updates
-are off, packages are never installed, and nothing listens beyond 127.0.0.1. All children
-die with their parent, however it dies: each is killed by the kernel when its parent dies (Linux), what they start
-themselves watches them, and a reaper ends what is left.
+are off, packages are never installed, and nothing listens beyond 127.0.0.1. All processes end with their parent: the
+kernel kills its children when it dies (Linux), and what they started watches them.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ import psutil
 
 from zorba_core.checksums import parse_json
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError, printable
-from zorba_core.federation.flower import reaper
-from zorba_core.federation.flower.commands import NO_FLOWER, settings
 from zorba_core.files import open_own, read_regular, write_text
 
+NO_FLOWER = "Flower 1.41 is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
 _HOST = "127.0.0.1"
+_COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
+_POLL_SECONDS = "0.2"  # Flower's default of 1.0 is waited for twice a round
 _PR_SET_PDEATHSIG = 1
 _MOST_BYTES = 2**28  # of a result, which holds all that was metered
 _MOST_SAID = 300  # characters
@@ -39,7 +39,19 @@ _SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
 
 def environment(home: Path) -> dict[str, str]:
     """What every Flower process here runs under."""
-    return {**os.environ, **settings(), "FLWR_HOME": str(home)}
+    return {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": os.environ.get("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", _POLL_SECONDS),
+        "PYTHONUNBUFFERED": "1",
+        "PATH": os.pathsep.join([str(_COMMANDS), os.environ.get("PATH", "")]),
+    }
 
 
 @dataclass
@@ -49,19 +61,13 @@ class Deployment:
     folder: Path
 
     def __post_init__(self) -> None:
-        if not _command("flower-superlink").is_file():
+        if not (_COMMANDS / "flower-superlink").is_file():
             raise MissingDataError(NO_FLOWER)
         self.folder = Path(self.folder).resolve()
         self._home = self.folder / "flwr-home"
         self._home.mkdir(parents=True, exist_ok=True)
         self._processes: dict[str, subprocess.Popen] = {}
         self._ports: dict[str, int] = {}  # by process name
-        self._reaper = subprocess.Popen(
-            [sys.executable, reaper.__file__, str(self._home)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            env={name: value for name, value in os.environ.items() if name != "FLWR_HOME"},
-        )
 
     def __enter__(self) -> Deployment:
         return self
@@ -83,7 +89,7 @@ class Deployment:
         self.start(
             "superlink",
             [
-                *_module("superlink"),
+                _COMMANDS / "flower-superlink",
                 "--insecure",
                 "--host",
                 _HOST,
@@ -104,7 +110,7 @@ class Deployment:
         self.start(
             name,
             [
-                *_module("node"),
+                _COMMANDS / "flower-supernode",
                 "--insecure",
                 "--superlink",
                 f"{_HOST}:{self.port('superlink')}",
@@ -141,7 +147,7 @@ class Deployment:
         """
         try:
             done = subprocess.run(
-                [_command("flwr"), "run", str(app), "loop"],
+                [_COMMANDS / "flwr", "run", str(app), "loop"],
                 env=environment(self._home),
                 capture_output=True,
                 text=True,
@@ -181,22 +187,11 @@ class Deployment:
                     started[name] |= _descendants(process.pid)  # one may start between the signal and the end
                     time.sleep(0.05)
                 _kill(self._processes.pop(name), started[name])
-        self._reaper.stdin.close()
-        self._reaper.wait()
 
     def port(self, name: str) -> int:
         if name not in self._ports:
             self._ports[name] = _free_port()
         return self._ports[name]
-
-    def _listens(self, name: str, port: int) -> bool:
-        """Whether it is this process that listens there: another user may have taken the port meanwhile."""
-        with contextlib.suppress(psutil.Error):
-            for process in (psutil.Process(self.pid(name)), *_descendants(self.pid(name))):
-                for place in process.net_connections("tcp"):
-                    if place.status == psutil.CONN_LISTEN and place.laddr.port == port:
-                        return True
-        return False
 
     def _wait_for_port(self, name: str, port: int) -> None:
         until = time.monotonic() + _SECONDS_TO_START
@@ -204,8 +199,7 @@ class Deployment:
             if not self.running(name):
                 break
             with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
-                if self._listens(name, port):
-                    return
+                return
             time.sleep(0.1)
         raise RunError(f"{name} does not listen on port {port}; see {self.folder / name / 'log.txt'}")
 
@@ -250,19 +244,11 @@ def _descendants(pid: int) -> set[psutil.Process]:
     return set()
 
 
-def _command(name: str) -> Path:
-    return Path(sys.executable).parent / name
-
-
 def _in_a_line(said: str) -> str:
     """What a command of Flower's said last: the words in its box, where it drew one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     boxed = [line.strip("│ ") for line in lines if line.startswith("│")]
     return printable(" ".join(boxed) if boxed else "".join(lines[-1:]))[:_MOST_SAID]
-
-
-def _module(name: str) -> list[str]:
-    return [sys.executable, "-P", "-m", f"zorba_core.federation.flower.{name}"]
 
 
 def _free_port() -> int:
