@@ -52,7 +52,6 @@ SMALL = {
     "experiment": ["cases", "--list", "--root", "new"],
     "report": ["--checkout", "FOLDER", "--out", "new.json"],
     "federation up": ["--app-only", "--folder", "new", "--model", "MODEL", "--dataset", "toy-reviews"],
-    "federation wire": ["RUNS/whole"],
 }  # fmt: skip
 
 

@@ -96,16 +96,6 @@ def test_a_client_that_dies_and_comes_back_goes_on_from_its_folder(config, setti
     assert left == [(2, "its connection is gone")]
 
 
-def test_what_a_killed_client_had_half_written_is_removed(config, settings, make_clients, tmp_path):
-    place = tmp_path / "stores" / "seat-1"
-    (place / "blocks").mkdir(parents=True)
-    for name in (".weights-1-x1y2.safetensors", ".tmpa8Zk0Q", "blocks/block-0.writing"):
-        (place / name).write_bytes(b"half")
-    clients = make_clients(stores=tmp_path / "stores")
-    assert all_equal(serve(config, settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True))
-    assert [path.name for path in place.rglob("*") if path.name.startswith(".") or path.suffix == ".writing"] == []
-
-
 def test_a_server_that_cannot_write_gives_the_lock_back(config, settings, make_clients, tmp_path, monkeypatch):
     def full(self, note):
         raise RunError("no space left")

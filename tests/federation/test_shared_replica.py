@@ -50,7 +50,7 @@ class Processes:
             which = int(self._draw.integers(len(self.workers)))
             if self._draw.random() < self._down:  # it died and was started again
                 self.workers[which] = VirtualClients(self._settings, self._folder)
-            incoming.append(Incoming(one.address, self.workers[which].answer(one.address, one.payload)[0]))
+            incoming.append(Incoming(one.address, self.workers[which].answer(one.address, one.payload)))
         return incoming
 
 
@@ -152,7 +152,7 @@ def trained_together(tiny_opt_folder, tmp_path_factory):
     def stand(folder) -> Standing | Refusal:
         clients = Processes(tiny_opt_folder, folder, 1).workers[0]
         clients.answer(0, encode(hello))
-        return decode(clients.answer(0, encode(ask))[0], Standing, Refusal)
+        return decode(clients.answer(0, encode(ask)), Standing, Refusal)
 
     assert stand(folder).round == 4
     return folder, stand

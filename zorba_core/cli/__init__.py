@@ -43,7 +43,6 @@ _COMMANDS = {
     "report": "report",
     "task check": "task",
     "federation up": "federation",
-    "federation wire": "federation",
 }
 _GROUPS = {
     "federation": "Real clients: the same protocol between processes, over Flower.",

@@ -183,29 +183,6 @@ def up(
     emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
 
 
-def wire(
-    run: Path = typer.Argument(..., help="The folder of a federated run."),
-    as_json: bool = JSON_OPTION,
-) -> None:
-    """What a federated run sent, by message, beside what the paper counts; and the seconds of a round by part of the
-    work."""
-    from zorba_core.federation.wire_report import wire_report
-    from zorba_core.runs import read_run
-
-    report = wire_report(read_run(run))
-    columns = ("messages", "payload_bytes", "framed_bytes", "compact_bytes", "paper_numbers")
-    lines = [f"{'':<15}" + "".join(f"{column.replace('_', ' '):>16}" for column in columns)]
-    lines += [
-        f"{row['message']:<15}" + "".join(f"{row[column]:>16,}" for column in columns) for row in report["messages"]
-    ]
-    lines.append("seconds, medians of all rounds and clients")
-    lines += [
-        f"  {part.replace('_', ' '):<28}{'none' if value is None else f'{value:.3f}'}"
-        for part, value in report["seconds"].items()
-    ]
-    emit(report, as_json, lines)
-
-
 def _configs(
     options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings, Task]:

@@ -7,8 +7,7 @@ message that it cannot use is answered with a :class:`Refusal` that says why and
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError, name_some
@@ -43,11 +42,9 @@ class Client:
     ) -> None:
         self.settings, self._store, self._open = settings, store, opener
         self._run, self._replica, self._config = NO_RUN, None, None
-        self.seconds: dict[str, float] = {}  # spent on the last message, by part of the work
 
     def answer(self, payload: Payload) -> Payload:
         """The answer to a message of the server; never an exception for what the server may have sent."""
-        self.seconds = {}
         try:
             message = messages.decode(payload, Hello, RoundTask, CatchUp)
             if isinstance(message, Hello):
@@ -61,13 +58,11 @@ class Client:
 
     def _work(self, message: RoundTask | CatchUp, replica: Replica) -> Payload:
         before = replica.round
-        with self._timed("apply_s"):
-            replica.apply(message.averages)
+        replica.apply(message.averages)
         if replica.round != before:
             self._keep()
         if isinstance(message, RoundTask):
-            with self._timed("compute_s"):
-                return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
+            return messages.encode(replace(replica.report(message, self.settings.seat), run=self._run))
         return messages.encode(Standing(self._run, self.settings.seat, replica.round, replica.fingerprint()))
 
     def _register(self, hello: Hello) -> Registration:
@@ -115,30 +110,20 @@ class Client:
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
         _check_limits(config, own)
         local = with_local(config, own.device, own.threads)
-        with self._timed("open_s"):
-            kept_rows = store.rows(run, own.seat) if store else None
-            replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
-            if base_sha256 not in (None, replica.base_sha256):
-                raise RunError("the base model's files have changed since the run greeted this client; put them back")
-            self._replica, self._run = replica, run
-            agreed = self._replica.agreed
-            agreed.max_step, agreed.most_blocks = own.max_step, own.blocks or agreed.most_blocks
-            restored = store is None or store.restore(self._replica, run, own.seat)
+        kept_rows = store.rows(run, own.seat) if store else None
+        replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
+        if base_sha256 not in (None, replica.base_sha256):
+            raise RunError("the base model's files have changed since the run greeted this client; put them back")
+        self._replica, self._run = replica, run
+        agreed = self._replica.agreed
+        agreed.max_step, agreed.most_blocks = own.max_step, own.blocks or agreed.most_blocks
+        restored = store is None or store.restore(self._replica, run, own.seat)
         if not restored or kept_rows is None:
             self._keep()
 
     def _keep(self) -> None:
         if self._store is not None:
-            with self._timed("keep_s"):
-                self._store.save(self._replica, self._run, self.settings.seat, self._config.to_json())
-
-    @contextlib.contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
+            self._store.save(self._replica, self._run, self.settings.seat, self._config.to_json())
 
 
 def _check_limits(config: RunConfig, own: ClientSettings) -> None:

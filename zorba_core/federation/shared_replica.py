@@ -39,12 +39,11 @@ class VirtualClients:
         self._clients: dict[int, Client] = {}
         self._shared: dict[str, _SharedModel] = {}  # by run
 
-    def answer(self, seat: int, payload: Payload) -> tuple[Payload, dict[str, float]]:
-        """The client's answer, and the seconds of each part of the work."""
+    def answer(self, seat: int, payload: Payload) -> Payload:
+        """The client's answer."""
         if seat not in self._clients:
             self._clients[seat] = Client(self._settings_N[seat], self._folder, self._open)
-        client = self._clients[seat]
-        return client.answer(payload), client.seconds
+        return self._clients[seat].answer(payload)
 
     def _open(self, config: RunConfig, seat: int, *, model: str | None, rows: str | None, encoded: None) -> Replica:
         if config.run not in self._shared:

@@ -18,7 +18,6 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -63,24 +62,20 @@ def answer(message: Message, context: Context) -> Message:
     return answered(message, lambda payload: _answer_here(settings, folder, payload))
 
 
-def answered(message: Message, ask: Callable[[Payload], tuple[Payload, dict[str, float]]]) -> Message:
-    """The reply to a message, from whoever knows the answer and what it took."""
-    started = time.monotonic()
+def answered(message: Message, ask: Callable[[Payload], Payload]) -> Message:
+    """The reply to a message, from whoever knows the answer."""
     try:
         payload = from_records(message.content)
     except MessageError as error:
         payload = Payload(str(error))
-    reply, seconds = ask(payload)
-    meter = {"client_s": time.monotonic() - started, **seconds}
-    return Message(to_records(reply, up=True, meter=meter), reply_to=message)
+    return Message(to_records(ask(payload), up=True), reply_to=message)
 
 
-def _answer_here(settings: ClientSettings, folder: Path, payload: Payload) -> tuple[Payload, dict[str, float]]:
+def _answer_here(settings: ClientSettings, folder: Path, payload: Payload) -> Payload:
     from zorba_core.federation.client import Client
     from zorba_core.federation.replica_store import ReplicaStore
 
-    client = Client(settings, ReplicaStore(folder))
-    return client.answer(payload), client.seconds
+    return Client(settings, ReplicaStore(folder)).answer(payload)
 
 
 def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:

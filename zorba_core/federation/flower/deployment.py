@@ -32,7 +32,7 @@ _HOST = "127.0.0.1"
 _COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
 _POLL_SECONDS = "0.2"  # Flower's default of 1.0 is waited for twice a round
 _PR_SET_PDEATHSIG = 1
-_MOST_BYTES = 2**28  # of a result, which holds all that was metered
+_MOST_BYTES = 2**26  # of a result, which holds the summary of a run
 _MOST_SAID = 300  # characters
 _SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
 

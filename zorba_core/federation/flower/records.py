@@ -7,27 +7,22 @@ first. What comes in is taken as plain values only; other kinds of record are re
 
 from __future__ import annotations
 
-import math
-
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from zorba_core.federation.messages import MessageError, Payload
 
-_TEXTS, _NUMBERS, _METER = "zorba", "zorba-numbers", "zorba-meter"
+_TEXTS, _NUMBERS = "zorba", "zorba-numbers"
 _WHAT = "what"
 
 
-def to_records(payload: Payload, *, up: bool, meter: dict[str, float] | None = None) -> RecordDict:
-    """The payload as it is sent; ``meter`` goes beside it and is no part of the protocol."""
+def to_records(payload: Payload, *, up: bool) -> RecordDict:
+    """The payload as it is sent."""
     values = {name: list(value) if isinstance(value, list) else value for name, value in payload.values.items()}
     if not up:
         return RecordDict({_TEXTS: ConfigRecord({_WHAT: payload.what, **values})})
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     numbers = {name: value for name, value in values.items() if name not in texts}
-    records = RecordDict({_TEXTS: ConfigRecord({_WHAT: payload.what, **texts}), _NUMBERS: MetricRecord(numbers)})
-    if meter:
-        records[_METER] = MetricRecord(meter)
-    return records
+    return RecordDict({_TEXTS: ConfigRecord({_WHAT: payload.what, **texts}), _NUMBERS: MetricRecord(numbers)})
 
 
 def from_records(records: RecordDict) -> Payload:
@@ -36,7 +31,7 @@ def from_records(records: RecordDict) -> Payload:
     Raises:
         MessageError: other records than a payload's.
     """
-    strange = set(records) - {_TEXTS, _NUMBERS, _METER}
+    strange = set(records) - {_TEXTS, _NUMBERS}
     texts = records.get(_TEXTS)
     if strange or not isinstance(texts, ConfigRecord):
         raise MessageError(f"records {sorted(map(str, records))[:5]} instead of the protocol's")
@@ -50,12 +45,3 @@ def from_records(records: RecordDict) -> Payload:
     if not isinstance(what, str):
         raise MessageError("a message without a name")
     return Payload(what, values)
-
-
-def meter_of(message: Message) -> dict[str, float]:
-    """What the sender measured about its own work, for information only; what is no number of seconds is left out."""
-    record = message.content.get(_METER) if message.has_content() else None
-    if not isinstance(record, MetricRecord):
-        return {}
-    numbers = {str(name): float(value) for name, value in record.items() if isinstance(value, int | float)}
-    return {name: value for name, value in numbers.items() if 0 <= value < math.inf}

@@ -36,8 +36,8 @@ _IDLE_SECONDS, _START_SECONDS, _LOOK_SECONDS = 600.0, 600.0, 0.5
 _MAX_LINE = 2**26
 
 
-def ask(settings: ClientSettings, folder: Path, payload: Payload, owner: int) -> tuple[Payload, dict[str, float]]:
-    """The resident's answer and what it took, by part of the work. One that is not there is started.
+def ask(settings: ClientSettings, folder: Path, payload: Payload, owner: int) -> Payload:
+    """The resident's answer. One that is not there is started.
 
     Raises:
         OSError: none could be started, or it died over the message.
@@ -49,7 +49,7 @@ def ask(settings: ClientSettings, folder: Path, payload: Payload, owner: int) ->
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
             answer = _exchange(folder, request)
             if "what" in answer:
-                return Payload(answer["what"], answer["values"]), answer["seconds"]
+                return Payload(answer["what"], answer["values"])
         # There is none, or it belongs to another owner and ended itself at this request.
         if starting is None or starting.poll() is not None:
             if starting is not None and starting.returncode:
@@ -92,7 +92,7 @@ def _serve_one(listener: socket.socket, client, owner: int, settings: dict) -> b
             _send(connection, {})
             return False
         answer = client.answer(Payload(request["what"], request["values"]))
-        _send(connection, {"what": answer.what, "values": dict(answer.values), "seconds": client.seconds})
+        _send(connection, {"what": answer.what, "values": dict(answer.values)})
     return True
 
 

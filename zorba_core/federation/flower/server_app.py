@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from zorba_core.checksums import read_sealed, write_sealed
+from zorba_core.checksums import read_sealed
 from zorba_core.data.tasks import METRIC_TITLES
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.settings import TrainSettings
@@ -87,7 +87,6 @@ def _serve(grid: Grid, path: Path) -> None:
                     force=request.force,
                 )
             result = {"state": "done", "run": str(run.path), "summary": run.summary}
-            write_sealed(run.path / "wire.json", transport.meter.describe())
         except ZorbaError as error:
             result = _failed(error)
             tell(f"failed: {error}")
@@ -95,7 +94,7 @@ def _serve(grid: Grid, path: Path) -> None:
             result = {"state": "failed", "error": f"{type(error).__name__}: {error}", "exit_status": 1}
             raise
         finally:
-            write_json(folder / "result.json", {**result, "wire": transport.meter.describe()})
+            write_json(folder / "result.json", result)
 
 
 def _open_log(folder: Path) -> TextIO:
