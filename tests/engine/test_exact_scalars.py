@@ -13,29 +13,24 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import directions as directions_module
-from zorba_core.engine import noise
-from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.jvp import estimate_jvp
-from zorba_core.engine.estimators.pre_norm_blocks import PreNormBlock
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.errors import InvalidInputError
-from zorba_core.planning import gradient_plan
 
 LABELS = [11, 250, 3]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-def both(network, batches_N, A_MN, dtype, kind="rademacher", inactive="frozen", **options) -> tuple[Estimate, Estimate]:
+def both(network, batches_N, A_MN, dtype, kind="rademacher", inactive="frozen") -> tuple[Estimate, Estimate]:
     directions = Directions(kind, network.sizes_M, dtype=dtype)
     forward_mode = estimate_jvp(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
-    backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive, **options)
+    backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
     return forward_mode, backward
 
 
@@ -89,7 +84,7 @@ def make_a_circle(held: torch.Tensor) -> None:
 def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_model, inactive, dtype):
     network = BlockNetwork(make_tiny_model(family), LABELS, dtype=dtype)
     before = network.weights_sha256()
-    forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive, max_rows=3)
+    forward_mode, backward = both(network, batches(7), random_allocation(0, 3, 7), dtype, inactive=inactive)
     assert_same(forward_mode, backward, TOLERANCE[dtype])
     assert network.weights_sha256() == before
     assert not any(parameter.requires_grad for parameter in network.model.parameters())
@@ -97,7 +92,7 @@ def test_every_family_gets_the_derivatives_of_forward_mode(family, make_tiny_mod
 
 
 def test_blocks_are_dropped_from_a_network_that_nothing_was_computed_with_before(make_tiny_model):
-    """A block without weights is a copy of one, and not of what stands in for its layers meanwhile."""
+    """A block without weights is a copy of one that is not watched."""
     networks = [BlockNetwork(make_tiny_model("opt-post-norm"), LABELS, dtype=torch.float64) for _ in range(2)]
     directions, A_MN = Directions("gaussian", networks[0].sizes_M, dtype=torch.float64), random_allocation(0, 3, 5, 0.5)
     expected = estimate_jvp(networks[0], batches(5), A_MN, SEEDS, directions, inactive="dropped")
@@ -127,9 +122,9 @@ def test_clients_with_unequal_numbers_of_rows_in_pieces_and_shares_of_any_size(m
     A_MN, batches_N = random_allocation(3, 3, 7, 0.6), batches(7, rows=rows, lengths=(5, 9))
     whole = both(network, batches_N, A_MN, torch.float64)
     assert_same(*whole, 1e-10)
-    for least_bytes, positions, at_once in ((0, 1, 1), (60_000, 30, 2), (10**9, 10**6, 16)):
-        monkeypatch.setattr(gradient_plan, "LEAST_BYTES", least_bytes)
-        monkeypatch.setattr(gradient_plan, "POSITIONS_CPU", positions)
+    for table_bytes, positions, at_once in ((0, 1, 1), (200_000, 30, 2), (10**9, 10**6, 16)):
+        monkeypatch.setattr(exact, "TABLE_BYTES", table_bytes)
+        monkeypatch.setattr(exact, "_POSITIONS_CPU", positions)
         monkeypatch.setattr(directions_module, "DIRECTIONS_AT_ONCE", at_once)
         assert_same(whole[0], both(network, batches_N, A_MN, torch.float64)[1], 1e-10)
 
@@ -152,33 +147,24 @@ def test_a_block_with_an_unknown_layer_is_differentiated_client_by_client(make_t
     block.fc2 = nn.Sequential(block.fc2, Doubling())
     network = BlockNetwork(model, LABELS, dtype=torch.float64)
     A_MN = random_allocation(2, 4, 9, 0.6)
-    assert_same(*both(network, batches(9), A_MN, torch.float64, inactive=inactive, max_rows=3), 1e-10)
+    assert_same(*both(network, batches(9), A_MN, torch.float64, inactive=inactive), 1e-10)
 
 
 def test_each_client_passes_forward_once_and_backward_once_whatever_the_directions(make_tiny_model, monkeypatch):
     """And blocks before the first active one are not differentiated."""
     network = BlockNetwork(make_tiny_model("opt", num_blocks=4), LABELS)
     A_MN = np.array([[0, 0], [0, 0], [1, 1], [0, 1]], dtype=bool)
-    runs, run_block, forward = [], network.run_block, PreNormBlock.forward
+    runs, run_block = [], network.run_block
 
     def counted(m, hidden_BLH):
         out = run_block(m, hidden_BLH)
         runs.append((m, hidden_BLH[..., 0].numel(), out.requires_grad))
         return out
 
-    def counted_written_out(self, hidden_BLH, *read):
-        runs.append(("written out", hidden_BLH[..., 0].numel()))
-        return forward(self, hidden_BLH, *read)
-
     monkeypatch.setattr(network, "run_block", counted)
-    monkeypatch.setattr(PreNormBlock, "forward", counted_written_out)
     directions = Directions("rademacher", network.sizes_M)
     estimate = estimate_exact(network, batches(2, lengths=(8,)), A_MN, range(40), directions)
-    assert runs == [(0, 64, False), (1, 64, False), ("written out", 64)]
-    monkeypatch.setattr(PreNormBlock, "of", lambda *_: None)
-    runs.clear()
-    assert_same(estimate, estimate_exact(network, batches(2, lengths=(8,)), A_MN, range(40), directions), 1e-5)
-    assert runs == [(0, 64, False), (1, 64, False), (2, 64, True)]
+    assert runs == [(0, 64, False), (1, 64, False), (2, 64, True), (3, 64, True)]
     assert (estimate.forward_passes, estimate.backward_passes) == (2, 2)
 
 
@@ -199,24 +185,6 @@ def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together
     )
     estimate_exact(network, batches(20), np.ones((3, 20), dtype=bool), SEEDS, directions)
     assert sorted(asked) == sorted((seed, m) for seed in SEEDS for m in range(3))
-
-
-@pytest.mark.parametrize(
-    ("kind", "most", "times"), [("rademacher", 2**27, 1), ("rademacher", 0, 3), ("gaussian", 2**27, 3)]
-)
-def test_the_random_bits_of_few_signs_are_drawn_once_for_all_shares(make_tiny_model, monkeypatch, kind, most, times):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    directions, A_MN = Directions(kind, network.sizes_M), np.ones((3, 12), dtype=bool)
-    whole = estimate_exact(network, batches(12), A_MN, SEEDS, directions)
-    plan = exact.exact_plan(network, batches(12), A_MN, num_directions=len(SEEDS), signs=True)
-    made, first = [], noise.SideBySide.__init__
-    monkeypatch.setattr(gradient_plan, "_SIGNS_KEPT", most)
-    shares = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    monkeypatch.setattr(exact, "exact_plan", lambda *_, **options: dataclasses.replace(plan, shares=shares))
-    monkeypatch.setattr(noise.SideBySide, "__init__", lambda *given: made.append(given[3]) or first(*given))
-    shared = estimate_exact(network, batches(12), A_MN, SEEDS, directions)
-    assert sorted(made) == sorted([0, 1, 2] * times)  # blocks
-    assert np.abs(shared.rho_NQ - whole.rho_NQ).max() < 1e-5 * np.abs(whole.rho_NQ).max()
 
 
 def test_a_client_whose_loss_is_not_finite_leaves_the_others_as_they_are(poisoned_network):
@@ -269,12 +237,6 @@ def test_products_in_bfloat16_are_about_as_far_off_as_forward_modes(family, make
     assert 0 < errors[0] < 3 * errors[1]
 
 
-def test_max_rows_below_one_is_refused(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    with pytest.raises(InvalidInputError, match="max_rows is 0"):
-        estimate_exact(network, batches(2), np.ones((3, 2)), SEEDS, Directions("gaussian", network.sizes_M), max_rows=0)
-
-
 def test_rows_are_left_as_they_were(make_tiny_model):
     network = BlockNetwork(make_tiny_model("gpt2"), LABELS)
     rows: list[Encoded] = batches(3)
@@ -284,7 +246,7 @@ def test_rows_are_left_as_they_were(make_tiny_model):
 
 
 def test_parameters_that_the_loss_does_not_use_have_no_gradient_for_any_neighbour():
-    """GPT-2's cross attention reads an encoder, and there is none; the table of gradients serves several rounds."""
+    """GPT-2's cross attention reads an encoder, and there is none."""
     torch.manual_seed(0)
     sizes = {"vocab_size": 600, "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 40}
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0, add_cross_attention=True)).eval()
@@ -296,23 +258,8 @@ def test_parameters_that_the_loss_does_not_use_have_no_gradient_for_any_neighbou
         assert_same(*both(network, rows_N, A_MN, torch.float32), 1e-5)
 
 
-@pytest.mark.parametrize("max_rows", [8, 10, 11])
-def test_a_client_with_two_parts_in_one_piece_gets_the_sum_of_both(make_tiny_model, max_rows):
-    """Examples with two paths and with eight make parts of unequal sizes, two of which may go through together."""
-    rng = np.random.default_rng(0)
-
-    def choices(paths: list[int]) -> ChoiceRows:
-        prompts = [list(map(int, rng.integers(12, 200, 6))) for _ in paths]
-        answers = [[(100 + i, int(rng.integers(1, 99))) for i in range(count)] for count in paths]
-        return ChoiceRows.of(prompts, answers, np.array([int(rng.integers(count)) for count in paths]), 10, 0)
-
-    network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=torch.float64)
-    rows_N = [choices([2, 2, 2, 2, 8, 8]) for _ in range(3)]
-    assert_same(*both(network, rows_N, np.ones((3, 3), bool), torch.float64, max_rows=max_rows), 1e-10)
-
-
 def test_a_block_that_writes_into_what_its_norm_made_gets_its_own_derivatives(make_tiny_model):
-    """The backward pass makes norms again, and must not take the norm for what the block made of it."""
+    """The gradient of a norm's weight is by what the norm gave, not by what the block made of it."""
 
     class Scaled(nn.Module):
         def __init__(self, norm: nn.LayerNorm) -> None:

@@ -10,7 +10,7 @@ Shapes: M blocks, D_m parameters of block m, d = sum of D_m (embeddings and head
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,7 @@ PIECE_CPU, PIECE_ELSEWHERE = 2**17, 2**21
 MOST_TOGETHER, DIRECTIONS_AT_ONCE = 128, 16
 # Numbers of such directions that are looked up at a time on the CPU: a product of fewer costs more than it holds.
 PIECE_TOGETHER = 3 * 2**18
-# Of elements from the first to the last of a block.
-Pieces, DrawnBits = Iterator[tuple[int, int, Tensor]], tuple[int, int, noise.SideBySide]
+Pieces = Iterator[tuple[int, int, Tensor]]  # of elements from the first to the last of a block
 
 
 class Directions:
@@ -142,30 +141,25 @@ class Directions:
         plain = self._draw in (noise.signs, noise.normals) and not self.kind.low_rank
         return plain and self.dtype == torch.float32 and self.device.type == "cpu"
 
-    def side_by_side(self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits] | None = None) -> Pieces:
-        """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece. ``bits``: what
-        :meth:`random_bits` drew for them before, if it did."""
+    def side_by_side(self, seeds_K: Sequence[int], block: int) -> Pieces:
+        """v_m of several seeds piece by piece, (K, S), a row each: there until the next piece."""
         if self.can_look_up:
-            yield from self._looked_up(seeds_K, block, self.random_bits(seeds_K, block) if bits is None else bits)
+            yield from self._looked_up(seeds_K, block)
             return
         for pieces_K in zip(*(self.drawn(seed, block) for seed in seeds_K), strict=True):  # all in the same pieces
             start, stop, _ = pieces_K[0]
             yield start, stop, torch.stack([piece for _, _, piece in pieces_K])
 
-    def random_bits(self, seeds_K: Sequence[int], block: int) -> Iterator[DrawnBits]:
-        """Of several seeds, for the block's elements from the first to the last: of directions that are looked up."""
-        size, whole = self.sizes_M[block], noise.SideBySide.elements(self._draw, len(seeds_K))
-        for first in range(0, size, whole):
-            last = min(first + whole, size)
-            yield first, last, noise.SideBySide(self._draw, seeds_K, block, first, last)
-
-    def _looked_up(self, seeds_K: Sequence[int], block: int, bits: Iterable[DrawnBits]) -> Pieces:
+    def _looked_up(self, seeds_K: Sequence[int], block: int) -> Pieces:
         """In pieces that a core's cache keeps."""
         count, size = len(seeds_K), self.sizes_M[block]
         step = max(8, PIECE_TOGETHER // count // 8 * 8)
         buffer = torch.empty(count * min(step, -(-size // 8) * 8))
         scale_K = None if self.kind.norm is None else torch.tensor([self._scale(seed) for seed in seeds_K])
-        for first, last, drawn in bits:
+        whole = noise.SideBySide.elements(self._draw, count)
+        for first in range(0, size, whole):
+            last = min(first + whole, size)
+            drawn = noise.SideBySide(self._draw, seeds_K, block, first, last)
             for start in range(first, last, step):
                 v_KS = drawn.look_up(start, min(start + step, last), buffer)
                 yield start, start + v_KS.shape[1], v_KS if scale_K is None else v_KS.mul_(scale_K[:, None])

@@ -3,45 +3,45 @@
     rho[n, q] = sum over the blocks m that n activates of < grad_m F_n(w^_n; xi_n), v_q,m >
 
 is what finite differences tend to as mu goes to 0. A client of the method has no backward pass: it takes Q + 1 forward
-passes and sends these numbers with an error. Whoever simulates fifty clients in one process has one, and then all Q
-numbers of a client cost about three forward passes, whatever Q is. So this is a way to simulate the method fast, not
-what a client runs; preflight says how far the finite differences of a run's mu are from it.
+passes and sends these numbers with an error. A simulation of many clients in one process has one, and then all Q
+numbers of a client cost about three forward passes, whatever Q is. Preflight reports how far the finite differences of
+a run's mu are from these scalars.
 
-The gradients of a *share* of the clients are gathered and multiplied with the directions, so that these are drawn once
-a share, a piece of a block at a time. :mod:`zorba_core.planning.gradient_plan` says which clients are a share, within
-four times the memory that a cohort holds: with many directions the rows go through the blocks in smaller pieces, which
-leaves room for the gradients of more clients.
+A backward pass adds up what all rows want of a weight. To keep clients apart while their rows go through the blocks
+together, each layer's input and the gradient of its output are watched: the client's gradient of a linear layer is the
+product of the two over the client's own rows. Clients of a *group* go through the blocks together; directions are drawn
+once for a *share* of groups, whose gradients are held in one table a block.
 
-It is what :func:`zorba_core.engine.estimators.jvp.estimate_jvp` gives: to 1e-10 in float64 and 1e-5 in float32, but
-that a ReLU's derivative jumps where its input is within rounding of 0 (of 50 clients of opt-mini none to five are
-apart, by up to 5e-4).
-
-Shapes: M blocks, N clients, Q directions, C clients of a share that activate a block, D_m parameters of block m, K of
-the directions at once, S elements of a piece of a block.
+Shapes: M blocks, N clients, Q directions, C clients of a share, R rows of a group, P positions of these rows, D_m
+parameters of block m, K directions side by side, S elements of a piece of a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers.pytorch_utils import Conv1D
 
-from zorba_core.engine import products
-from zorba_core.engine.directions import Directions, DrawnBits
-from zorba_core.engine.estimators.client_gradients import ClientGradients, MicroBatch
-from zorba_core.engine.estimators.client_layers import BlockGradient
+from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork, Inactive
+from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.errors import InvalidInputError
-from zorba_core.planning.gradient_plan import GradientPlan
-from zorba_core.planning.pass_widths import Widths
 
-KeptBits = Mapping[tuple[int, int], Sequence[DrawnBits]]  # by block, and the first of directions side by side
+TABLE_BYTES = 2**27  # of the gradients that are held at once, unless a single client's are more
+# Positions that go through the blocks together: more would not make a core faster, and the backward pass keeps them.
+_POSITIONS_CPU, _POSITIONS_ELSEWHERE = 1536, 2**16
+_LENGTH_RATIO = 0.75  # rows at least so long beside the longest go together, padded
+
+Starts = Mapping[str, int]  # where each of a layer's parameters stands in its block's vector
+Layers = list[tuple[nn.Module, Starts]]  # of a block
 
 
 @torch.no_grad()
@@ -54,116 +54,185 @@ def estimate_exact(
     *,
     mu: float | None = None,
     inactive: Inactive = "frozen",
-    max_rows: int | None = None,
 ) -> Estimate:
     """rho[n, q] of every client and direction. ``mu`` plays no part and is taken for the sake of one interface; the
-    network's weights are not written to.
-
-    Args:
-        max_rows: at most so many rows go through a block at once (an example's rows stay together): the backward pass
-            keeps what blocks make of so many rows; default: as many as suit the device and the memory.
-
-    Raises:
-        InvalidInputError: ``max_rows`` below 1.
-    """
-    if max_rows is not None and max_rows < 1:
-        raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
+    network's weights are not written to."""
     A_MN = np.asarray(A_MN, dtype=bool)
     num_clients = A_MN.shape[1]
     loss_N, rho_NQ = np.zeros(num_clients), np.zeros((num_clients, len(seeds_Q)))
-    options = {"num_directions": len(seeds_Q), "signs": directions.kind.signs, "max_rows": max_rows}
-    plan = exact_plan(network, batches_N, A_MN, **options)
-    gradients = ClientGradients(network, inactive)
-    kept_bytes = plan.kept_bits(len(seeds_Q) * sum(network.sizes_M), signs=directions.kind.signs)
-    bits = _random_bits(network, seeds_Q, directions) if kept_bytes and directions.can_look_up else {}
-
-    def multiply(block: int, clients: list[int], gradient_CD: Tensor) -> None:
-        rho_NQ[clients] += scalars_along(gradient_CD, block, seeds_Q, directions, bits)
-
-    with gradients.installed():
-        for share in plan.shares:
-            loss_N[share] = gather_gradients(gradients, batches_N, A_MN, share, plan, multiply)
+    if inactive == "dropped":  # makes the block without weights now: later it would be a copy of a watched one
+        network.run_block_without_weights(network.embed(batches_N[0].token_ids_RL[:1]))
+    layers_M = _layers(network)
+    for share in _shares(network, batches_N, together=layers_M is not None):
+        clients = list(itertools.chain(*share))
+        table_MCD = [network.block_weights(m).new_zeros(len(clients), size) for m, size in enumerate(network.sizes_M)]
+        for group in share:
+            start = clients.index(group[0])
+            table_M = [table_CD[start : start + len(group)] for table_CD in table_MCD]
+            batches_C, A_MC = [batches_N[n] for n in group], A_MN[:, group]
+            loss_N[group] = _add_gradients(network, layers_M, batches_C, A_MC, inactive, table_M)
+        for m, table_CD in enumerate(table_MCD):
+            if A_MN[m, clients].any():
+                rho_NQ[clients] += _scalars_along(table_CD, m, seeds_Q, directions)
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients, backward_passes=num_clients)
 
 
-def gather_gradients(
-    gradients: ClientGradients,
-    batches_N: Sequence[Rows],
-    A_MN: np.ndarray,
-    share: Sequence[int],
-    plan: GradientPlan,
-    completed: Callable[[int, list[int], Tensor], None],
-) -> np.ndarray:
-    """F_n of the share's clients, float64. Of each block, ``completed`` is given the clients that activate it, if there
-    are some, and their gradients, (C, D_m), which last until it returns.
-
-    A block is completed within the backward pass of the share's last piece, so that of this piece no more than one
-    block's gradients are held.
-    """
-    loss_by_client = dict.fromkeys(share, 0.0)
-    pieces = list(plan.pieces(_parts(batches_N, share, plan.max_rows)))
-    tables_M = gradients.tables(share, A_MN, {part.client for piece in pieces[:-1] for part in piece})
-    gradient_by_client: dict[int, dict[int, BlockGradient]] = {n: {} for n in share}
-    for m, (clients, table_CD) in enumerate(tables_M):
-        for row, n in enumerate(clients):
-            gradient_by_client[n][m] = BlockGradient(table_CD, row)
-    waiting = {m for m, (clients, _) in enumerate(tables_M) if clients}
-
-    def complete(block: int) -> None:
-        if block in waiting:
-            waiting.remove(block)
-            completed(block, *tables_M[block])
-
-    for piece in pieces:
-        parts = [replace(part, gradient_M=gradient_by_client[part.client]) for part in piece]
-        then = {"completed": complete} if piece is pieces[-1] else {}
-        for part, loss in zip(parts, gradients.pass_through(parts, **then), strict=True):
-            loss_by_client[part.client] += loss
-    for m in sorted(waiting):  # before all that the last piece's clients activate
-        complete(m)
-    return np.array(list(loss_by_client.values()))
-
-
-def scalars_along(
-    gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions, bits: KeptBits | None = None
-) -> np.ndarray:
-    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64. ``bits``: drawn before."""
+def _scalars_along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], directions: Directions) -> np.ndarray:
+    """< grad_m F_n, v_q,m > of all directions and some clients: (C, Q), float64."""
     total_CQ = torch.zeros(len(gradient_CD), len(seeds_Q), dtype=torch.float64, device=gradient_CD.device)
     for at in range(0, len(seeds_Q), directions.together):
         seeds_K = [int(seed) for seed in seeds_Q[at : at + directions.together]]
-        total_CK = total_CQ[:, at : at + len(seeds_K)]
-        for start, stop, v_KS in directions.side_by_side(seeds_K, block, (bits or {}).get((block, at))):
-            total_CK += products.few_rows(gradient_CD[:, start:stop], v_KS)
+        for start, stop, v_KS in directions.side_by_side(seeds_K, block):
+            total_CQ[:, at : at + len(seeds_K)] += gradient_CD[:, start:stop] @ v_KS.t()
     return total_CQ.cpu().numpy()
 
 
-def _random_bits(network: BlockNetwork, seeds_Q: Sequence[int], directions: Directions) -> KeptBits:
-    """For one share after another: drawn at once, so that they leave fewer holes."""
-    return {
-        (m, at): list(directions.random_bits([int(seed) for seed in seeds_Q[at : at + directions.together]], m))
-        for m in range(network.num_blocks)
-        for at in range(0, len(seeds_Q), directions.together)
-    }
+def _shares(network: BlockNetwork, batches_N: Sequence[Rows], *, together: bool) -> list[list[list[int]]]:
+    """The clients, those with the longest rows first, in shares of groups. ``together``: of several clients each."""
+    most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize))  # clients of a share
+    positions = _POSITIONS_CPU if network.device.type == "cpu" else _POSITIONS_ELSEWHERE
+    shares: list[list[list[int]]] = []
+    longest = group_rows = 0
+    for n in sorted(range(len(batches_N)), key=lambda n: -batches_N[n].token_ids_RL.shape[1]):
+        rows, length = batches_N[n].token_ids_RL.shape
+        if not shares or sum(map(len, shares[-1])) == most:
+            shares.append([])
+        fits = (group_rows + rows) * longest <= positions and length >= _LENGTH_RATIO * longest
+        if not shares[-1] or not fits or not together:
+            shares[-1].append([])
+            longest, group_rows = length, 0
+        shares[-1][-1].append(n)
+        group_rows += rows
+    return shares
 
 
-def _parts(batches_N: Sequence[Rows], share: Sequence[int], max_rows: int | None) -> Iterator[MicroBatch]:
-    """The share's clients, each in as many parts as ``max_rows`` asks for; nobody's gradient is asked for yet."""
-    for n in share:
-        batch = batches_N[n]
-        count = min(len(batch), -(-len(batch.token_ids_RL) // max_rows)) if max_rows else 1
-        for examples in np.array_split(np.arange(len(batch)), count):
-            yield MicroBatch(n, batch if count == 1 else batch.rows(examples), float(batch.weights.sum()), {})
+def _add_gradients(
+    network: BlockNetwork,
+    layers_M: Sequence[Layers] | None,
+    batches_C: Sequence[Rows],
+    A_MC: np.ndarray,
+    inactive: Inactive,
+    table_M: Sequence[Tensor],
+) -> np.ndarray:
+    """F_n of a group, (C,), float64. The clients' gradients are added to the tables, (C, D_m) for each block.
 
-
-def exact_plan(network: BlockNetwork, batches_N: Sequence[Rows], A_MN: np.ndarray, **options: Any) -> GradientPlan:
-    """For a network, and these clients' batches; ``options`` are those of :meth:`GradientPlan.of`."""
-    config, shape_NX = network.model.config, np.array([batch.token_ids_RL.shape for batch in batches_N])
-    return GradientPlan.of(
-        network.sizes_M,
-        Widths.of_config(config.to_dict(), int(config.hidden_size), int(shape_NX[:, 1].max())),
-        network.dtype.itemsize,
-        shape_NX,
-        A_MN,
-        on_cpu=network.device.type == "cpu",
-        **options,
+    Args:
+        layers_M: to watch; None where autograd is to give the gradient of a single client.
+    """
+    rows, blocks = batches_C[0].joined(batches_C, network.device), range(network.num_blocks)
+    rows_C, examples_C = [len(batch.token_ids_RL) for batch in batches_C], [len(batch) for batch in batches_C]
+    active_MR = torch.from_numpy(np.repeat(A_MC, rows_C, axis=1)).to(network.device)
+    share_E = np.repeat([1 / batch.weights.sum() for batch in batches_C], examples_C)
+    first = int(A_MC.any(axis=1).argmax()) if A_MC.any() else network.num_blocks  # nothing is kept of blocks before it
+    parameters_M = [
+        list(network.block_parameters(m).values()) if layers_M is None and A_MC[m, 0] else [] for m in blocks
+    ]
+    with contextlib.ExitStack() as stack:
+        for m in blocks[first:]:
+            if layers_M is not None:
+                stack.enter_context(_watched(layers_M[m], partial(_add_of_layer, rows_C, A_MC[m], table_M[m])))
+            for parameter in parameters_M[m]:
+                stack.callback(parameter.requires_grad_, False)
+                parameter.requires_grad_(True)
+        entering = hidden = network.embed(rows.token_ids_RL)
+        for m in blocks:
+            if m == first:
+                entering = hidden = hidden.detach().requires_grad_(True)
+            with torch.set_grad_enabled(m >= first):
+                hidden = _through(network, m, hidden, active_MR[m], inactive)
+        with torch.set_grad_enabled(first < network.num_blocks):
+            loss_E = rows.losses(network, rows.read(hidden)) * torch.from_numpy(share_E).to(network.device)
+            loss = loss_E.sum()
+        if loss.requires_grad:
+            with products_in("highest" if network.precision == "bf16" else network.precision, network.device):
+                wanted = [entering, *itertools.chain(*parameters_M[first:])]
+                gradients = iter(torch.autograd.grad(loss, wanted, materialize_grads=True)[1:])
+            for m in blocks[first:]:
+                if parameters_M[m]:
+                    torch.cat([next(gradients).reshape(-1) for _ in parameters_M[m]], out=table_M[m][0])
+    return np.bincount(
+        np.repeat(np.arange(len(batches_C)), examples_C), loss_E.detach().cpu().numpy(), minlength=len(batches_C)
     )
+
+
+def _through(network: BlockNetwork, block: int, hidden_RLH: Tensor, active_R: Tensor, inactive: Inactive) -> Tensor:
+    """All rows through a block; with ``dropped``, those of clients that do not activate it without its weights."""
+    if inactive == "frozen" or active_R.all():
+        return network.run_block(block, hidden_RLH)
+    without_RLH = network.run_block_without_weights(hidden_RLH)
+    return torch.where(active_R[:, None, None], network.run_block(block, hidden_RLH), without_RLH)
+
+
+def _layers(network: BlockNetwork) -> list[Layers] | None:
+    """Of each block the modules that have trained parameters of their own; None if one is no linear layer or norm."""
+    layers_M: list[Layers] = []
+    for m in range(network.num_blocks):
+        start, start_by_parameter = 0, {}
+        for parameter in network.block_parameters(m).values():
+            start_by_parameter[id(parameter)] = start
+            start += parameter.numel()
+        layers_M.append([])
+        for module in network.block_module(m).modules():
+            own = {name: id(parameter) for name, parameter in module.named_parameters(recurse=False)}
+            starts = {name: start_by_parameter[key] for name, key in own.items() if key in start_by_parameter}
+            if starts:
+                layers_M[m].append((module, starts))
+    return layers_M if all(_is_known(layer) for layers in layers_M for layer, _ in layers) else None
+
+
+def _is_known(layer: nn.Module) -> bool:
+    norm = "Norm" in type(layer).__name__ and all(part.ndim == 1 for part in layer.parameters(recurse=False))
+    return norm or isinstance(layer, nn.Linear | Conv1D)
+
+
+@contextlib.contextmanager
+def _watched(layers: Layers, add: Callable[[nn.Module, Starts, Tensor, Tensor], None]) -> Iterator[None]:
+    """Context manager: ``add(layer, starts, x, dy)`` for each pass through a layer, once the gradient dy of its output
+    is known."""
+
+    def watch(starts: Starts, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if output.requires_grad:
+            x = inputs[0].detach()
+            output.register_hook(lambda dy: add(layer, starts, x, dy))
+
+    with contextlib.ExitStack() as stack:
+        for layer, starts in layers:
+            stack.callback(layer.register_forward_hook(partial(watch, starts)).remove)
+        yield
+
+
+def _add_of_layer(
+    rows_C: Sequence[int],
+    active_C: np.ndarray,
+    table_CD: Tensor,
+    layer: nn.Module,
+    starts: Starts,
+    x: Tensor,
+    dy: Tensor,
+) -> None:
+    """Add to the clients' gradients what their own rows want of a layer."""
+    x_PI, dy_PO = (part.flatten(0, -2).to(table_CD.dtype) for part in (x, dy))
+    linear = isinstance(layer, nn.Linear | Conv1D)
+    wanted_PO = {} if linear else {name: dy_PO * slope for name, slope in _slopes(layer, starts, x_PI).items()}
+    stop, positions = 0, len(x_PI) // sum(rows_C)  # of a row
+    for c, rows in enumerate(rows_C):
+        own = slice(stop, stop + rows * positions)
+        stop = own.stop
+        for name, start in starts.items() if active_C[c] else ():
+            shape = layer.get_parameter(name).shape
+            gradient = table_CD[c, start : start + shape.numel()].view(shape)
+            if linear and name == "weight":
+                left, right = (x_PI, dy_PO) if isinstance(layer, Conv1D) else (dy_PO, x_PI)
+                gradient.addmm_(left[own].t(), right[own])
+            else:
+                gradient.add_(wanted_PO.get(name, dy_PO)[own].sum(dim=0))
+
+
+def _slopes(norm: nn.Module, names: Iterable[str], x_PI: Tensor) -> dict[str, Tensor]:
+    """How fast each number that the norm gives grows with its parameter, (P, I) for each vector of parameters: a norm
+    is linear in them."""
+    zeros = {name: torch.zeros_like(parameter) for name, parameter in norm.named_parameters(recurse=False)}
+    least_PI = functional_call(norm, zeros, (x_PI,))
+    return {
+        name: functional_call(norm, {**zeros, name: torch.ones_like(zeros[name])}, (x_PI,)) - least_PI for name in names
+    }

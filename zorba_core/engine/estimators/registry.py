@@ -63,6 +63,6 @@ def estimator_of(settings: Any) -> Callable[..., Any]:
     of inactive blocks filled in."""
     estimator = ESTIMATORS.get_part(settings.estimator)
     options = {"mu": settings.mu, "inactive": settings.inactive}
-    if estimator.cohort:
+    if estimator.cohort and not estimator.backward:
         options["max_rows"] = settings.max_rows
     return functools.partial(imported(estimator.run), **options)

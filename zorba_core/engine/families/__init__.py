@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from zorba_core.engine.families.activations import join_gelus
 from zorba_core.engine.families.gpt2 import Gpt2Family
 from zorba_core.engine.families.interface import Family, LabelPositions
 from zorba_core.engine.families.llama import GptNeoxFamily, LlamaFamily
@@ -68,5 +67,4 @@ def family_of(model: nn.Module) -> Family:
 def _fast(family: Family) -> Family:
     for block in family.blocks():
         speed_up(block)
-        join_gelus(block)
     return family
