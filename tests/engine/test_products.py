@@ -8,16 +8,13 @@ from torch import nn
 from torch.autograd import forward_ad
 from transformers.pytorch_utils import Conv1D
 
-from tests.engine.test_cohort import batches, random_allocation
-from tests.engine.test_exact_scalars import LABELS, assert_same, both
 from zorba_core.engine import products
-from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork
+from zorba_core.engine.network import SAME_BITS_ROWS
 
 
 @pytest.fixture(params=[True, False], ids=["oneDNN", "PyTorch"])
 def library(request, monkeypatch):
     monkeypatch.setattr(products, "_onednn_is_faster", lambda: request.param)
-    monkeypatch.setattr(products, "_LEAST_WORK", 0)
 
 
 def _numbers(*shape: int) -> torch.Tensor:
@@ -31,60 +28,12 @@ def test_a_product_is_the_one_in_double_precision_but_for_rounding(library, posi
     for weight in (weight_OI, weight_OI.t().contiguous().t()):
         plain_PO = products.linear(x_PI, weight)
         torch.testing.assert_close(plain_PO, exact_PO, rtol=1e-5, atol=1e-4)
-        assert torch.equal(products.linear(x_PI, weight, then="relu"), plain_PO.relu())
-        out_PO = torch.full((positions, 40), torch.nan)
-        products.put_linear(out_PO, x_PI, weight, None)
-        torch.testing.assert_close(out_PO, exact_PO, rtol=1e-5, atol=1e-4)
-        products.put_linear(out_PO, x_PI, weight, bias_O)
-        torch.testing.assert_close(out_PO, exact_PO + bias_O, rtol=1e-5, atol=1e-4)
-
-
-@pytest.mark.parametrize("positions", [5, 64, 128, 300, 2500])
-def test_products_of_clients_replace_what_was_there_or_add_to_it(library, monkeypatch, positions):
-    monkeypatch.setattr(products, "_has_full_units", lambda: True)
-    left_CPO, right_CPI = _numbers(3, positions, 24), _numbers(3, positions, 40)
-    exact_COI = (left_CPO.double().transpose(1, 2) @ right_CPI.double()).float()
-    rounding = max(1e-4, 1e-6 * positions)
-    out_COI = torch.full((3, 24, 40), torch.nan)
-    products.put_products([(out_COI, False)], left_CPO, right_CPI)
-    torch.testing.assert_close(out_COI, exact_COI, rtol=1e-5, atol=rounding)
-    products.put_products([(out_COI, True)], left_CPO, right_CPI)
-    torch.testing.assert_close(out_COI, 2 * exact_COI, rtol=1e-5, atol=rounding)
-    out_CIO = torch.zeros(3, 40, 24)  # more outputs than inputs, for memory in two places
-    products.put_products([(out_CIO[:, :13], True), (out_CIO[:, 13:], False)], right_CPI, left_CPO)
-    torch.testing.assert_close(out_CIO, exact_COI.transpose(1, 2), rtol=1e-5, atol=rounding)
-
-
-@pytest.mark.parametrize(("rows", "outputs"), [(1, 40), (5, 3), (5, 40), (7, 40), (16, 40)])
-def test_few_rows_of_thousands_of_inputs(library, monkeypatch, rows, outputs):
-    monkeypatch.setattr(products, "_has_full_units", lambda: True)
-    x_PI, weight_OI = _numbers(rows, 9000)[:, 10:5010], _numbers(outputs, 5000)
-    exact_PO = (x_PI.double() @ weight_OI.double().t()).float()
-    torch.testing.assert_close(products.few_rows(x_PI, weight_OI), exact_PO, rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize("inputs", [5237, 5240])
-def test_a_part_of_each_weights_row_is_not_given_to_onednn(library, monkeypatch, inputs):
-    """It would take hundreds of times as long. Directions of a block with an odd number of parameters are such."""
-    monkeypatch.setattr(products, "_has_full_units", lambda: True)
-    given, multiply = [], products._onednn_linear
-    monkeypatch.setattr(products, "_onednn_linear", lambda x, weight: given.append(weight) or multiply(x, weight))
-    x_PI, weight_OI = _numbers(6, inputs), _numbers(40, 5240)[:, :inputs]
-    exact_PO = (x_PI.double() @ weight_OI.double().t()).float()
-    torch.testing.assert_close(products.few_rows(x_PI, weight_OI), exact_PO, rtol=1e-4, atol=1e-3)
-    assert all(weight.is_contiguous() for weight in given)
-    assert bool(given) == (inputs == 5240 and products._onednn_is_faster())
+        torch.testing.assert_close(products.linear(x_PI, weight, bias_O), exact_PO + bias_O, rtol=1e-5, atol=1e-4)
 
 
 def test_double_precision_is_kept(library):
     x_PI, weight_OI = _numbers(5, 96).double(), _numbers(40, 96).double()
     assert torch.equal(products.linear(x_PI, weight_OI), x_PI @ weight_OI.t())
-
-
-def test_exact_scalars_by_either_library_are_forward_modes(library, family, make_tiny_model):
-    network = BlockNetwork(make_tiny_model(family), LABELS)
-    forward_mode, backward = both(network, batches(5), random_allocation(0, 3, 5), torch.float32)
-    assert_same(forward_mode, backward, 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ an AMD EPYC (Zen 5) 92 GFLOP/s a core. There oneDNN, which PyTorch has too, mult
 every other dtype, it is PyTorch's own product. Which of the two is a matter of the machine alone, so that one machine
 gives one set of bits.
 
-Shapes: P positions, I inputs, O outputs, C clients.
+Shapes: P positions, I inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import functools
 import itertools
 import math
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
@@ -27,15 +26,10 @@ from transformers.pytorch_utils import Conv1D
 
 _INTEL = "GenuineIntel"
 ONEDNN_KERNELS = "AVX512 of AuthenticAMD"  # the :func:`cpu_kernels` of machines that multiply by oneDNN
-# Multiplications below which oneDNN's call costs more than it gains (256 positions, 96 by 96 numbers: even).
-_LEAST_WORK = 2_000_000
-_NUMBERS_TOGETHER = 2**18  # of products whose first matrices are copied into order together
 # oneDNN writes a program for every number of positions that it is given (0.5 MB, 1 ms): so it is given few of them.
 _SMALL, _STEP, _MOST = (16, 32, 64, 128), 128, 2048
 _MOST_PADDED, _PIECE = 1.15, 512  # times the positions that are asked for; positions of a piece
-_FEWEST_ROWS, _FEWEST_OUTPUTS = 5, 20  # of which oneDNN gains from thousands of inputs
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-_ZEN_5 = 26  # the processor family
 _by_pytorch_alone = False
 
 
@@ -101,26 +95,25 @@ def speed_up(block: nn.Module) -> None:
             module.__class__ = {nn.Linear: FastLinear, Conv1D: FastConv1D}.get(type(module), type(module))
 
 
-def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, then: str = "none") -> Tensor:
-    """x W^T + b, (P, O), outside of autograd; with ``then="relu"`` what is above 0 of it.
+def linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """x W^T + b, (P, O), outside of autograd.
 
     By oneDNN a row has the same bits in any company: so zeros may stand behind the rows where few are enough and
     copying the inputs costs less than the outputs, and else the last piece may begin within the one before.
     """
     if not _suits_onednn(x_PI):
-        product_PO = F.linear(x_PI, weight_OI, bias_O)
-        return product_PO.relu_() if then == "relu" else product_PO
+        return F.linear(x_PI, weight_OI, bias_O)
     (positions, inputs), whole, start = x_PI.shape, _whole(x_PI.shape[0]), 0
     few_zeros = whole <= _MOST_PADDED * positions and inputs <= weight_OI.shape[0]
     if whole <= _MOST and (few_zeros or whole in (positions, *_SMALL)):
         padded_PI = F.pad(x_PI, (0, 0, 0, whole - positions)) if whole > positions else x_PI
-        return _onednn_linear(padded_PI, weight_OI, bias_O, then)[:positions]
+        return _onednn_linear(padded_PI, weight_OI, bias_O)[:positions]
     out_PO = x_PI.new_empty(positions, len(weight_OI))
     while start < positions:
         left = positions - start
         size = min(left // _STEP * _STEP, _PIECE) or _whole(left)
         start = min(start, positions - size)
-        out_PO[start : start + size] = _onednn_linear(x_PI[start : start + size], weight_OI, bias_O, then)
+        out_PO[start : start + size] = _onednn_linear(x_PI[start : start + size], weight_OI, bias_O)
         start += size
     return out_PO
 
@@ -133,61 +126,6 @@ def _whole(positions: int) -> int:
 def rows_of_a_step(length: int) -> int:
     """How few rows of that length have a number of positions that oneDNN is given."""
     return _STEP // math.gcd(_STEP, length)
-
-
-def put_linear(out_PO: Tensor, x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> None:
-    """out = x W^T + b, outside of autograd; all of one dtype, on the CPU."""
-    if _suits_onednn(x_PI) and _has_full_units():
-        out_PO.copy_(linear(x_PI, weight_OI, bias_O))
-    elif bias_O is None:
-        torch.mm(x_PI, weight_OI.t(), out=out_PO)
-    else:
-        torch.addmm(bias_O, x_PI, weight_OI.t(), out=out_PO)
-
-
-def few_rows(x_PI: Tensor, weight_OI: Tensor) -> Tensor:
-    """x W^T, (P, O), of few rows with many inputs each, outside of autograd."""
-    positions, outputs = len(x_PI), len(weight_OI)
-    suits = _suits_onednn(x_PI) and _has_full_units() and weight_OI.is_contiguous()  # else a thousand times as slow
-    if not suits or positions < _FEWEST_ROWS or outputs < _FEWEST_OUTPUTS:
-        return x_PI @ weight_OI.t()
-    return _onednn_linear(F.pad(x_PI, (0, 0, 0, positions % 2)), weight_OI)[:positions]  # half the programs
-
-
-def put_products(parts: Sequence[tuple[Tensor, bool]], left_CPO: Tensor, right_CPI: Tensor) -> None:
-    """left^T right of each of C clients, (C, O, I), outside of autograd; all of one dtype.
-
-    Args:
-        parts: where following ones of the O rows belong, (C, some of O, I), and whether there is something to add to.
-    """
-    (clients, positions, outputs), inputs = left_CPO.shape, right_CPI.shape[2]
-    rows = [out_COI.shape[1] for out_COI, _ in parts]
-    done = positions if positions == _whole(positions) else positions // _STEP * _STEP
-    if done * outputs * inputs < _LEAST_WORK or not (_suits_onednn(left_CPO) and _has_full_units()):
-        done = 0
-    # oneDNN has its first matrix copied into order: the narrow one, if that saves more than to turn the product costs.
-    turned = positions * (outputs - inputs) > outputs * inputs
-    each = max(1, _NUMBERS_TOGETHER // (outputs * inputs))
-    outs = [(out_COI.numpy(), adds) for out_COI, adds in parts] if done else []
-    for start, at in itertools.product(range(0, done, _MOST), range(0, clients, each)):
-        of, some = slice(at, at + each), slice(start, min(start + _MOST, done))
-        first, second = left_CPO[of, some].transpose(1, 2), right_CPI[of, some].transpose(1, 2)
-        first, second = (second, first) if turned else (first, second)
-        first = torch.from_numpy(np.ascontiguousarray(first.numpy()))  # a third faster than by PyTorch
-        for client, (x, weight) in enumerate(zip(first.unbind(), second.unbind(), strict=True), at):
-            product = _onednn_linear(x, weight).numpy()
-            product_OI, row = product.T if turned else product, 0
-            for (out, adds), count in zip(outs, rows, strict=True):
-                own = product_OI[row : row + count]
-                if adds or start:
-                    out[client] += own
-                else:
-                    out[client] = own
-                row += count
-    if done < positions:
-        left_COP, right_CPI = left_CPO[:, done:].transpose(1, 2), right_CPI[:, done:]
-        for (out_COI, adds), some_COP in zip(parts, left_COP.split(rows, dim=1), strict=True):
-            out_COI.baddbmm_(some_COP, right_CPI, beta=int(adds or done > 0))
 
 
 def _is_watched(x: Tensor) -> bool:
@@ -211,13 +149,5 @@ def _machine_has_onednn() -> bool:
     return known and torch.backends.mkl.is_available() and cpu_kernels() == ONEDNN_KERNELS
 
 
-@functools.cache
-def _has_full_units() -> bool:
-    """Whether the processor computes 512 bits at once, as AMD's have since family 26 (Zen 5). Before it, oneDNN is no
-    faster than MKL, which in addition writes where it is told to and reads a transposed matrix where it lies."""
-    family = (_cpu_facts() or {}).get("cpu family", "")
-    return family.isdecimal() and int(family) >= _ZEN_5
-
-
-def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None, then: str = "none") -> Tensor:
-    return ONEDNN(x_PI, weight_OI, bias_O, then, [], "")
+def _onednn_linear(x_PI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    return ONEDNN(x_PI, weight_OI, bias_O, "none", [], "")
