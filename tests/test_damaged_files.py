@@ -1,4 +1,4 @@
-"""Damaged allocations, fleets, scenarios and models: read, or refused in one line by name; nothing else is written."""
+"""Damaged allocations, fleets and models: read, or refused in one line by name; nothing else is written."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.shared.own_fleet import scenario_from_upload
-from app.shared.scenario import Scenario
-from app.shared.scenario_json import scenario_to_json
 from tests.damage import call, check_refused, damaged, tree
 from zorba_core.allocation import Allocation, allocation_from_file, allocation_to_bytes
 from zorba_core.errors import InvalidInputError
@@ -34,19 +31,12 @@ MODEL = {
 def check_file(folder: Path, seed: int) -> None:
     """One damaged file of one kind through what reads it."""
     random_ = random.Random(seed)
-    kind = random_.choice(("npz", "json", "csv", "fleet", "scenario", "model"))
+    kind = random_.choice(("npz", "json", "csv", "fleet", "model"))
     if kind in ("npz", "json", "csv"):
         path = folder / f"allocation.{kind}"
         path.write_bytes(damaged(random_, path.name, allocation_to_bytes(ALLOCATION, kind)))
         said = _refusal(allocation_from_file, path)
         assert said is None or path.name in said
-    elif kind == "scenario":
-        table = Scenario(fleet_kind="table", table=(("a", 8.0), ("b", 16.0)))
-        content = scenario_to_json(random_.choice((Scenario(), table))).encode()
-        name = "s.json"
-        if random_.random() < 0.4:
-            content, name = FLEET, "f.csv"
-        _refusal(scenario_from_upload, damaged(random_, name, content), Scenario())
     else:
         name, content = ("fleet.csv", FLEET) if kind == "fleet" else ("config.json", json.dumps(MODEL).encode())
         (folder / name).write_bytes(damaged(random_, name, content))
@@ -167,13 +157,6 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_and_nothing_is_l
         check_refused(left)
         assert left.status == 2
     assert tree(tmp_path) == before
-
-
-@pytest.mark.parametrize("value", ["9" * 400, "1e400", "-1e400", "NaN"])
-def test_a_scenario_with_a_number_of_any_size_is_refused_by_field(value):
-    content = scenario_to_json(Scenario()).replace('"num_clients": 50', f'"num_clients": {value}').encode()
-    with pytest.raises(InvalidInputError, match="num_clients is"):
-        scenario_from_upload(content, Scenario())
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc here")

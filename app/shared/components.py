@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.shared import reproduce as programs
 from app.shared.escape import plain
 from app.shared.figure_dialog import Picture, figure_button
-from app.shared.scenario import Scenario
-from app.shared.scenario_link import is_held
 from app.shared.sent_figure import SentFigure
 from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
@@ -203,16 +200,3 @@ def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = 
             )
         if picture is not None:
             figure_button(picture, key)
-
-
-def reproduce(scenario: Scenario, point: int | None = None, *, python_tail: str = "", command_tail: str = "") -> None:
-    """What the page shows as Python, as a command and as JSON, each with a button that copies it. The tails are what a
-    page adds to the scenario and point."""
-    with st.expander("Take it with you: Python, command, link, JSON", icon=":material/code:"):
-        python, command, content = st.tabs(["Copy as Python", "Copy as command", "Scenario as JSON"])
-        python.code(programs.as_python(scenario, point) + python_tail, language="python")
-        command.code(programs.as_command(scenario, point) + command_tail, language="bash")
-        # Of a table that no address holds the sidebar says so, on every page.
-        address = " The address of this page holds the same choices." if is_held(scenario) else ""
-        content.caption(f"The Fleet page reads it back.{address}")
-        content.code(programs.as_json(scenario), language="json", height=320)

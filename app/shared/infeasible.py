@@ -52,8 +52,8 @@ def say_unheld() -> None:
     """An empty table may be one that was too long for the link that opened this session."""
     if st.session_state.get(TABLE_UNHELD):
         st.warning(
-            "The link does not hold its table of clients, which was too long. Who sent it can send the scenario as "
-            "JSON (Fleet page); the Fleet page reads it.",
+            "The link does not hold its table of clients, which was too long. Who sent it can send the table as CSV; "
+            "the Fleet page saves and reads it.",
             icon=":material/link_off:",
         )
 

@@ -1,4 +1,4 @@
-"""Clients of a reader's own: rows as typed, and what a table or a scenario file that someone drops in means.
+"""Clients of a reader's own: rows as typed, and what a table that someone drops in means.
 
 Everything that comes in is data from outside. No Streamlit here.
 """
@@ -12,7 +12,6 @@ import numpy as np
 
 from app.shared.scenario import Scenario
 from app.shared.scenario_fields import MAX_ROWS
-from app.shared.scenario_json import MAX_BYTES, scenario_from_json
 from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.fleets import Fleet
@@ -21,6 +20,7 @@ Row = tuple[object, object]
 EXAMPLE_ROWS: tuple[Row, ...] = tuple(
     (f"client-{n}", gib) for n, gib in enumerate([0.7, 0.7, 0.8, 0.8, 1.0, 1.0, 1.2, 1.2, 1.5, 1.5, 1.9, 1.9])
 )
+MAX_BYTES = 5_000_000
 _COLUMNS = {"client": 0, "vram_gib": 1}
 
 
@@ -30,16 +30,14 @@ def rows_of(fleet: Fleet) -> tuple[Row, ...]:
     return tuple(zip(fleet.names, gib_N.tolist(), strict=True))[:MAX_ROWS]
 
 
-def scenario_from_upload(content: bytes, scenario: Scenario) -> Scenario:
-    """The scenario after someone dropped a file: a scenario's JSON replaces it, a fleet's table its clients.
+def with_uploaded_fleet(content: bytes, scenario: Scenario) -> Scenario:
+    """The scenario with the clients of a fleet's table.
 
     Raises:
-        InvalidInputError: too large, too many clients, or neither; says which row and value.
+        InvalidInputError: too large, too many clients, or no fleet; says which row and value.
     """
     if len(content) > MAX_BYTES:
         raise InvalidInputError(f"the file has {len(content) / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB is read")
-    if content.lstrip()[:1] == b"{":
-        return scenario_from_json(content)
     fleet = read_fleet_table(content)
     if fleet.num_clients > MAX_ROWS:
         raise InvalidInputError(

@@ -168,8 +168,8 @@ def _fleet_controls() -> None:
         st.caption(f"{count} client{'' if count == 1 else 's'}, typed or uploaded on the Fleet page.")
         if not is_held(current()):
             st.caption(
-                ":material/link_off: This table is too long for a link, and a reload loses it. Save the scenario as "
-                "JSON on the Fleet page."
+                ":material/link_off: This table is too long for a link, and a reload loses it. The Fleet page saves "
+                "it as CSV."
             )
     else:
         side_by_side(st, [("Clients N", "num_clients"), ("Seed", "seed")])

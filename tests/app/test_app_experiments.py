@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 
-import plotly.graph_objects as go
 import pytest
-from plotly.io import to_json
 from typer.testing import CliRunner
 
 from app.screens.registry import PAGES
-from app.shared.sent_figure import SentFigure
-from tests.app.written_runs import but_for_the_legend, picked, specs
 from zorba_core.cli import build_app
 from zorba_core.errors import ZorbaError
 from zorba_core.study.comparison import experiment_records, groups
@@ -95,30 +90,13 @@ def test_an_experiments_runs_on_unlike_data_are_told_apart(app, tmp_path):
     assert "full · IID · N 20 · lr 0.02" in groups(records)
 
 
-def test_program_and_command_of_an_experiments_runs_work(app, tmp_path, monkeypatch):
-    write_experiment(tmp_path / "experiments", "cases", "ci")
-    app.query_params |= {"source": "cases.ci", "cost": "bytes"}
-    see(app)
-    codes = [code.value for code in app.code]
-    figures = []
-    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(to_json(SentFigure(figure)))))
-    program = next(code for code in codes if code.startswith("from zorba_core.study.comparison"))
-    exec(compile(program, "copied", "exec"), {})
-    assert list(map(but_for_the_legend, figures)) == [but_for_the_legend(spec) for spec in specs(app)]
-    words = next(shlex.split(code) for code in codes if code.startswith("zorba runs"))
-    done = CliRunner().invoke(build_app(), words[1:])
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)["runs"]
-    assert [row["run"] for row in rows] == picked(app)
-    assert rows[0]["best_accuracy"] == pytest.approx(0.7)
-    assert rows[0]["sent_bytes"] == 9000
-
-
-def test_the_command_says_what_is_not_there(tmp_path):
+def test_the_command_lists_an_experiments_runs_and_says_what_is_not_there(tmp_path):
     write_experiment(tmp_path, "cases", "ci")
     asked = ["runs", str(tmp_path), "--experiment", "cases", "--profile", "ci"]
     table = CliRunner().invoke(build_app(), asked)
     assert "SC1" in table.stdout
+    row = json.loads(CliRunner().invoke(build_app(), [*asked, "--json"]).stdout)["runs"][0]
+    assert (row["best_accuracy"], row["sent_bytes"]) == (pytest.approx(0.7), 9000)
     for wrong in ([*asked, "--only", "nobody"], [*asked[:-1], "standard"], [*asked[:3], "nope"]):
         done = CliRunner().invoke(build_app(), wrong)
         assert done.exit_code != 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.shared.reproduce import as_json
 from app.shared.scenario import FLEET_KINDS, Scenario, block_gib
 from app.shared.scenario_link import scenario_to_link
 from tests.app.shown import TRADE_OFF, shown_key
@@ -157,15 +156,6 @@ def test_a_link_too_short_for_its_table_says_so_on_every_page(fleet_page, monkey
     fresh.switch_page("screens/fleet/fleet.py").run()
     button(fresh, "Start with an example").click().run()
     assert "does not hold" not in texts(fresh)
-
-
-def test_a_pasted_scenario_sets_every_control(fleet_page):
-    scenario = Scenario(fleet_kind="jetson", model="opt-2.7b", card_share=0.4, num_clients=33, solver="two-level")
-    app = paste(fleet_page(), as_json(scenario))
-    assert app.session_state["scenario"] == scenario
-    assert app.selectbox(key=shown_key(app, "model")).value == "opt-2.7b"
-    assert app.slider(key="card").value == 40
-    assert app.number_input(key=shown_key(app, "clients")).value == 33
 
 
 def test_shares_that_exceed_the_whole_get_one_sentence(fleet_page):

@@ -10,11 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.shared.own_fleet import edited_rows, scenario_from_upload
-from app.shared.reproduce import as_command, as_json, as_python
+from app.shared.command import as_command
+from app.shared.own_fleet import edited_rows, with_uploaded_fleet
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.scenario_fields import KEYS, LIMITS, MAX_ROWS, checked
-from app.shared.scenario_json import scenario_from_json
 from app.shared.scenario_link import scenario_from_link, scenario_to_link
 from app.shared.study import study
 from zorba_core.errors import InvalidInputError
@@ -52,7 +51,6 @@ def test_a_link_and_a_json_restore_every_kind_of_scenario(kind):
     linked, ignored = scenario_from_link(scenario_to_link(scenario))
     assert ignored == []
     assert same_study(linked, scenario)
-    assert same_study(scenario_from_json(as_json(scenario)), scenario)
 
 
 def test_a_plain_scenario_needs_no_parameters():
@@ -123,46 +121,18 @@ def test_garbage_rows_leave_an_empty_table(rows):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [
-        ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("[1, 2]", "no scenario"),
-        ('{"num_blocks": 12}', "no scenario"),
-        ('{"kind": "zorba-scenario", "version": 9}', "version is '9'"),
-        ('{"kind": "zorba-scenario", "version": 1, "colour": "red"}', "unknown field 'colour'"),
-        ('{"kind": "zorba-scenario", "version": 1, "seed": -4}', "seed is -4"),
-        ('{"kind": "zorba-scenario", "version": 1, "num_clients": 2.5}', "num_clients is 2.5"),
-        ('{"kind": "zorba-scenario", "version": 1, "spread": NaN}', "spread is nan"),
-        ('{"kind": "zorba-scenario", "version": 1, "model": ["opt-125m"]}', "model is"),
-        ('{"kind": "zorba-scenario", "version": 1, "table": [["a"]]}', "table row 1"),
-        ('{"kind": "zorba-scenario", "version": 1, "table": [["a", {}]]}', "table row 1"),
-    ],
-)
-def test_json_that_is_no_scenario_gets_one_line_that_says_why(content, says):
-    with pytest.raises(InvalidInputError, match=says) as caught:
-        scenario_from_json(content)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
     [(b"vram_gib\n" + b"1\n" * (MAX_ROWS + 1), "rows; the dashboard takes up to"), (b"1" * 5_000_001, "at most 5 MB")],
 )
 def test_a_file_that_is_too_large_is_refused_in_one_line(content, says):
     with pytest.raises(InvalidInputError, match=says) as caught:
-        scenario_from_upload(content, Scenario())
+        with_uploaded_fleet(content, Scenario())
     assert "\n" not in str(caught.value)
 
 
 def test_a_dropped_csv_becomes_the_clients_and_keeps_the_rest():
     scenario = Scenario(seed=3, model="opt-350m", leave_out_small=True)
-    taken = scenario_from_upload("vram_gib,client\n2,a\n1.5,ü\n".encode(), scenario)
+    taken = with_uploaded_fleet("vram_gib,client\n2,a\n1.5,ü\n".encode(), scenario)
     assert taken == replace(scenario, fleet_kind="table", table=(("a", 2.0), ("ü", 1.5)))
-
-
-def test_a_dropped_scenario_replaces_everything():
-    scenario = Scenario(fleet_kind="steam", card_share=0.5)
-    assert scenario_from_upload(as_json(scenario).encode(), Scenario(seed=3)) == scenario
 
 
 def test_edits_of_the_table_change_add_and_delete_rows():
@@ -173,18 +143,6 @@ def test_edits_of_the_table_change_add_and_delete_rows():
         "added_rows": [{"client": "d", "vram_gib": 8.0}, {}, {"vram_gib": 1.0, "_index": 5}],
     }
     assert edited_rows(rows, edits) == (("a", 4.0), ("z", 3.0), ("d", 8.0), (None, 1.0))
-
-
-@pytest.mark.parametrize("kind", [kind for kind in FLEET_KINDS if kind != "table"])
-@pytest.mark.parametrize("search", [{}, {"solver": "exact"}, {"solver": "two-level", "tau_mode": "total"}])
-def test_the_program_of_a_page_computes_what_the_page_shows(kind, search):
-    scenario = Scenario(fleet_kind=kind, **{**OTHER, "num_clients": 6, "num_epsilons": 12, **search})
-    result = study(scenario)
-    point = result.default_point()
-    names: dict = {}
-    exec(as_python(scenario, point).replace("print(", "shown = ("), names)
-    assert names["shown"][0] == result.front.bias_lambda_E[point]
-    np.testing.assert_array_equal(names["front"].vram_ratio_E, result.front.vram_ratio_E)
 
 
 def test_the_command_of_a_page_prints_the_pages_front(tmp_path, root):

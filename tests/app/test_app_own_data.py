@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import csv
-import inspect
 import random
 import stat
 
@@ -12,11 +10,9 @@ import numpy as np
 import pytest
 
 from app.screens.train.own_data import UPLOADS, keep_upload
-from app.screens.train.take_along import TrainRequest, as_python
 from app.shared.outside_paths import agree
 from zorba_core.data.label_words import listed
 from zorba_core.plots import labels_figure, labels_per_client
-from zorba_core.runs.session import fine_tune
 
 WORDS = {"Refund": "money back", "Parcel": "where is my box", "Login": "the password fails"}
 
@@ -123,22 +119,6 @@ def test_rows_that_cannot_be_used_get_one_sentence(app, tmp_path, content, says)
     assert "These rows cannot be used yet" in shown(app)
     assert says in shown(app)
     assert not [button for button in app.button if button.label == "Start"]
-
-
-def test_the_copied_program_makes_the_same_task():
-    options = {
-        "method": "decomfl", "model": "opt-mini", "data": "/rows.csv", "label": "topic", "prompt": "{message} Topic:",
-        "answer": None, "client": None, "label_words": "a,b", "clients": 4, "rounds": 3,
-    }  # fmt: skip
-    program = as_python(TrainRequest(None, options, "title"))
-    (call,) = [
-        node
-        for node in ast.walk(ast.parse(program))
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "fine_tune"
-    ]
-    given = {word.arg: ast.unparse(word.value) for word in call.keywords}
-    assert given.keys() <= inspect.signature(fine_tune).parameters.keys()
-    assert "data='/rows.csv', label='topic', prompt='{message} Topic:', label_words=['a', 'b']" in program
 
 
 def test_the_picture_counts_each_clients_labels():

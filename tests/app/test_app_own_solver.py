@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.shared import components
-from app.shared.reproduce import as_command, as_python
+from app.shared.command import as_command
 from app.shared.scenario import Scenario
-from app.shared.study import study
 from tests.plugin_example.zorba_example import DICE, ENTROPY
 from zorba_core.allocation import MEASURES, SOLVERS
 
@@ -66,9 +65,6 @@ def test_it_is_asked_what_it_does_with_as_many_blocks(app):
     assert table.loc["H, entropy of the influence"].map(lambda text: float(text.rstrip(" ★"))).between(0, 2.5).all()
 
 
-def test_what_a_page_hands_out_names_it_and_computes_the_same_front(dice):
+def test_the_command_of_a_page_names_it(dice):
     scenario = Scenario(solver="dice", tau_mode="total", num_clients=9, num_epsilons=5, seed=3)
-    names: dict = {}
-    exec(as_python(scenario, 2), names)
-    assert names["front"].bias_lambda_E.tolist() == study(scenario).front.bias_lambda_E.tolist()
     assert "--solver dice --by total" in as_command(scenario)

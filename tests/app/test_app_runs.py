@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from dataclasses import asdict
 
@@ -12,14 +11,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.screens.runs import choose
-from app.screens.runs.look import repeat_command
 from app.screens.runs.table import table
 from app.screens.train.jobs import JOB, JOBS, LOG, Job
 from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 from zorba_core.checksums import read_sealed
-from zorba_core.cli import build_app
-from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import write_json
 from zorba_core.study.comparison import folder_records
 
@@ -240,33 +236,6 @@ def test_a_dirty_checkout_is_pointed_out_beside_the_curves_and_at_the_run(app, r
     app.button(key="open_provenance").click().run()
     assert not app.exception
     assert "the commit below is not all that made this run" in texts(app)
-
-
-def test_the_command_that_repeats_a_run_has_only_options_that_the_command_knows(runs, root):
-    write_run(runs, [0.5, 0.6])
-    shutil.rmtree(runs)
-    real = next((root / "artifacts" / "runs").glob("*/config.json"))
-    config = json.loads(real.read_text()) | {name: True for name in ("save_model", "stop_at_target")}
-    config |= {"num_clients": 3, "num_blocks": 2}  # of the allocation that is written with it
-    settings = {name: getattr(TrainSettings(), name) for name in TrainSettings.__dataclass_fields__}
-    write_run(runs, [0.5, 0.6], **{**settings, **config})
-    (record,) = folder_records(runs).records
-    words = shlex.split(repeat_command(record))
-    train = next(command for command in build_app().registered_commands if command.name == "train")
-    import inspect
-
-    known = {name.replace("_", "-") for name in inspect.signature(train.callback).parameters}
-    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= known
-    assert words[:2] == ["zorba", "train"]
-    assert "--save-model" in words
-
-
-def test_the_command_that_repeats_a_federated_run_leaves_out_what_belongs_to_its_server(runs):
-    write_run(runs, [0.5, 0.6], num_perturbations=3, federation={"solver": "balanced", "patience": 2})
-    (record,) = folder_records(runs).records
-    words = shlex.split(repeat_command(record))
-    assert "--federation" not in words
-    assert words[words.index("--perturbations") + 1] == "3"
 
 
 def test_a_run_of_another_engine_version_says_what_still_holds(app, runs):

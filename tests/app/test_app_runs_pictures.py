@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
-import shutil
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import pytest
-from plotly.io import to_json
-from typer.testing import CliRunner
 
 from app.screens.runs.compare import summary_of_groups
 from app.screens.runs.export import cloud_csv, curves_csv, runs_json
-from app.shared.sent_figure import SentFigure
-from tests.app.written_runs import but_for_the_legend, pick, picked, see, specs, texts, three_seeds, write_run
-from zorba_core.cli import build_app
+from tests.app.written_runs import pick, see, texts, three_seeds, write_run
 from zorba_core.plots import COSTS
 from zorba_core.study.comparison import cloud_of, folder_records, groups, labels, panel_of
 
@@ -79,57 +72,6 @@ def test_exports_say_what_the_screen_says(runs):
     assert len(json.loads(runs_json(records))["runs"]) == 6
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    """Figures that programs show."""
-    figures = []
-    monkeypatch.setattr(go.Figure, "show", lambda figure: figures.append(json.loads(to_json(SentFigure(figure)))))
-    return figures
-
-
-LINKS = {
-    "curves": {
-        "cost": "bytes",
-        "measure": "eval_accuracy,eval_loss",
-        "curves": "seeds",
-        "log_curves": "cost",
-        "smoothing": "50",
-    },
-    "outcomes": {
-        "picture": "outcomes",
-        "along": "lr",
-        "outcome": "final",
-        "kind": "lr",
-        "curves": "seeds",
-        "band": "range",
-    },
-}
-
-
-@pytest.mark.parametrize("view", LINKS)
-def test_the_copied_program_draws_the_figure_on_the_screen(app, runs, view, shown):
-    three_seeds(runs)
-    names = [record.name for record in folder_records(runs).records]
-    app.query_params |= {**LINKS[view], "runs": names[:5], "baseline": names[5]}
-    see(app)
-    assert not app.exception
-    program = next(code.value for code in app.code if code.value.startswith("from zorba_core.study.comparison"))
-    exec(compile(program, "copied", "exec"), {})
-    assert list(map(but_for_the_legend, shown)) == [but_for_the_legend(spec) for spec in specs(app)]
-    assert names[5] in program
-
-
-def test_the_copied_command_lists_the_runs_of_the_picture(app, runs):
-    three_seeds(runs)
-    see(app)
-    words = next(shlex.split(code.value) for code in app.code if code.value.startswith("zorba runs"))
-    done = CliRunner().invoke(build_app(), words[1:])
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)["runs"]
-    assert [row["run"] for row in rows] == picked(app)
-    assert all(row["config"]["dataset"] == "toy-reviews" for row in rows)
-
-
 def test_several_measures_lie_over_each_other_and_none_means_accuracy(app, runs):
     three_seeds(runs)
     see(app)
@@ -185,10 +127,3 @@ def test_one_run_alone_has_curves_and_no_outcomes(app, runs):
     see(app)
     assert not app.exception
     assert not [group for group in app.get("button_group") if group.key == "picture"]
-
-
-def test_a_run_with_a_log_shows_what_each_block_is_worth(app, runs, root):
-    shutil.copytree(root / "artifacts" / "runs" / "sst2-opt-mini-3a199a00", runs / "sst2-opt-mini-3a199a00")
-    see(app)
-    assert "What each block is worth" in texts(app)
-    assert "read of the scalars of 150 rounds" in texts(app)

@@ -16,7 +16,6 @@ import pytest
 from app.screens.train import choices, processes
 from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
-from app.screens.train.take_along import TrainRequest, as_python
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
 from zorba_core.data.sources import PublishedRows
@@ -86,7 +85,6 @@ def test_a_newcomer_finds_the_knee_ready_to_train_with_no_data_needed(app):
     assert app.selectbox(key="train_dataset").value == "toy-reviews"
     assert [button.label for button in app.button] == ["Start"]
     assert app.code[0].value.startswith("zorba train --allocation allocation.npz --method zorba --model opt-mini")
-    assert "zorba tune --allocation" in "".join(code.value for code in app.code)
 
 
 def test_start_hands_the_chosen_allocation_to_a_process_of_its_own(app, runs, monkeypatch):
@@ -317,18 +315,6 @@ def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
         for split in ("train", source.evaluation_split):
             (tmp_path / source.folder / f"{split}.parquet").touch()
     assert not any(task.rows.missing() for task in choices.datasets())
-
-
-def test_the_copied_program_compiles_and_names_what_the_form_says():
-    allocation = Allocation(np.ones((12, 4), dtype=bool))
-    options = {"method": "zorba", "model": "opt-mini", "dataset": "sst2", "rounds": 5, "perturbations": 3}
-    program = as_python(TrainRequest(allocation, options, "t"))
-    compile(program, "copied", "exec")
-    assert "num_perturbations=3" in program
-    program = as_python(TrainRequest(None, {**options, "method": "fedit", "perturbations": None, "clients": 4}, "t"))
-    compile(program, "copied", "exec")
-    assert "allocation, num_clients=4" in program
-    assert "force=True" in as_python(TrainRequest(allocation, {**options, "force": True}, "t"))
 
 
 def test_the_pages_about_runs_load_no_torch(root, runs):

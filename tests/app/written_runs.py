@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 
 from app.screens.runs.choose import table_name
@@ -53,14 +51,3 @@ def pick(app, *rows):
         "selection": {"rows": list(rows), "columns": [], "cells": []}
     }
     return app.run()
-
-
-def specs(app) -> list[dict]:
-    """What plotly was given for the page's first picture."""
-    return [json.loads(app.get("plotly_chart")[0].proto.spec)]
-
-
-def but_for_the_legend(spec: dict) -> dict:
-    """On the page the names of curves stand beside the figure."""
-    layout = {key: value for key, value in spec["layout"].items() if key not in ("showlegend", "height")}
-    return {**spec, "layout": layout}

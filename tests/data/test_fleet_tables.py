@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.shared.own_fleet import scenario_from_upload
+from app.shared.own_fleet import with_uploaded_fleet
 from app.shared.scenario import Scenario
 from tests.damage import call, check_refused
 from zorba_core import read_fleet_table
@@ -94,7 +94,7 @@ def test_what_is_no_fleet_is_refused_in_one_sentence(tmp_path, content, says):
     check_refused(left)
     assert says in left.err
     with pytest.raises(InvalidInputError) as uploaded:
-        scenario_from_upload(content, Scenario())
+        with_uploaded_fleet(content, Scenario())
     assert says in str(uploaded.value)
 
 

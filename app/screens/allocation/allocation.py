@@ -8,7 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.screens.allocation import edit, proof, solvers, steps
-from app.shared import components, selection, state
+from app.shared import selection, state
 from app.shared.carried import carry_preference
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
@@ -64,31 +64,6 @@ def _views(study: Study, point: int) -> None:
     if chosen != "edit":
         edit.carry(study, point)
     {"edit": edit.show, "solvers": solvers.show, "steps": steps.show, "proof": proof.show}[chosen](study, point)
-    if chosen != "edit":
-        components.reproduce(study.scenario, point, python_tail=_python(chosen, study, point))
-
-
-def _python(view: str, study: Study, point: int) -> str:
-    """What a view adds to the program that solves the point."""
-    problem = f"problem = front.problem({point})\n"
-    if view == "steps":
-        return (
-            "\nfrom zorba_core.study.greedy_steps import replay_greedy\n\n"
-            f"{problem}replay = replay_greedy(problem, seed=front.seed_of({point}))\n"
-            "for step in replay.steps:\n"
-            "    print(step.block, step.client, step.gain, step.low_blocks, len(step.low_clients))\n"
-        )
-    if view == "proof":
-        return (
-            "\nfrom zorba_core.allocation import gamma_certificate\n\n"
-            f"{problem}print(gamma_certificate(problem.usable_N, problem.num_blocks))\n"
-        )
-    return (
-        f"\n{problem}total = plan.allocation.total_blocks\n"
-        'for solver in ("balanced", "two-level", "exact"):\n'
-        "    request = zorba.AllocationProblem(problem.budget_N, problem.num_blocks, total=total)\n"
-        "    print(solver, zorba.solve(request, solver).allocation.bias_lambda)\n"
-    )
 
 
 page()

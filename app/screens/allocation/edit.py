@@ -44,7 +44,6 @@ def show(study: Study, point: int) -> None:
     _tools(study, point, edits)
     _matrix(study, start, edits)
     _files(study, start, judgement.allocation, point)
-    _reproduce(study, point, edits)
 
 
 def current_edits(study: Study, point: int, start: Solution) -> Edits:
@@ -280,24 +279,4 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
         ],
         key="allocation_files",
         picture=Picture(lambda: files.picture(study, allocation, palette), name),
-    )
-
-
-def _reproduce(study: Study, point: int, edits: Edits) -> None:
-    cells = np.argwhere(edits.base_MN ^ edits.A_MN).tolist()
-    if not cells:
-        components.reproduce(study.scenario, point)
-        return
-    shown = ", ".join(f"({block}, {client})" for block, client in cells)
-    components.reproduce(
-        study.scenario,
-        point,
-        python_tail="\n# changed by hand: (block, client)\n"
-        "A_MN = plan.allocation.A_MN.copy()\n"
-        f"for block, client in [{shown}]:\n"
-        "    A_MN[block, client] ^= True\n"
-        "edited = zorba.Allocation(A_MN)\n"
-        "print(edited.bias_lambda, edited.mean_inverse_popularity, edited.effective_clients)\n",
-        command_tail='\n# the matrix changed by hand is the download "Allocation (JSON)" of this page\n'
-        f"zorba train --allocation zorba-allocation-{study.scenario.model}-{point}.json\n",
     )

@@ -45,7 +45,6 @@ def page() -> None:
         if scenario.fleet_kind == "table":
             with listed:
                 fleet_input.table_editor()
-        components.reproduce(scenario)
         return
     blocks_N = affordable_blocks(fleet.capacity_N_bytes, scenario.model_spec, scenario.workload).clip(min=0)
     with sentence:
@@ -58,7 +57,6 @@ def page() -> None:
         _in_short(fleet, blocks_N, scenario)
     with listed:
         _clients(fleet, blocks_N, scenario)
-    components.reproduce(scenario)
     glossary()
 
 
@@ -219,12 +217,6 @@ def _clients(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
                 "fleet.csv",
                 lambda: taking_part.to_csv(index=False).encode(),
                 "The clients that take part and their VRAM; this page and `zorba --fleet` read it back.",
-            ),
-            Download(
-                "Scenario (JSON)",
-                "scenario.json",
-                lambda: components.programs.as_json(scenario).encode(),
-                "Every choice of the sidebar and of this page; drop it here to restore them.",
             ),
         ],
         key="fleet_files",

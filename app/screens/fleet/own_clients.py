@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app.shared import components, state
-from app.shared.own_fleet import EXAMPLE_ROWS, edited_rows, rows_of, scenario_from_upload
+from app.shared.own_fleet import EXAMPLE_ROWS, edited_rows, rows_of, with_uploaded_fleet
 from zorba_core.errors import InvalidInputError
 
 _UPLOAD, _UPLOADS = "fleet_upload", "fleet_uploads"
@@ -18,13 +18,13 @@ _EXAMPLE_CSV = "client,vram_gib\nworkstation,24\nlaptop,8\nedge-box,6"
 
 
 def bring_your_own() -> None:
-    """A place to drop or paste a fleet's table or a scenario's JSON, and what came of it."""
+    """A place to drop or paste a fleet's table, and what came of it."""
     problem = _problem()
     # Each file gets an uploader of its own: the browser's word about one file would otherwise stay beside the next.
     key = f"{_UPLOAD}_{_state().get(_UPLOADS, 0)}"
-    with st.expander("Bring your own: table or scenario JSON", icon=":material/upload:", expanded=problem is not None):
+    with st.expander("Bring your own table", icon=":material/upload:", expanded=problem is not None):
         st.file_uploader(
-            "Drop a fleet (CSV, Excel) or a scenario (JSON)",
+            "Drop a fleet (CSV, Excel)",
             key=key,
             on_change=_take_upload,
             args=(key,),
@@ -113,15 +113,14 @@ def _take_pasted() -> None:
 
 def _take(content: bytes, name: str) -> None:
     try:
-        scenario = scenario_from_upload(content, state.current())
+        scenario = with_uploaded_fleet(content, state.current())
     except InvalidInputError as error:
         title = f"{name} cannot be used; the fleet is as it was"
         _state()[_PROBLEM] = (state.current(), title, components.sentence(error))
         _state().pop(_LOADED, None)
         return
     _state().pop(_PROBLEM, None)
-    count = f"{len(scenario.table):,} clients" if scenario.fleet_kind == "table" else "The scenario"
-    _state()[_LOADED] = f"{components.plain(name)}: {count[:1].lower()}{count[1:]} read."
+    _state()[_LOADED] = f"{components.plain(name)}: {len(scenario.table):,} clients read."
     state.apply(scenario)
 
 

@@ -18,7 +18,6 @@ from app.shared.escape import as_code
 from app.shared.folders import ROOT, ledger_file, runs_folder, short
 from app.shared.links import linked_many, linked_text
 from zorba_core.errors import MissingDataError, ZorbaError
-from zorba_core.files import to_json
 from zorba_core.study.ledger import Claim, Ledger, read_ledger
 
 _DOTTED = re.compile(r"zorba_core(\.[A-Za-z_]\w*)+")
@@ -49,7 +48,7 @@ def page() -> None:
             _row(line[0])
     if len(lines) > shown:
         st.button(f"Show {min(_AT_FIRST, len(lines) - shown)} of {len(lines) - shown} more", on_click=_show_more)
-    _take_along(claims, ledger)
+    _files(claims)
 
 
 def _show_more() -> None:
@@ -239,7 +238,7 @@ def _experiment(file: Path) -> str | None:
     return f"{name}.{profile}" if (ROOT / "artifacts/experiments" / name / profile / "runs.parquet").is_file() else None
 
 
-def _take_along(claims: Sequence[Claim], ledger: Ledger) -> None:
+def _files(claims: Sequence[Claim]) -> None:
     components.downloads(
         [
             Download(
@@ -257,16 +256,6 @@ def _take_along(claims: Sequence[Claim], ledger: Ledger) -> None:
         ],
         key="claims",
     )
-    with st.expander("Take it with you: Python, command, and what made this ledger", icon=":material/code:"):
-        python, command, made = st.tabs(["Copy as Python", "Copy as command", "Made with"])
-        python.code(
-            "from zorba_core.study.ledger import read_ledger\n\n"
-            "for claim in read_ledger().claims:\n"
-            "    print(claim.verdict, claim.where, claim.claim, claim.printed, claim.ours)\n",
-            language="python",
-        )
-        command.code("zorba report", language="bash")
-        made.code(to_json(ledger.provenance, indent=1), language="json")
 
 
 page()

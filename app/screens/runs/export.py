@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-import streamlit as st
 
-from app.screens.runs import curves, outcomes, programs
-from app.screens.runs.reading import Source
+from app.screens.runs import curves, outcomes
 from app.shared import components
 from app.shared.components import Download, Picture
 from zorba_core.files import to_json
@@ -16,34 +14,27 @@ from zorba_core.study.comparison import Cloud, CurvePanel, Record
 
 
 def draw(
-    source: Source,
     records: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
     drawn: curves.DrawnCurves | outcomes.DrawnOutcomes,
 ) -> None:
-    """Buttons for what is on the screen, and the programs that make it again."""
+    """Buttons for what is on the screen."""
     if isinstance(drawn, curves.DrawnCurves):
         listed = curves.with_baseline(chosen, baseline)
         first = Download("Curves (CSV)", "zorba-curves.csv", lambda: curves_csv(drawn.panels), "The curves as drawn.")
         name, figure = "zorba-runs", drawn.figure
-        code = programs.of_curves(source, listed, drawn.asked, drawn.baseline, sorted(drawn.hidden))
     else:
         listed = list(records)
         first = Download("Outcomes (CSV)", "zorba-outcomes.csv", lambda: cloud_csv(drawn.cloud), "The dots as drawn.")
         name, figure = "zorba-outcomes", lambda: drawn.figure
-        code = programs.of_outcomes(source, listed, drawn.asked, drawn.picked)
-    program = Download(
+    runs = Download(
         "Runs (JSON)",
         "zorba-runs.json",
         lambda: runs_json(listed),
         "Settings, provenance and outcome of each run in the picture.",
     )
-    components.downloads([first, program], key="export", picture=Picture(figure, name))
-    with st.expander("Take it with you: Python, command", icon=":material/code:"):
-        python, command = st.tabs(["Copy as Python", "Copy as command"])
-        python.code(code, language="python", height=320 if code.count("\n") > 20 else "content")
-        command.code(programs.command(source, listed), language="bash", wrap_lines=True)
+    components.downloads([first, runs], key="export", picture=Picture(figure, name))
 
 
 def curves_csv(panels: Sequence[CurvePanel]) -> bytes:

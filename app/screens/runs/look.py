@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import streamlit as st
 
 from app.screens.runs import use
 from app.screens.train.measures import measured_bytes
-from app.screens.train.processes import being_written, train_command
+from app.screens.train.processes import being_written
 from app.screens.train.words import duration, size
 from app.shared import components
 from app.shared.components import Download, Number
@@ -19,10 +18,8 @@ from app.shared.escape import as_code
 from app.shared.folders import short
 from app.shared.links import forget_unless, linked
 from zorba_core.allocation import allocation_to_bytes
-from zorba_core.cli.options import flags_of
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.files import to_json
-from zorba_core.planning.methods import METHODS
 from zorba_core.plots import allocation_figure, client_order
 from zorba_core.study.comparison import Record, metric_of, target_reached
 from zorba_core.study.comparison.names import shown
@@ -158,10 +155,6 @@ def _provenance(record: Record) -> None:
         st.success("Made from a clean checkout of the commit below.", icon=":material/verified:")
     else:
         st.info("No commit was recorded: it was not made from a checkout.", icon=":material/info:")
-    command = repeat_command(record)
-    if command:
-        st.markdown("**Make it again**")
-        st.code(command, language="bash", wrap_lines=True)
     environment = {key: value for key, value in record.environment.items() if key not in ("preflight", "data")}
     _facts("Made with", flat(environment))
     _facts("Data", flat(_object(record.environment, "data")))
@@ -192,23 +185,6 @@ def _facts(title: str, facts: dict[str, Any]) -> None:
 def _object(content: dict[str, Any], key: str) -> dict[str, Any]:
     value = content.get(key)
     return value if isinstance(value, dict) else {}
-
-
-def repeat_command(record: Record) -> str | None:
-    """``zorba train`` with this run's settings on its own allocation; None where its folder is not at hand."""
-    if record.path is None:
-        return None
-    allocates = record.method not in METHODS or METHODS[record.method].allocates
-    known = flags_of("train").keys() - {"allocation"}
-    options = {key: value for key, value in record.config.items() if key in known}
-    words = record.config.get("label_words")
-    if isinstance(words, list):
-        options["label_words"] = ",".join(map(str, words))
-    if record.method in METHODS and METHODS[record.method].first_order:
-        options.pop("num_perturbations", None)
-    if not allocates:
-        options["clients"] = record.config.get("num_clients")
-    return shlex.join(train_command(f"{short(record.path)}/allocation.npz" if allocates else None, options))
 
 
 def _files(record: Record) -> list[Download]:

@@ -4,47 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
-from app.shared.folders import experiments_folder, short
-from zorba_core.runs import DEFAULT_FOLDER
+from app.shared.folders import experiments_folder
 from zorba_core.study.comparison import Listing, experiment_records, folder_records
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where runs are read from, and how a program or the command would read them."""
-
-    python: str  # a call of a function of zorba_core.study.comparison
-    command: str
-
-    @property
-    def imported(self) -> str:
-        return self.python.partition("(")[0]
-
-
-def folder_source(folder: Path) -> Source:
-    at = "" if short(folder) == str(DEFAULT_FOLDER) else short(folder)
-    return Source(
-        f"folder_records({at!r})" if at else "folder_records()",
-        shlex.join(["zorba", "runs", *([at] if at else [])]),
-    )
-
-
-def experiment_source(name: str, profile: str) -> Source:
-    from zorba_core.study.experiments.store import DEFAULT_ROOT  # loaded by whoever has read the tables
-
-    asked = [name, profile]
-    command = ["zorba", "runs", "--experiment", name, "--profile", profile]
-    root = short(experiments_folder())
-    if root != str(DEFAULT_ROOT):
-        asked.append(root)
-        command[2:2] = [root]
-    return Source(f"experiment_records({', '.join(map(repr, asked))})", shlex.join(command))
 
 
 def folder_listing(folder: Path) -> Listing:

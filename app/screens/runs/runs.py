@@ -19,7 +19,7 @@ from app.screens.runs import (
     to_target,
     toolbar,
 )
-from app.screens.runs.reading import Source, experiment_listing, experiment_source, folder_listing, folder_source
+from app.screens.runs.reading import experiment_listing, folder_listing
 from app.screens.train.jobs import titles_of_runs
 from app.screens.train.processes import being_written
 from app.shared import components
@@ -51,7 +51,7 @@ def page() -> None:
     _problems(listing.problems)
     if listing.notes:
         st.caption(f":material/info: {'; '.join(components.plain(note) for note in listing.notes[:5])}.")
-    chosen = choose.chosen_of(records, listing.records, source.command)
+    chosen = choose.chosen_of(records, listing.records, source)
     if not listing.records:
         _nothing_yet(folder)
         return
@@ -67,12 +67,12 @@ def page() -> None:
     colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
     table.show_table(records, chosen, baseline, colors, titles)
     if records[0].path is not None:  # the tables of an experiment are as they were committed
-        delete.draw(folder, source.command, chosen)
+        delete.draw(folder, source, chosen)
     _follow(folder, listing.records)
     if isinstance(drawn, curves.DrawnCurves):
         compare.group_table(drawn, baseline)
     if drawn is not None:
-        export.draw(source, records, chosen, baseline, drawn)
+        export.draw(records, chosen, baseline, drawn)
     if not chosen:
         return
     compare.differences(chosen)
@@ -86,22 +86,22 @@ def _picture(
     everyone: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
-    source: Source,
+    source: str,
 ) -> curves.DrawnCurves | outcomes.DrawnOutcomes | None:
     if isinstance(asked, toolbar.TargetAsked):
         to_target.draw(asked, curves.with_baseline(chosen, baseline))
         return None
     if isinstance(asked, toolbar.OutcomesAsked):
-        return outcomes.draw(asked, records, chosen, source.command)
+        return outcomes.draw(asked, records, chosen, source)
     if chosen or baseline is not None:
         return curves.draw(asked, chosen, baseline)
     _nothing_picked(records, everyone, source)
     return None
 
 
-def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], source: Source) -> None:
+def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], source: str) -> None:
     """A filter may hide all that is picked: it stays picked, and the runs that are left are a press away."""
-    hidden = choose.picked_and_hidden(source.command, records, everyone)
+    hidden = choose.picked_and_hidden(source, records, everyone)
     shown = [record.name for record in records]
     if not hidden:
         st.info("Pick one or more runs in the table to see their curves.", icon=":material/check_box:")
@@ -114,7 +114,7 @@ def _nothing_picked(records: Sequence[Record], everyone: Sequence[Record], sourc
             f"Draw {'these' if count == len(shown) > 1 else 'the newest'}{f' {count}' if count > 1 else ''}",
             key="draw_what_passes",
             on_click=choose.pick_by_name,
-            args=(source.command, shown, shown[:count]),
+            args=(source, shown, shown[:count]),
             icon=":material/show_chart:",
         )
 
@@ -125,7 +125,7 @@ class _Unreadable(Exception):
         self.title, self.sentence = title, sentence
 
 
-def _read(folder: Path, tables: Sequence[tuple[str, str]]) -> tuple[Listing, Source]:
+def _read(folder: Path, tables: Sequence[tuple[str, str]]) -> tuple[Listing, str]:
     """What there is to compare, and where it comes from; asks where there is a choice."""
     source = _FOLDER
     if tables:
@@ -140,8 +140,8 @@ def _read(folder: Path, tables: Sequence[tuple[str, str]]) -> tuple[Listing, Sou
     try:
         if source != _FOLDER:
             name, profile = source.split(".", 1)
-            return experiment_listing(name, profile), experiment_source(name, profile)
-        return folder_listing(folder), folder_source(folder)
+            return experiment_listing(name, profile), source
+        return folder_listing(folder), source
     except ZorbaError as error:
         raise _Unreadable("These runs cannot be read", f"{error}") from None
     except OSError as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -12,7 +10,6 @@ import streamlit as st
 from app.screens.runs import judged, work
 from app.shared import components
 from app.shared.escape import as_code
-from app.shared.folders import short
 from zorba_core.data.tasks import Task
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.quality import answer_figure
@@ -38,10 +35,6 @@ def draw(record: Record) -> None:
         return
     _try_it(record, task)
     _how_good(record, task)
-    with st.expander("Use this model elsewhere: Python, command", icon=":material/code:"):
-        python, command = st.tabs(["Copy as Python", "Copy as command"])
-        python.code(as_python(record, task), language="python")
-        command.code(as_commands(record, task), language="bash", wrap_lines=True)
 
 
 def _try_it(record: Record, task: Task) -> None:
@@ -153,41 +146,3 @@ def _following(ask: Callable[[], Any], what: str, show: Callable[[Any], None], k
 def _look_again(ask: Callable[[], Any]) -> None:
     if ask().done():
         st.rerun()
-
-
-def as_python(record: Record, task: Task) -> str:
-    """The same by the library."""
-    return (
-        "import zorba_core as zorba\n\n"
-        f"run = zorba.read_run({_folder(record)!r})\n"
-        f"print(run.predict({_example(task)!r}, base=True))\n"
-        "report = run.evaluate()\n"
-        "print(report.accuracy, report.changed)\n"
-        f"run.export({f'{task.name}-model'!r})\n"
-    )
-
-
-def as_commands(record: Record, task: Task) -> str:
-    """The same by the command."""
-    folder = _folder(record)
-    example = _example(task)
-    texts = [example] if isinstance(example, str) else [f"{column}={text}" for column, text in example.items()]
-    asked = [word for text in texts for word in ("--text", text)]
-    return "\n".join(
-        shlex.join(["zorba", *words])
-        for words in (
-            ["predict", folder, *asked],
-            ["predict", folder, "--file", "in.csv", "--out", "out.csv"],
-            ["evaluate", folder],
-            ["export", folder, "--to", f"{task.name}-model"],
-        )
-    )
-
-
-def _folder(record: Record) -> str:
-    return short(Path(record.path))
-
-
-def _example(task: Task) -> str | dict[str, str]:
-    columns = _columns(task)
-    return "a text" if len(columns) == 1 else {column: "a text" for column in columns}

@@ -95,26 +95,6 @@ class Setting:
     def _variance_factor(self) -> str:
         return "d" if self.theorem == "1-proof" else r"\tfrac{d+Q-1}{Q}"
 
-    def as_python(self, bias_lambda: float) -> str:
-        """A program that prints the numbers in view."""
-        c = self.constants
-        function = (
-            "theorem_2(constants)"
-            if self.is_theorem_2
-            else (f'theorem_1(constants, "{"proof" if self.theorem == "1-proof" else "statement"}")')
-        )
-        return (
-            f"from zorba_core.study.theory import Constants, theorem_{2 if self.is_theorem_2 else 1}\n\n"
-            f"constants = Constants(\n"
-            f"    lr={c.lr!r}, num_clients={c.num_clients}, num_parameters={c.num_parameters}, "
-            f"smoothness={c.smoothness!r},\n"
-            f"    mu={c.mu!r}, sigma={c.sigma!r}, sigma_global={c.sigma_global!r}, "
-            f"num_perturbations={c.num_perturbations}, effective_rank={c.effective_rank!r},\n"
-            f")\n"
-            f"bound = {function}\n"
-            f"print(bound.terms({bias_lambda!r}, gap={self.gap!r}, num_rounds={self.num_rounds!r}))\n"
-        )
-
 
 @dataclass(frozen=True)
 class _Size:

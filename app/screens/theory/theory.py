@@ -47,7 +47,6 @@ def page() -> None:
     )
     _views(study, allocation)
     lambda_verdict.say()
-    components.reproduce(scenario, selection.current_point(study))
     glossary()
 
 
@@ -127,7 +126,6 @@ def _bounds(study: Study, allocation: Allocation) -> None:
         with tabs[2]:
             st.latex(_with_numbers(setting, bound, bias_lambda))
             st.caption("Numbers rounded to three digits; `zorba_core.study.theory` computes them.")
-            st.code(setting.as_python(bias_lambda), language="python")
         _warnings(setting, bound, bias_lambda)
     st.latex(_formula(setting.is_theorem_2))
 

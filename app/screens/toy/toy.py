@@ -293,15 +293,6 @@ def _table() -> None:
             ],
             key="toy_files",
         )
-    with st.expander("The same in Python", icon=":material/code:"):
-        st.code(
-            "from zorba_core.study.toy.observations import exact_lambda, facts, lettered_classes\n\n"
-            "for letter, each in lettered_classes().items():\n"
-            "    print(letter, each.total_blocks, exact_lambda(each.representative), each.count)\n"
-            "for fact in facts():\n"
-            "    print(fact.title, fact.verdict, fact.finding)\n",
-            language="python",
-        )
 
 
 def _vector(numbers) -> str:

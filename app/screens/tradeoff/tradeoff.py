@@ -8,6 +8,7 @@ import streamlit as st
 from app.screens.tradeoff import plot, words
 from app.screens.tradeoff import point_list as listing
 from app.shared import components, selection, state
+from app.shared.command import as_command
 from app.shared.components import Number, measured
 from app.shared.folders import experiments_folder
 from app.shared.glossary import glossary
@@ -26,7 +27,6 @@ def page() -> None:
     study = state.solved_or_error(scenario)
     if not isinstance(study, Study):
         explain(study, scenario)
-        components.reproduce(scenario)
         return
     # The picture is what a changed control is looked at for: it goes first, and everything else to its place after it.
     with st.container(key="stacked_tradeoff"):  # on a phone: cards, slider, picture, and then the rest
@@ -58,7 +58,8 @@ def page() -> None:
         words.answers(view, point, recommended, solution)
         listing.preview(study, solution)
     listing.front_table(view, point, drawn)
-    components.reproduce(scenario, point)
+    with st.expander("The same as a command", icon=":material/terminal:"):
+        st.code(as_command(scenario, point), language="bash")
     glossary()
 
 

@@ -5,7 +5,8 @@ The form asks; the ``zorba train`` process decides whether it can be done, and s
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import numpy as np
 import streamlit as st
 
 from app.screens.train import choices, fields, own_data
-from app.screens.train.processes import room_for_one_more, start_training
-from app.screens.train.take_along import TrainRequest, take_along
+from app.screens.train.processes import room_for_one_more, start_training, train_command
 from app.screens.train.words import ERROR
 from app.shared import components, selection, state
 from app.shared.links import keep
@@ -26,6 +26,16 @@ from zorba_core.planning.models import PRESETS
 from zorba_core.plots import allocation_figure, client_order
 
 _PRESSED = "train_start_pressed"
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """A run as the form describes it. ``options`` are those of ``zorba train``; without an allocation every client
+    trains every block."""
+
+    allocation: Allocation | None
+    options: dict[str, Any]
+    title: str
 
 
 def allocation_or_explained() -> tuple[Allocation, str] | None:
@@ -90,7 +100,10 @@ def _draw(runs_folder: Path) -> None:
         if not _fits(allocation, model):
             return
         _start(runs_folder, request, _vram_gib(allocation, model, method, options))
-    take_along(request)
+    with st.expander("The same as a command", icon=":material/terminal:"):
+        file = None if request.allocation is None else "allocation.npz"
+        st.code(shlex.join(train_command(file, choices.command_options(request.options))), language="bash")
+        st.caption("The Allocation page saves allocation.npz.")
 
 
 def _allocation(allocation: Allocation, origin: str) -> None:
