@@ -7,14 +7,7 @@ import pandas as pd
 import pytest
 
 from zorba_core.allocation import Allocation
-from zorba_core.plots.experiments import (
-    correlations_figure,
-    differences_figure,
-    law_figure,
-    matrices_figure,
-    predictors_figure,
-    seeds_figure,
-)
+from zorba_core.plots.experiments import matrices_figure, predictors_figure, seeds_figure
 from zorba_core.plots.paired import paired_curves_figure
 
 TABLE = pd.DataFrame(
@@ -63,27 +56,6 @@ def test_points_carry_the_noise_of_their_seeds():
     assert {trace.error_y.value for trace in figure.data} == {0.026}
 
 
-def test_a_measure_that_one_condition_lacks_keeps_its_line():
-    first = pd.DataFrame({"value": [0.5, 0.7], "low": [0.1, 0.6], "high": [0.8, 0.9]}, index=["lambda", "inverse_T"])
-    second = first.loc[["lambda"]]
-    figure = correlations_figure({"all": first, "equal totals": second}, x="correlation")
-    assert list(figure.layout.yaxis.ticktext) == ["Λ", "1 / T"]
-    assert len(figure.data[1].x) == 1
-    assert list(figure.data[0].error_x.array) == pytest.approx([0.3, 0.2])
-
-
-def test_the_law_leaves_out_what_diverged():
-    figure = law_figure(TABLE, pd.Series(0.5, index=TABLE.index), x="law", y="loss")
-    assert list(figure.data[1].customdata) == ["full", "hub-pile", "hub-spread"]
-
-
-def test_the_law_names_whom_it_is_asked_to_name_and_shows_the_noise_of_seeds():
-    predicted = pd.Series(0.5, index=TABLE.index)
-    figure = law_figure(TABLE, predicted, x="law", y="loss", standard_error=0.026, named=["hub-pile"])
-    assert list(figure.data[1].text) == ["", "hub-pile", ""]
-    assert figure.data[1].error_y.value == 0.026
-
-
 def test_a_paired_curve_shows_each_seed_and_an_interval_only_where_seeds_give_one():
     curves = pd.DataFrame(
         {"arm": ["first", "first", "last"], "round": [0, 5, 5], "mean": [0.0, 0.1, 0.2], "low": [0.0, 0.05, -np.inf],
@@ -98,15 +70,3 @@ def test_a_paired_curve_shows_each_seed_and_an_interval_only_where_seeds_give_on
     assert list(figure.data[2].error_y.array) == pytest.approx([0.0, 0.05])
     assert list(figure.data[4].error_y.array) == [0.0]
     assert len([shape for shape in figure.layout.shapes if shape.y0 == shape.y1 == 0]) == 2
-
-
-def test_a_difference_is_filled_where_its_interval_leaves_out_zero():
-    table = pd.DataFrame(
-        {"value": [0.15, -0.01, -0.2], "low": [0.07, -0.05, -0.3], "high": [0.23, 0.03, -0.1]},
-        index=["dropped", "gaussian", "better"],
-    )
-    sure, unsure = differences_figure(table, x="difference").data
-    assert list(sure.y) == ["dropped", "better"]
-    assert list(unsure.y) == ["gaussian"]
-    assert list(sure.error_x.arrayminus) == pytest.approx([0.08, 0.1])
-    assert (sure.marker.symbol, unsure.marker.symbol) == ("circle", "circle-open")

@@ -87,14 +87,14 @@ def arms_figure(curves: pd.DataFrame, palette: Palette, *, titles: Mapping[str, 
     """Mean curves of arms (columns of ``mean_curves``), each with a colour, a dash and a marker, and their bands."""
     traces = []
     for i, (arm, title) in enumerate(titles.items()):
-        curve = curves[curves["arm"] == arm].sort_values("cost")
+        curve = curves[curves["arm"] == arm].sort_values("round")
         if curve.empty:
             continue
         colour = palette.series[i % len(palette.series)]
         if np.isfinite(curve["high"]).all():
             traces.append(
                 go.Scatter(
-                    x=[*curve["cost"], *curve["cost"][::-1]],
+                    x=[*curve["round"], *curve["round"][::-1]],
                     y=[*curve["high"], *curve["low"][::-1]],
                     fill="toself",
                     mode="lines",
@@ -107,7 +107,7 @@ def arms_figure(curves: pd.DataFrame, palette: Palette, *, titles: Mapping[str, 
             )
         traces.append(
             go.Scatter(
-                x=curve["cost"],
+                x=curve["round"],
                 y=curve["mean"],
                 name=title,
                 mode="lines+markers",

@@ -43,7 +43,7 @@ def test_a_pair_of_one_seed_has_no_bar():
 
 def test_arms_have_a_band_only_where_seeds_give_an_interval():
     curves = pd.DataFrame({
-        "arm": ["a", "a", "b"], "cost": [0.0, 5.0, 0.0], "mean": [0.9, 0.6, 0.9],
+        "arm": ["a", "a", "b"], "round": [0.0, 5.0, 0.0], "mean": [0.9, 0.6, 0.9],
         "low": [0.8, 0.5, -np.inf], "high": [1.0, 0.7, np.inf],
     })  # fmt: skip
     figure = arms_figure(curves, LIGHT, titles={"a": "A", "b": "B", "c": "never run"}, x="Rounds", y="Loss")

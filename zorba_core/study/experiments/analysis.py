@@ -64,8 +64,8 @@ def arm_effects(runs: pd.DataFrame, column: str) -> pd.Series:
 
 
 def runs_under(results: Results, *, num_clients: int = 20, lr: float | None = 2e-2, alpha: float = 1.0) -> pd.DataFrame:
-    """The runs under one condition, with their crossings; arguments and errors as :func:`allocation_table`."""
-    runs = with_crossings(results)
+    """The runs under one condition; arguments and errors as :func:`allocation_table`."""
+    runs = results.runs
     runs = runs[(runs["num_clients"] == num_clients) & (runs["alpha"] == alpha)]
     runs = runs[runs["lr"] == lr] if lr is not None else _at_tuned_rates(runs)
     if runs.empty:
@@ -76,18 +76,18 @@ def runs_under(results: Results, *, num_clients: int = 20, lr: float | None = 2e
     return runs
 
 
-def losses_by_seed(runs: pd.DataFrame, column: str = "late_loss") -> pd.DataFrame:
-    """``column`` of ``runs``, a row for each arm and a column for each seed; infinite where a run diverged. Arms that
+def losses_by_seed(runs: pd.DataFrame) -> pd.DataFrame:
+    """Late loss of ``runs``, a row for each arm and a column for each seed; infinite where a run diverged. Arms that
     lack a seed are left out: a resample of seeds would have nothing to draw."""
-    values = runs[column].where(runs["status"] == "finished", math.inf)
-    pivot = runs.assign(**{column: values}).pivot_table(index="arm", columns="seed", values=column, aggfunc="first")
+    loss = runs["late_loss"].where(runs["status"] == "finished", math.inf)
+    pivot = runs.assign(loss=loss).pivot_table(index="arm", columns="seed", values="loss", aggfunc="first")
     return pivot.reindex(runs["arm"].unique()).dropna()
 
 
 def allocation_table(
     results: Results, *, num_clients: int = 20, lr: float | None = 2e-2, alpha: float = 1.0
 ) -> pd.DataFrame:
-    """One row an allocation: its measures, its loss late in the run, its rounds to the easier target (median of seeds).
+    """One row an allocation: its measures and its loss late in the run.
 
     ``lr`` None takes for each run the rate that is best for its arm on the other seeds, so that no run chooses its own.
 
@@ -100,7 +100,6 @@ def allocation_table(
     table["inverse_N_eff"], table["inverse_T"] = 1 / table["N_eff"], 1 / table["T"]
     table["inverse_min_c"] = 1 / table["min_c"].clip(lower=1)
     table["loss"] = arm_effects(runs, "late_loss").reindex(table.index)
-    table["rounds_to"] = by_arm["rounds_to"].median()
     table["seeds"] = by_arm["seed"].nunique()
     table["diverged"] = by_arm["status"].agg(lambda statuses: int((statuses != "finished").sum()))
     return table
@@ -120,22 +119,22 @@ def _at_tuned_rates(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.loc[chosen]
 
 
-def noise_law(table: pd.DataFrame, features: Sequence[str] = ("V", "E")) -> Law:
+def noise_law(table: pd.DataFrame) -> Law:
     """loss = a + b V + c E over the allocations that did not diverge."""
     ended = table[np.isfinite(table["loss"])]
-    return linear_law(ended[list(features)], ended["loss"])
+    return linear_law(ended[["V", "E"]], ended["loss"])
 
 
-def matched_pairs(table: pd.DataFrame, runs: pd.DataFrame, column: str = "late_loss") -> pd.DataFrame:
+def matched_pairs(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Allocations of equal T, V and popularities of which one piles scarce blocks on few clients: Lambda says that it
-    is the better one, coupled noise that it is the worse. Differences pile - spread, seed by seed."""
+    is the better one, coupled noise that it is the worse. Differences of late loss, pile - spread, seed by seed."""
     pairs = [(name, name.replace("-pile", "-spread")) for name in table.index if name.endswith("-pile")]
     rows = []
     for pile, spread in pairs:
         spread = spread if spread in table.index else spread.removesuffix("-spread")
         if spread not in table.index or table.loc[pile, "V"] != table.loc[spread, "V"]:
             continue
-        by_seed = runs[runs["arm"].isin((pile, spread))].pivot_table(index="seed", columns="arm", values=column)
+        by_seed = runs[runs["arm"].isin((pile, spread))].pivot_table(index="seed", columns="arm", values="late_loss")
         if not {pile, spread} <= set(by_seed.columns) or by_seed.dropna().empty:
             continue
         by_seed = by_seed.dropna()
@@ -190,40 +189,37 @@ def compare_arms(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def mean_curves(runs: pd.DataFrame, curves: pd.DataFrame, column: str = "loss", cost: str = "round") -> pd.DataFrame:
-    """Mean of ``column`` over an arm's finished runs, with its 95 % interval, at each evaluation that all of them had:
-    a run that stopped at its target ends its arm's curve. Columns arm, round, cost, mean, low, high, count."""
+def mean_curves(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+    """Mean loss over an arm's finished runs, with its 95 % interval, at each evaluation that all of them had: a run
+    that stopped at its target ends its arm's curve. Columns arm, round, mean, low, high, count."""
     ended = runs[runs["status"] == "finished"]
     joined = curves.merge(ended[["sha256", "arm"]], on="sha256")
     rows = []
     for (arm, at), points in joined.groupby(["arm", "round"], sort=False):
         if len(points) == (ended["arm"] == arm).sum():
-            mean = mean_interval(points[column])
+            mean = mean_interval(points["loss"])
             rows.append(
                 {
                     "arm": arm,
                     "round": at,
-                    "cost": float(points[cost].mean()),
                     "mean": mean.value,
                     "low": mean.low,
                     "high": mean.high,
                     "count": mean.count,
                 }
             )
-    return pd.DataFrame(rows, columns=["arm", "round", "cost", "mean", "low", "high", "count"])
+    return pd.DataFrame(rows, columns=["arm", "round", "mean", "low", "high", "count"])
 
 
-def paired_curves(
-    runs: pd.DataFrame, curves: pd.DataFrame, usual: str, column: str = "loss", *, arms: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """Differences of ``column`` from the arm ``usual``, seed by seed, at each round that both were evaluated at: seeds
-    share their rows and directions, so most of what differs between seeds cancels. Columns arm, round, mean, low, high,
-    count (95 % interval over seeds) and ``by_seed``, the differences themselves by seed."""
+def paired_curves(runs: pd.DataFrame, curves: pd.DataFrame, usual: str, *, arms: Sequence[str]) -> pd.DataFrame:
+    """How much higher the loss of ``arms`` is than that of the arm ``usual``, seed by seed, at each round where both
+    were evaluated: seeds share their rows and directions, so most of what differs between seeds cancels. Columns arm,
+    round, mean, low, high, count (95 % interval over seeds) and ``by_seed``, the differences themselves by seed."""
     ended = runs[runs["status"] == "finished"]
     joined = curves.merge(ended[["sha256", "arm", "seed"]], on="sha256")
-    by_arm = joined.pivot_table(index=["round", "seed"], columns="arm", values=column, aggfunc="first")
+    by_arm = joined.pivot_table(index=["round", "seed"], columns="arm", values="loss", aggfunc="first")
     rows = []
-    for arm in arms if arms is not None else [arm for arm in ended["arm"].unique() if arm != usual]:
+    for arm in arms:
         if not {arm, usual} <= set(by_arm.columns):
             continue
         for at, difference in (by_arm[arm] - by_arm[usual]).dropna().groupby("round"):

@@ -8,8 +8,7 @@ Shapes: K allocations (arms), S seeds, R resamples.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,16 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from zorba_core.allocation import Allocation, AllocationProblem, solve
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.study.experiments.analysis import allocation_table, losses_by_seed, noise_law, runs_under
-from zorba_core.study.experiments.lambda_law import EXPERIMENT, IID, recipes_20, recipes_50
-from zorba_core.study.experiments.measures import PREDICTORS, allocation_measures
-from zorba_core.study.experiments.recipes import fleet_budgets
+from zorba_core.study.experiments.lambda_law import IID, recipes_20, recipes_50
+from zorba_core.study.experiments.measures import PREDICTORS
 from zorba_core.study.experiments.resampling import ArmsTest, arms_differ, holm, percentile_interval, two_way_resamples
-from zorba_core.study.experiments.specs import RunSpec
-from zorba_core.study.experiments.statistics import Law, left_of, partial_spearman, rank_correlation, spearman
-from zorba_core.study.experiments.store import Results, empty_runs
+from zorba_core.study.experiments.statistics import Law, partial_spearman, rank_correlation, spearman
+from zorba_core.study.experiments.store import Results
 
 SOLVED, BUILT, RANDOM = "returned by a solver", "built by hand", "drawn at random"
 # A matrix made for a printed (ratio, Lambda) is built to that Lambda: nobody's solver would return it.
@@ -41,7 +37,8 @@ CONDITIONS: Mapping[str, Mapping[str, float | None]] = {
 # Slopes of V and E from an earlier test, written down before these runs: eight allocations of 24 clients on SST-2,
 # another base model (H = 64), eta = 1e-2, 60 rounds, six seeds.
 WRITTEN_BEFORE = {"V": 0.098, "E": 0.0136}
-_FRONT_BLOCKS = 4  # the ablations train the first four blocks, or the last four
+_LEFT_OUT = 4  # allocations, one after the other
+_EQUAL_TOTAL = 80  # blocks
 _FEWEST = 4  # allocations that a correlation needs
 FEWEST_ARMS = 2  # and seeds, that a test whether arms differ needs
 
@@ -58,9 +55,6 @@ class TrainedAlike:
 
     def made_by(self, group: str) -> TrainedAlike:
         return self.only(self.table.index[self.table["made_by"] == group])
-
-    def without(self, arms: Sequence[str]) -> TrainedAlike:
-        return self.only([arm for arm in self.table.index if arm not in set(arms)])
 
 
 class Influence(NamedTuple):
@@ -85,30 +79,20 @@ def compared(results: Results, **condition: float | None) -> TrainedAlike:
     return TrainedAlike(table.loc[arms], losses.loc[arms])
 
 
-def predictors(
-    comparison: TrainedAlike,
-    measures: Sequence[str] = PREDICTORS,
-    *,
-    values: pd.DataFrame | None = None,
-    over: Callable[..., NDArray] = np.mean,
-    given: str | Mapping[str, str] = "T",
-) -> pd.DataFrame:
+def predictors(comparison: TrainedAlike, measures: Sequence[str] = PREDICTORS) -> pd.DataFrame:
     """How well each measure ranks the allocations. Index: measure. Columns: Spearman's rho ``value``, its 95 % interval
     ``low, high`` over arms and seeds, ``p_value`` by permutation and ``holm`` (the measures of this table), the partial
-    rho with ``given`` held fixed and its interval, ``count``. A partial rho that most resamples do not define (among
+    rho with T held fixed and its interval, ``count``. A partial rho that most resamples do not define (among
     allocations where Lambda follows T) has no interval.
-
-    ``values`` ranks by something else than the late loss (arm x seed), taken over seeds by ``over``. ``given`` names
-    what is held fixed, for all measures or for each; a measure that is held fixed itself has no partial rho.
 
     Raises:
         InvalidInputError: too few allocations.
     """
-    values = comparison.losses if values is None else values.loc[comparison.losses.index]
-    if len(values) < _FEWEST:
-        raise InvalidInputError(f"{len(values)} allocations are too few to correlate; at least {_FEWEST} are needed")
-    y_K = over(values.to_numpy(), axis=-1)
-    arm_RK, y_RK = two_way_resamples(values.to_numpy(), over=over)
+    loss_KS = comparison.losses.to_numpy()
+    if len(loss_KS) < _FEWEST:
+        raise InvalidInputError(f"{len(loss_KS)} allocations are too few to correlate; at least {_FEWEST} are needed")
+    y_K = loss_KS.mean(axis=-1)
+    arm_RK, y_RK = two_way_resamples(loss_KS)
     rows = {}
     for measure in measures:
         x_K = comparison.table[measure].to_numpy(float)
@@ -117,16 +101,14 @@ def predictors(
         rank = rank_correlation(x_K, y_K, resamples=9999)
         low, high = percentile_interval(spearman(x_K[arm_RK], y_RK))
         row = {"value": rank.value, "low": low, "high": high, "p_value": rank.p_value}
-        held = given if isinstance(given, str) else given.get(measure, "")
-        row |= _partial(comparison.table, x_K, y_K, arm_RK, y_RK, held)
-        rows[measure] = row | {"count": len(values)}
+        row |= _partial(x_K, y_K, comparison.table["T"].to_numpy(float), arm_RK, y_RK)
+        rows[measure] = row | {"count": len(loss_KS)}
     ranked = pd.DataFrame.from_dict(rows, orient="index")
     ranked.insert(4, "holm", holm(ranked["p_value"]))
     return ranked
 
 
-def _partial(table: pd.DataFrame, x_K, y_K, arm_RK, y_RK, held: str) -> dict[str, float]:
-    fixed_K = table[held].to_numpy(float) if held else np.zeros(len(x_K))
+def _partial(x_K: NDArray, y_K: NDArray, fixed_K: NDArray, arm_RK: NDArray, y_RK: NDArray) -> dict[str, float]:
     nothing = {"partial": np.nan, "partial_low": np.nan, "partial_high": np.nan}
     # 1/T is T to a rank correlation: nothing is left of a measure that is held fixed itself.
     if len(set(fixed_K)) == 1 or abs(float(spearman(x_K, fixed_K))) > 1 - 1e-9:
@@ -145,55 +127,17 @@ def do_arms_differ(comparison: TrainedAlike) -> tuple[ArmsTest, str, ArmsTest]:
     return whole, telling, arms_differ(finite.drop(index=telling))
 
 
-def influence(table: pd.DataFrame, features: Sequence[str] = ("V", "E"), most: int = 4) -> list[Influence]:
-    """The law of all allocations, then without the one of most leverage, and so on ``most`` times."""
+def influence(table: pd.DataFrame) -> list[Influence]:
+    """The law of all allocations, then without the one of most leverage, and so on four times."""
     ended, left_out = table[np.isfinite(table["loss"])], []
-    steps = [Influence((), np.nan, noise_law(ended, features))]
-    for _ in range(most):
+    steps = [Influence((), np.nan, noise_law(ended))]
+    for _ in range(_LEFT_OUT):
         leverage_K = steps[-1].law.leverage_K
         heaviest = int(np.argmax(leverage_K))
         left_out.append(ended.index[heaviest])
         ended = ended.drop(index=left_out[-1])
-        steps.append(Influence(tuple(left_out), float(leverage_K[heaviest]), noise_law(ended, features)))
+        steps.append(Influence(tuple(left_out), float(leverage_K[heaviest]), noise_law(ended)))
     return steps
-
-
-def explained_as_written(table: pd.DataFrame) -> float:
-    """Share of the losses' variance that slopes written down before the runs explain; only the level is fitted."""
-    ended = table[np.isfinite(table["loss"])]
-    left = ended["loss"] - sum(slope * ended[name] for name, slope in WRITTEN_BEFORE.items())
-    return 1 - float(left.var(ddof=0) / ended["loss"].var(ddof=0))
-
-
-class PositionLeak(NamedTuple):
-    """Does where the scarce blocks stand in the model show in what arm + seed leave of the loss?"""
-
-    correlation: float
-    reassigned: tuple[float, ...]  # the same with the seeds' orders exchanged among the seeds, every other way
-    shuffled_arms: int  # arms whose blocks are permuted by seed; all of them share one order a seed
-    orders: int
-
-
-def position_leak(comparison: TrainedAlike, specs: Sequence[RunSpec] | None = None) -> PositionLeak:
-    """Correlation of the mean of 1/c over the first four blocks with the loss, both within arm and seed. Exploratory:
-    with three orders there are six ways to exchange them, so no p-value below 1/6 can come of it."""
-    specs = EXPERIMENT.specs("standard", empty_runs()) if specs is None else specs
-    seeds = list(comparison.losses.columns)
-    front = pd.DataFrame(np.nan, index=comparison.losses.index, columns=seeds)
-    shuffled = set()
-    for spec in specs:
-        settings = spec.settings
-        usual = settings["lr"] == 2e-2 and spec.alpha == 1.0 and spec.recipe.num_clients == 20
-        if usual and spec.arm in front.index and settings["seed"] in seeds:
-            popularity_M = spec.recipe.build().popularity_M
-            front.loc[spec.arm, settings["seed"]] = float((1 / popularity_M[:_FRONT_BLOCKS]).mean())
-            shuffled |= {spec.arm} if spec.recipe.shuffle is not None else set()
-    left_KS = left_of(comparison.losses.to_numpy())
-    by_order = [
-        float(np.corrcoef(left_of(front.to_numpy()[:, list(order)]).ravel(), left_KS.ravel())[0, 1])
-        for order in itertools.permutations(range(len(seeds)))
-    ]
-    return PositionLeak(by_order[0], tuple(by_order[1:]), len(shuffled), len(seeds))
 
 
 def conditions(results: Results) -> dict[str, TrainedAlike]:
@@ -207,22 +151,6 @@ def conditions(results: Results) -> dict[str, TrainedAlike]:
     return there
 
 
-def equal_total(comparison: TrainedAlike, total: int = 80) -> TrainedAlike:
-    """The allocations of one total, where the amount of VRAM explains nothing."""
-    return comparison.only(comparison.table.index[comparison.table["T"] == total])
-
-
-def balanced_over_papers(fleets: int = 20, num_clients: Sequence[int] = (20, 50), num_blocks: int = 12) -> pd.DataFrame:
-    """Measures of ``balanced`` over those of the paper's method at equal budgets: each fleet as drawn, and with up to
-    two and up to four blocks a client held back (the paper's reductions). One row a budget vector."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for count, draw, most in itertools.product(num_clients, range(fleets), (0, 2, 4)):
-        budget_N = np.maximum(1, fleet_budgets(count, num_blocks, draw) - rng.integers(0, most + 1, count))
-        problem = AllocationProblem(budget_N, num_blocks)
-        ours, papers = (
-            allocation_measures(Allocation(solve(problem, solver).allocation.A_MN))
-            for solver in ("balanced", "lexicographic")
-        )
-        rows.append({name: ours[name] / papers[name] for name in ("lambda", "V", "E", "D", "N_eff", "T", "min_c")})
-    return pd.DataFrame(rows)
+def equal_total(comparison: TrainedAlike) -> TrainedAlike:
+    """The allocations of 80 blocks, where the amount of VRAM explains nothing."""
+    return comparison.only(comparison.table.index[comparison.table["T"] == _EQUAL_TOTAL])

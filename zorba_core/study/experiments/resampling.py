@@ -8,7 +8,6 @@ Shapes: K arms, S seeds, R resamples. ``loss_KS`` has a loss for every arm and s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,13 +33,10 @@ class ArmsTest(NamedTuple):
 
 
 def two_way_resamples(
-    loss_KS: ArrayLike,
-    *,
-    resamples: int = RESAMPLES,
-    over: Callable[..., NDArray] = np.mean,
+    loss_KS: ArrayLike, *, resamples: int = RESAMPLES
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(arm_RK, loss_RK): each resample draws K arms and, for all of them, the same S seeds, with replacement;
-    ``loss_RK`` is each drawn arm's loss over the drawn seeds.
+    ``loss_RK`` is each drawn arm's mean loss over the drawn seeds.
 
     With few seeds the interval is too narrow: S values drawn from S spread (S - 1)/S as much as S new ones.
 
@@ -54,7 +50,7 @@ def two_way_resamples(
     arms, seeds = loss_KS.shape
     arm_RK = rng.integers(arms, size=(resamples, arms))
     seed_RS = rng.integers(seeds, size=(resamples, seeds))
-    return arm_RK, over(loss_KS[arm_RK[:, :, None], seed_RS[:, None, :]], axis=-1)
+    return arm_RK, loss_KS[arm_RK[:, :, None], seed_RS[:, None, :]].mean(axis=-1)
 
 
 def percentile_interval(value_R: ArrayLike) -> tuple[float, float]:

@@ -91,11 +91,6 @@ def rank_correlation(x_K: ArrayLike, y_K: ArrayLike, *, seed: int = 0, resamples
     return Correlation(value, float(low), float(high), p_value, len(x_K))
 
 
-def left_of(values_KS: NDArray) -> NDArray:
-    """What allocation and seed together leave of the values of K allocations and S seeds."""
-    return values_KS - values_KS.mean(axis=1, keepdims=True) - values_KS.mean(axis=0) + values_KS.mean()
-
-
 def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:
     """Least squares with an intercept, and how well it predicts allocations that it has not seen.
 

@@ -142,7 +142,7 @@ def _lambda_predicts(results: Results) -> Claim:
     comparison = compared(results)
     ours, verdict, parts = None, UNTESTED, []
     try:
-        every = predictors(comparison, ("lambda", "inverse_T"), given={"lambda": "T"}).loc["lambda"]
+        every = predictors(comparison, ("lambda", "inverse_T")).loc["lambda"]
         texts = [f"over all {len(comparison.losses)} {_interval(every)}"]
         for group in (BUILT, SOLVED):
             own = comparison.made_by(group)
