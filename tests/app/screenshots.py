@@ -22,8 +22,6 @@ METHODS_BY_BYTES = (
     "/runs?source=tables.standard&only_dataset=sst2&curves=seeds&cost=bytes&log_curves=cost"
     "&measure=eval_accuracy,eval_loss&" + "&".join(f"runs={name}" for name in METHODS)
 )
-OUTCOMES = "/runs?source=lambda.standard&picture=outcomes&log_outcomes=x&curves=seeds"
-COMPARED = "/?show=bound,two-level&a=point%3D525&b=solver%3Dtwo-level%26tau%3Dtotal%26point%3D40"
 BOTH, LIGHT = ("light", "dark"), ("light",)
 
 
@@ -41,7 +39,6 @@ class Picture(NamedTuple):
 PICTURES = [
     Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1440, 1340),
     Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1440, 1560),
-    Picture("compare", COMPARED, "[class*=st-key-comparison]", 1440, 2060, LIGHT),
     Picture(
         "allocation", "/allocation?flips=0.26_1.9_3.22_8.46", "[class*=st-key-matrix_editor] [data-at]", 1440, 1080
     ),
@@ -55,7 +52,6 @@ PICTURES = [
     Picture("hidden", "/theory?part=hidden", "[class*=st-key-hidden_plot] .main-svg", 1440, 1250, LIGHT),
     Picture("train", "/train", "[class*=st-key-train_allocation] .main-svg", 1440, 1080),
     Picture("runs", METHODS_BY_BYTES, CURVES, 1440, 1500),
-    Picture("outcomes", OUTCOMES, "[class*=st-key-outcomes_plot] .main-svg", 1440, 1240),
     Picture("one-run", "/runs", f"{CURVES}, [data-testid=stCode]", 1440, 1840, LIGHT),
     Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1440, 1200),
     Picture("infeasible", "/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860, LIGHT),

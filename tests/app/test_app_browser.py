@@ -161,24 +161,6 @@ def test_a_row_of_the_table_selects_and_the_same_point_can_be_clicked_again(visi
     assert press_until_blocks_are_not(page, picked, lambda: click_front_point(page, 120)) == clicked
 
 
-def test_a_click_on_an_outcome_picks_its_run_and_its_curve_is_drawn(visit):
-    plot = "[class*=st-key-outcomes_plot]"
-    page = visit("/runs?source=cases.standard&picture=outcomes&kind=one&runs=SC1-sst2-0", ready=f"{plot} .main-svg")
-    page.wait_for_timeout(800)  # the figure listens a moment after it is drawn
-    dot = page.locator(f"{plot} .scatterlayer .trace").first.locator(".point").last
-    press_until(page, lambda: press_on(page, dot), "() => !location.search.includes('runs=SC1-sst2-0')")
-    assert len(parse_qs(urlsplit(page.url).query)["runs"]) == 1
-    page.locator(".st-key-picture").get_by_text("Curves").click()
-    settled(page, "[class*=st-key-curves_plot] .main-svg")
-    lines = "[class*=st-key-curves_plot] .scatterlayer .trace.scatter .lines .js-line"
-    playwright.expect(page.locator(lines)).to_have_count(1, timeout=PATIENCE_MS)
-    page.locator("[class*=st-key-curve_list] li button").click()  # its eye
-    page.wait_for_function("lines => !document.querySelector(lines)", arg=lines, timeout=PATIENCE_MS)
-    page.wait_for_function("() => /[?&]hidden=/.test(location.search)", timeout=PATIENCE_MS)
-    page.get_by_role("button", name="Show all").click()
-    page.wait_for_selector(lines, timeout=PATIENCE_MS)
-
-
 def test_the_front_is_handed_out_as_a_pdf(visit):
     page = visit()
     page.get_by_role("button", name="Figure").click()

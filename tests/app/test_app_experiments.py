@@ -103,11 +103,10 @@ def test_the_command_lists_an_experiments_runs_and_says_what_is_not_there(tmp_pa
         assert isinstance(done.exception, ZorbaError | SystemExit)
 
 
-@pytest.mark.parametrize("view", ["curves", "outcomes"])
-def test_choices_made_here_leave_other_pages_alone(app, root, tmp_path, view):
+def test_choices_made_here_leave_other_pages_alone(app, root, tmp_path):
     write_experiment(tmp_path / "experiments", "cases", "ci")
-    chosen = {"log_curves": "cost,loss", "log_outcomes": "x,y", "curves": "seeds", "measure": "eval_loss,eval_accuracy"}
-    app.query_params |= {"source": "cases.ci", "picture": view, "outcome": "final", "along": "lr", **chosen}
+    chosen = {"log_curves": "cost,loss", "curves": "seeds", "measure": "eval_loss,eval_accuracy"}
+    app.query_params |= {"source": "cases.ci", **chosen}
     see(app)
     for page in PAGES.values():
         app.switch_page(page.path).run()

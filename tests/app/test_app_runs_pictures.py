@@ -1,4 +1,4 @@
-"""The Runs page: curves, groups of seeds and outcomes, and the files, program and command they are handed out as."""
+"""The Runs page: curves and groups of seeds, and the files they are handed out as."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from app.screens.runs.compare import summary_of_groups
-from app.screens.runs.export import cloud_csv, curves_csv, runs_json
-from tests.app.written_runs import pick, see, texts, three_seeds, write_run
+from app.screens.runs.export import curves_csv, runs_json
+from tests.app.written_runs import see, three_seeds, write_run
 from zorba_core.plots import COSTS
-from zorba_core.study.comparison import cloud_of, folder_records, groups, labels, panel_of
+from zorba_core.study.comparison import folder_records, groups, labels, panel_of
 
 pytestmark = pytest.mark.usefixtures("no_experiments")
 
@@ -64,11 +64,6 @@ def test_exports_say_what_the_screen_says(runs):
     assert {"curve", "round", "bytes", "measure", "value", "low", "high", "unsmoothed"} <= set(csv)
     assert csv["curve"].nunique() == 2
     assert set(csv["measure"]) == {"eval_accuracy", "eval_loss"}
-    cloud = cloud_of(records, x="lr", y="best", kind="lr", band="range")
-    dots = pd.read_csv(io.BytesIO(cloud_csv(cloud))).set_index("kind")
-    assert dots.loc["lr 0.02", "best"] == pytest.approx(0.81)
-    assert dots.loc["lr 0.02", "best_high"] - dots.loc["lr 0.02", "best_low"] == pytest.approx(0.02)
-    assert len(dots.loc["lr 0.01", "runs"].split()) == 3
     assert len(json.loads(runs_json(records))["runs"]) == 6
 
 
@@ -86,44 +81,3 @@ def test_several_measures_lie_over_each_other_and_none_means_accuracy(app, runs)
     next(group for group in app.get("button_group") if group.key == "measure").set_value([]).run()
     assert not app.exception
     assert "yaxis2" not in json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]
-
-
-def test_runs_picked_in_the_table_are_ringed_among_the_outcomes(app, runs):
-    three_seeds(runs)
-    app.query_params |= {"picture": "outcomes", "along": "lr", "curves": "seeds"}
-    see(app)
-    names = list(app.dataframe[0].value["run"])
-    wanted = [record.name for record in groups(folder_records(runs).records)["lr 0.02"]]
-    pick(app, *(names.index(name) for name in wanted))
-    ring = json.loads(app.get("plotly_chart")[0].proto.spec)["data"][-1]
-    assert ring["name"] == "picked in the table"
-    assert ring["x"] == [0.02]
-
-
-def test_runs_that_never_reached_their_target_are_counted_not_drawn(app, runs):
-    three_seeds(runs)
-    app.query_params |= {"picture": "outcomes", "along": "lr", "outcome": "to_target"}
-    see(app)
-    assert "3 of 6 never reached their target: not drawn" in texts(app)
-
-
-def test_an_axis_that_runs_do_not_have_falls_back_to_the_first(app, runs):
-    three_seeds(runs)
-    app.query_params |= {
-        "picture": "outcomes",
-        "along": "<script>",
-        "outcome": "money",
-        "kind": "..",
-        "log_outcomes": "x,zz",
-    }
-    see(app)
-    assert not app.exception
-    assert app.selectbox(key="outcome").value == "best"
-
-
-def test_one_run_alone_has_curves_and_no_outcomes(app, runs):
-    write_run(runs, [0.5, 0.6])
-    app.query_params["picture"] = "outcomes"
-    see(app)
-    assert not app.exception
-    assert not [group for group in app.get("button_group") if group.key == "picture"]

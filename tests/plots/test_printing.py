@@ -17,7 +17,6 @@ from zorba_core.plots.kinds import kinds_figure
 from zorba_core.plots.picture_server import PictureServer
 from zorba_core.plots.printing import SHEETS, axis_titles, for_print
 from zorba_core.plots.theme import as_text
-from zorba_core.plots.to_target import ToTarget, to_target_figure
 from zorba_core.plots.toy_map import CELL_PX, class_places, toy_map
 from zorba_core.study.comparison import CurvePanel
 from zorba_core.study.comparison.curves import Curve
@@ -39,7 +38,6 @@ MAKERS = {
     "curves": lambda palette: curves(6, palette),
     "matrix": lambda palette: allocation_figure(Allocation(np.eye(5, dtype=bool)).A_MN, palette=palette),
     "kinds": lambda palette: kinds_figure(np.array([[0.2, 1.0], [0.0, 0.5]]), ["8 GiB", "24 GiB"], palette=palette),
-    "target": lambda palette: to_target_figure([ToTarget("a", (1.0, 3.0), (9.0,))], cost="round", palette=palette),
 }
 
 

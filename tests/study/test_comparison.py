@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.plots import curves_figure, outcomes_figure
-from zorba_core.study.comparison import Curve, Record, axes_of, cloud_of, group_of, kinds_of, panel_of, smoothed
+from zorba_core.plots import curves_figure
+from zorba_core.study.comparison import Curve, Record, group_of, panel_of, smoothed
 
 
 def test_smoothing_leaves_a_constant_curve_alone_and_keeps_the_raw_one():
@@ -61,53 +61,6 @@ FOUR = [
     record("b0", [0.5, 0.7], arm="b", bias=2.0, lr=0.02, seed=0, target=0.7),
     record("b1", [0.5, 0.9], arm="b", bias=2.0, lr=0.02, seed=1, target=0.7),
 ]
-
-
-def test_axes_and_kinds_are_what_runs_differ_in():
-    assert set(axes_of(FOUR)) == {"lambda", "lr", "seed"}
-    assert kinds_of(FOUR) == ["arm", "lr", "seed"]
-    assert not axes_of(FOUR[:1])
-
-
-def test_a_group_is_a_dot_at_its_means_with_its_spread():
-    cloud = cloud_of(FOUR, x="lambda", y="best", kind="arm", band="interval")
-    a, b = cloud.dots
-    assert (a.kind, a.x, b.kind, b.x) == ("a", 0.5, "b", 2.0)
-    assert (a.y, b.y) == (pytest.approx(0.7), pytest.approx(0.8))
-    # t(0.975, 1) = 12.7062, standard error 0.1
-    assert a.y_bounds[1] - a.y == pytest.approx(12.7062047 * 0.1)
-    assert a.names == ("a0", "a1")
-    single = cloud_of(FOUR, x="lambda", y="best")
-    assert [dot.y_bounds for dot in single.dots] == [None] * 4
-
-
-def test_what_is_not_told_is_named():
-    cloud = cloud_of(FOUR, x="lambda", y="to_target")
-    assert len(cloud.dots) == 3
-    assert len(cloud.without_numbers) == 1
-    assert not cloud_of(FOUR, x="unheard of", y="best").dots
-    with pytest.raises(InvalidInputError, match="choose one of best"):
-        cloud_of(FOUR, x="lr", y="money")
-
-
-def test_endless_bars_do_not_hide_the_dots():
-    cloud = cloud_of(FOUR, x="lambda", y="best", kind="arm", band="interval")
-    low, high = outcomes_figure(cloud).layout.yaxis.range
-    assert 0.6 < low < 0.7 < 0.8 < high < 0.9
-    low, high = outcomes_figure(cloud, log_y=True).layout.yaxis.range
-    assert np.log10(0.6) < low < np.log10(0.7) < np.log10(0.8) < high < np.log10(0.9)
-
-
-def test_dots_of_a_click_name_their_runs_and_those_picked_are_ringed():
-    figure = outcomes_figure(cloud_of(FOUR, x="lambda", y="best", kind="arm", band="range"), picked=["b1"])
-    assert [list(of[0]) for of in (figure.data[0].customdata, figure.data[1].customdata)] == [
-        ["a0", "a1"],
-        ["b0", "b1"],
-    ]
-    assert figure.data[-1].name == "picked in the table"
-    assert list(figure.data[-1].x) == [2.0]
-    shapes = {trace.marker.symbol for trace in figure.data}
-    assert len(shapes) == 3  # no meaning rests on colour alone
 
 
 def test_a_logarithmic_cost_begins_where_something_was_spent():

@@ -5,7 +5,6 @@ from zorba_core.plots.fleet import affordable_figure, vram_figure
 from zorba_core.plots.front import PAPER_SCENARIOS, compare_fronts_figure, front_figure, front_order
 from zorba_core.plots.labels import labels_figure, labels_per_client
 from zorba_core.plots.live import progress_figure
-from zorba_core.plots.outcomes import outcomes_figure
 from zorba_core.plots.overview import matrix_picture, parallel_figure
 from zorba_core.plots.quality import answer_figure, clients_figure, confusion_figure
 from zorba_core.plots.runs import COSTS, MEASURES, curves_figure, learning_curves_figure, measure_title
@@ -37,7 +36,6 @@ __all__ = [
     "learning_curves_figure",
     "matrix_picture",
     "measure_title",
-    "outcomes_figure",
     "palette_named",
     "parallel_figure",
     "progress_figure",

@@ -1,4 +1,4 @@
-"""Runs side by side, and all outcomes against any setting."""
+"""Runs side by side."""
 
 from app.screens.registry import Page
 

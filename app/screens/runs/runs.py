@@ -14,9 +14,7 @@ from app.screens.runs import (
     delete,
     export,
     look,
-    outcomes,
     table,
-    to_target,
     toolbar,
 )
 from app.screens.runs.reading import experiment_listing, folder_listing
@@ -64,15 +62,14 @@ def page() -> None:
             asked = toolbar.ask(records)
         with st.container():
             drawn = _picture(asked, records, listing.records, chosen, baseline, source)
-    colors = curves.swatches(drawn) if isinstance(drawn, curves.DrawnCurves) else None
+    colors = None if drawn is None else curves.swatches(drawn)
     table.show_table(records, chosen, baseline, colors, titles)
     if records[0].path is not None:  # the tables of an experiment are as they were committed
         delete.draw(folder, source, chosen)
     _follow(folder, listing.records)
-    if isinstance(drawn, curves.DrawnCurves):
-        compare.group_table(drawn, baseline)
     if drawn is not None:
-        export.draw(records, chosen, baseline, drawn)
+        compare.group_table(drawn, baseline)
+        export.draw(chosen, baseline, drawn)
     if not chosen:
         return
     compare.differences(chosen)
@@ -81,18 +78,13 @@ def page() -> None:
 
 
 def _picture(
-    asked: toolbar.CurvesAsked | toolbar.OutcomesAsked | toolbar.TargetAsked,
+    asked: toolbar.CurvesAsked,
     records: Sequence[Record],
     everyone: Sequence[Record],
     chosen: Sequence[Record],
     baseline: Record | None,
     source: str,
-) -> curves.DrawnCurves | outcomes.DrawnOutcomes | None:
-    if isinstance(asked, toolbar.TargetAsked):
-        to_target.draw(asked, curves.with_baseline(chosen, baseline))
-        return None
-    if isinstance(asked, toolbar.OutcomesAsked):
-        return outcomes.draw(asked, records, chosen, source)
+) -> curves.DrawnCurves | None:
     if chosen or baseline is not None:
         return curves.draw(asked, chosen, baseline)
     _nothing_picked(records, everyone, source)

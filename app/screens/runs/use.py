@@ -1,13 +1,12 @@
-"""A run's model in use: try it on a text, and see how good it is, for which label and for which client."""
+"""A run's model in use: try it on a text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from app.screens.runs import judged, work
 from app.shared import components
 from app.shared.escape import as_code
 from zorba_core.data.tasks import Task
@@ -19,8 +18,6 @@ from zorba_core.study.comparison import Record
 if TYPE_CHECKING:
     from zorba_core.runs.use.predicting import Predictions
 
-EVERY_SECONDS = 1.0
-_TRIED, _JUDGED = "tried_texts", "judged_runs"
 _LONGEST_TEXT = 20_000  # characters
 
 
@@ -34,7 +31,6 @@ def draw(record: Record) -> None:
         st.caption(f":material/info: Its model cannot be tried here: {components.plain(str(error))}.")
         return
     _try_it(record, task)
-    _how_good(record, task)
 
 
 def _try_it(record: Record, task: Task) -> None:
@@ -56,15 +52,23 @@ def _try_it(record: Record, task: Task) -> None:
             for column in _columns(task)
         }
         asked = st.form_submit_button("Predict", icon=":material/play_arrow:", type="primary")
-    tried = st.session_state.setdefault(_TRIED, {})
-    if asked:
-        tried[name] = texts
-    if name not in tried:
+    if not asked:
         return
-    if not any(tried[name][column].strip() for column in task.text_columns):
+    if not any(texts[column].strip() for column in task.text_columns):
         st.info("Type a text first.", icon=":material/keyboard:")
         return
-    _following(lambda: work.answer(record.path, tried[name]), "the model", _answer, f"answer_{name}")
+    try:
+        _answer(_predictions(record.path, texts))
+    except ZorbaError as error:
+        components.problem("The model gives no answer", str(error))
+
+
+@st.cache_resource(max_entries=32, show_spinner="The model answers …")
+def _predictions(run: Path, row: dict[str, str]) -> Predictions:
+    """By base and fine-tuned model; the first time a run without a saved model is replayed from its log."""
+    from zorba_core.runs.use import predict
+
+    return predict(run, row, base=True)
 
 
 def _columns(task: Task) -> list[str]:
@@ -99,50 +103,3 @@ def _answer(predictions: Predictions) -> None:
 def _what_was_cut(predictions: Predictions) -> None:
     if predictions.note:
         st.caption(f":material/content_cut: {components.plain(components.capitalised(predictions.note))}.")
-
-
-def _how_good(record: Record, task: Task) -> None:
-    st.markdown("## How good is it, and for whom?")
-    asked = st.session_state.setdefault(_JUDGED, set())
-    if record.name not in asked:
-        st.caption(
-            "Evaluates base and fine-tuned model on the run's own evaluation rows: which labels it confuses, which "
-            "clients the shared model serves badly, which answers changed."
-        )
-        st.button(
-            "Evaluate",
-            key=f"evaluate_{record.name}",
-            icon=":material/fact_check:",
-            on_click=asked.add,
-            args=(record.name,),
-        )
-        return
-    _following(
-        lambda: work.evaluation(record.path),
-        "the evaluation",
-        lambda report: judged.draw(record, task, report),
-        f"report_{record.name}",
-    )
-
-
-def _following(ask: Callable[[], Any], what: str, show: Callable[[Any], None], key: str) -> None:
-    """Show a result; while it is computed, look again every second without blocking the page."""
-    try:
-        result = work.when_done(ask())
-    except ZorbaError as error:
-        components.problem(f"There is no answer from {what}", str(error))
-        st.button("Try again", key=f"again_{key}", on_click=work.forget, icon=":material/refresh:")
-        return
-    if result is None:
-        st.info(
-            f"Computing {what}. A run without a saved model is replayed from its log the first time.",
-            icon=":material/hourglass_top:",
-        )
-        st.fragment(_look_again, run_every=EVERY_SECONDS)(ask)
-        return
-    show(result)
-
-
-def _look_again(ask: Callable[[], Any]) -> None:
-    if ask().done():
-        st.rerun()

@@ -1,4 +1,4 @@
-"""Runs compared with each other: what each of them is, how they differ, and their curves and outcomes as numbers.
+"""Runs compared with each other: what each of them is, how they differ, and their curves as numbers.
 No torch and no plotly in here; :mod:`zorba_core.plots` draws it.
 
 from zorba_core.study.comparison import experiment_records, panel_of
@@ -18,29 +18,22 @@ from zorba_core.study.comparison.curves import (
     target_reached,
 )
 from zorba_core.study.comparison.names import groups, labels
-from zorba_core.study.comparison.outcomes import OUTCOMES, Cloud, Dot, axes_of, cloud_of, kinds_of
 from zorba_core.study.comparison.panel import CurvePanel, panel_of
 from zorba_core.study.comparison.records import Listing, Record, experiment_records, experiments_there
 from zorba_core.study.comparison.run_folders import folder_records
 
 __all__ = [
     "BANDS",
-    "OUTCOMES",
-    "Cloud",
     "Curve",
     "CurvePanel",
-    "Dot",
     "Listing",
     "Record",
-    "axes_of",
-    "cloud_of",
     "curve_of",
     "experiment_records",
     "experiments_there",
     "folder_records",
     "group_of",
     "groups",
-    "kinds_of",
     "labels",
     "metric_of",
     "metrics_of",

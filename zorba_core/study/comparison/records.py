@@ -18,7 +18,7 @@ from zorba_core.study.comparison.curves import target_reached
 from zorba_core.study.comparison.sent import bytes_of_total
 from zorba_core.study.experiments.measures import column_of
 
-# Measures of an allocation, by the names that outcomes have in links.
+# Measures of an allocation among the outcomes.
 ALLOCATED = ("lambda", "V", "effective_clients", "min_popularity", "total_blocks")
 _SMALL_POINTS = 40
 
