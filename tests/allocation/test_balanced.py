@@ -48,7 +48,6 @@ def test_metrics_without_a_matrix_equal_those_of_the_matrix(case):
     rows = balanced_metrics(budgets[None, :], num_blocks)
     assert (wrapped.popularity_M == dense.popularity_M).all()
     assert (wrapped.least_popularity_N == dense.least_popularity_N).all()
-    assert (wrapped.first_block_N == dense.first_block_N).all()
     assert wrapped.blocks_per_client == dense.blocks_per_client
     assert wrapped.influence_N == pytest.approx(dense.influence_N)
     assert dense.influence_N.sum() == pytest.approx(1)
@@ -71,7 +70,6 @@ def test_two_wrapped_groups_give_the_metrics_of_their_matrix(case, data):
     dense = Allocation(wrapped.A_MN)
     assert (wrapped.popularity_M == dense.popularity_M).all()
     assert (wrapped.least_popularity_N == dense.least_popularity_N).all()
-    assert (wrapped.first_block_N == dense.first_block_N).all()
     assert (wrapped.sparse_blocks().toarray() == dense.A_MN).all()
     assert wrapped.influence_N == pytest.approx(dense.influence_N)
 

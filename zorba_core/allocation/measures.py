@@ -41,11 +41,6 @@ def influence(A_MN: NDArray[np.bool_]) -> NDArray[np.float64]:
     return weight_M @ A_MN / len(popularity_M)
 
 
-def first_active_block(A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Index of each client's first active block; M for a client without one."""
-    return np.where(A_MN.any(axis=0), A_MN.argmax(axis=0), A_MN.shape[0])
-
-
 def bias_lambda(A_MN: NDArray[np.bool_]) -> float:
     """Lambda of a matrix in which every client has a block."""
     return float((1.0 / least_popularity(A_MN).astype(float) ** 2).sum())
@@ -81,14 +76,13 @@ def coupled_noise(A_MN: NDArray[np.bool_]) -> float:
 
 class AllocationMetrics:
     """Everything that follows from a matrix, for any class that gives ``num_blocks``, ``popularity_M``,
-    ``least_popularity_N``, ``blocks_held_N``, ``influence_N`` and ``first_block_N``."""
+    ``least_popularity_N``, ``blocks_held_N`` and ``influence_N``."""
 
     num_blocks: int
     popularity_M: NDArray[np.int64]
     least_popularity_N: NDArray[np.int64]
     blocks_held_N: NDArray[np.int64]
     influence_N: NDArray[np.float64]
-    first_block_N: NDArray[np.int64]
 
     @property
     def num_clients(self) -> int:

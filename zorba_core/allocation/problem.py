@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from zorba_core.allocation import measures as metrics
 from zorba_core.allocation.feasibility import check_feasible, whole_number, whole_numbers
@@ -131,17 +130,9 @@ class Allocation(AllocationMetrics):
         return metrics.influence(self.A_MN)
 
     @cached_property
-    def first_block_N(self) -> NDArray[np.int64]:
-        return metrics.first_active_block(self.A_MN)
-
-    @cached_property
     def blocks_per_client(self) -> list[list[int]]:
         """0-based block ids, rising, one list per client in the order given."""
         return [np.flatnonzero(column).tolist() for column in self.A_MN.T]
-
-    def sparse_blocks(self) -> sparse.csc_array:
-        """The matrix as (M, N) compressed columns: ``indices[indptr[n]:indptr[n+1]]`` are client n's block ids."""
-        return sparse.csc_array(self.A_MN)
 
 
 class Status(enum.Enum):

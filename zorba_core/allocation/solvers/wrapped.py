@@ -99,15 +99,6 @@ class WrappedAllocation(AllocationMetrics):
         return total_N / self.num_blocks
 
     @cached_property
-    def first_block_N(self) -> NDArray[np.int64]:
-        first_N = np.full(len(self.groups[0].held_N), self.num_blocks)
-        for group in self.groups:
-            wraps_N = group.start_N + group.held_N > group.num_blocks
-            here_N = group.first_block + np.where(wraps_N, 0, group.start_N)
-            first_N = np.minimum(first_N, np.where(group.held_N > 0, here_N, self.num_blocks))
-        return first_N
-
-    @cached_property
     def A_MN(self) -> NDArray[np.bool_]:
         """The dense matrix, built on first use: M * N bytes."""
         rows = []
