@@ -133,7 +133,6 @@ def test_people_read_a_summary_and_a_list_of_runs(zorba, tiny, tmp_path):
         (["--lr", "-1"], "lr is -1.0"),
         (["--lr", "1e30"], "these settings cannot learn"),
         (["--estimator", "magic"], "estimator is 'magic'; choose one of cohort"),
-        (["--max-rows", "0"], "max_rows is 0"),
         (["--participation", "0"], "participation is 0.0"),
         (["--outlier-ratio", "1"], "outlier_ratio is 1.0"),
         (["--mu", "0"], "mu is 0.0"),

@@ -91,7 +91,7 @@ OWN_DEFAULTS = {
 UNOFFERED = {
     "train": set(),
     "tune": {
-        "rounds", "lr", "num_seeds", "max_rows", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
+        "rounds", "lr", "num_seeds", "outlier_ratio", "eval_every", "eval_rows", "target", "stop_at_target",
         "precision",
     },
     "allocate": {"num_blocks"},
@@ -100,7 +100,7 @@ UNOFFERED = {
     "vram": set(),
     "bench": {"mu"},
     "federation up": {
-        "num_seeds", "max_rows", "inactive", "outlier_ratio", "target", "stop_at_target",
+        "num_seeds", "inactive", "outlier_ratio", "target", "stop_at_target",
         "precision", "device", "threads", "save_model", "adapter",
     },
 }  # fmt: skip
@@ -174,7 +174,7 @@ def _taking(cls, began):
 
 
 def test_words_of_a_command_are_options_that_it_has():
-    values = {"num_perturbations": 3, "lr": 0.0125, "stop_at_target": True, "force": False, "max_rows": None}
+    values = {"num_perturbations": 3, "lr": 0.0125, "stop_at_target": True, "force": False, "eval_rows": None}
     assert option_words("train", values) == ["--perturbations", "3", "--lr", "0.0125", "--stop-at-target"]
     assert option_words("train", {"perturbations": 3}) == ["--perturbations", "3"]
     with pytest.raises(KeyError, match="colour"):

@@ -8,11 +8,11 @@ import torch
 
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
+from zorba_core.engine.estimators import cohort as cohort_module
 from zorba_core.engine.estimators.cohort import Cohort, estimate_cohort
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork
 from zorba_core.engine.rows import Encoded
-from zorba_core.errors import InvalidInputError
 
 LABELS = [11, 250, 3]
 SEEDS = [4, 2**32 - 1]
@@ -82,10 +82,11 @@ def test_every_kind_of_direction(make_tiny_model, kind):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("max_rows", [3, 4, 5, 17, 1000])
-def test_pieces_of_any_size(make_tiny_model, dtype, max_rows):
+@pytest.mark.parametrize("piece", [3, 4, 5, 17, 1000])
+def test_pieces_of_any_size(make_tiny_model, monkeypatch, dtype, piece):
+    monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length: piece)
     network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=dtype)
-    reference, cohort = both(network, batches(9, lengths=(8, 20)), random_allocation(2, 3, 9), dtype, max_rows=max_rows)
+    reference, cohort = both(network, batches(9, lengths=(8, 20)), random_allocation(2, 3, 9), dtype)
     assert_same(reference, cohort, TOLERANCE[dtype])
 
 
@@ -181,20 +182,14 @@ def test_noise_is_drawn_once_a_direction_and_block_whatever_the_number_of_client
     assert sorted(drawn) == sorted((seed, m) for seed in SEEDS for m in range(3))
 
 
-def test_max_rows_below_one_is_refused(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    directions = Directions("rademacher", network.sizes_M)
-    with pytest.raises(InvalidInputError, match="max_rows is 0"):
-        estimate_cohort(network, batches(2), np.ones((3, 2)), SEEDS, directions, mu=MU, max_rows=0)
-
-
 @pytest.mark.parametrize(
     ("length", "piece", "step"), [(32, 42, 4), (32, 12, 4), (32, 11, 1), (20, 100, 32), (7, 60, 1)]
 )
-def test_pieces_are_whole_steps_of_positions_but_the_last(make_tiny_model, length, piece, step):
+def test_pieces_are_whole_steps_of_positions_but_the_last(make_tiny_model, monkeypatch, length, piece, step):
     """A step is 128 positions, unless a third of a piece has fewer."""
+    monkeypatch.setattr(cohort_module, "rows_at_once", lambda network, length: piece)
     network, clients = BlockNetwork(make_tiny_model("opt"), LABELS), range(40)
-    cohort = Cohort(network, batches(40, rows=(5, 3), lengths=(length,)), np.ones((3, 40), bool), max_rows=piece)
+    cohort = Cohort(network, batches(40, rows=(5, 3), lengths=(length,)), np.ones((3, 40), bool))
     for chosen in range(1, 41):
         rows_of = [np.arange(160)[rows] for _, rows in cohort.pieces(np.isin(clients, clients[:chosen]))]
         expected = np.flatnonzero(np.isin(cohort._groups[0].client_R, clients[:chosen]))

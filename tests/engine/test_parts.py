@@ -61,10 +61,6 @@ def test_a_registered_estimator_trains_by_its_name(weights_of):
 def test_what_an_estimator_can_do_decides_which_settings_it_takes():
     ESTIMATORS.register(CENTRAL)
     ESTIMATORS.register(dataclasses.replace(CENTRAL, name="dual", exact=True))
-    ESTIMATORS.register(dataclasses.replace(CENTRAL, name="herd", cohort=True))
-    with pytest.raises(InvalidInputError, match="max_rows bounds a cohort's rows and the estimator is central"):
-        TrainSettings(estimator="central", max_rows=8)
-    assert TrainSettings(estimator="herd", max_rows=8).max_rows == 8
     with pytest.raises(InvalidInputError, match="estimator is dual and fedit takes the gradient"):
         TrainSettings(method="fedit", estimator="dual")
     assert TrainSettings(method="fedit", estimator="central").estimator == "central"

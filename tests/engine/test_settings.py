@@ -32,8 +32,6 @@ from zorba_core.errors import InvalidInputError
         ({"participation": math.nan}, "participation is nan"),
         ({"outlier_ratio": 0.5}, "outlier_ratio is 0.5"),
         ({"estimator": "magic"}, "estimator is 'magic'; choose one of cohort"),
-        ({"max_rows": 0}, "max_rows is 0"),
-        ({"max_rows": 8, "estimator": "jvp"}, "the estimator is jvp; leave it out, or use cohort"),
         ({"device": "tpu"}, "choose cpu or cuda"),
         ({"num_seeds": 2**40}, "num_seeds is"),
     ],

@@ -71,9 +71,6 @@ class TrainSettings:
         1, "Of low-rank directions: products of two vectors for each matrix.", symbol="r", at_least=1, at_most=MAX_RANK
     )
     estimator: str = setting("cohort", "How scalars are computed. {choices}.", choices=ESTIMATORS.meanings)
-    max_rows: int | None = setting(
-        None, "Of a cohort, through a block at once: bounds memory.", at_least=1, at_most=10**9
-    )
     inactive: str = setting(
         "frozen", "Blocks a client does not activate: frozen, or dropped (zero).", choices=lambda: INACTIVE
     )
@@ -119,10 +116,6 @@ class TrainSettings:
             )
         if not facts.first_order and self.num_perturbations < 1:
             raise InvalidInputError(f"num_perturbations is {self.num_perturbations}; it must be at least 1")
-        if self.max_rows is not None and not estimator.cohort:
-            raise InvalidInputError(
-                f"max_rows bounds a cohort's rows and the estimator is {self.estimator}; leave it out, or use cohort"
-            )
         if self.rank != 1 and not DIRECTIONS[self.direction].low_rank:
             raise InvalidInputError(
                 f"rank is {self.rank} and the direction is {self.direction}, which has none; leave it out, or use "

@@ -159,7 +159,6 @@ def run_communication(
     return Communication(method, form, kinds, messages)
 
 
-
 def _bits(count: int) -> int:
     """Bytes of so many bits."""
     return -(-count // 8)

@@ -264,7 +264,7 @@ def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Tr
 
 
 def _of_gradient(network: BlockNetwork, batches_N: list[Rows], settings: TrainSettings) -> Preflight:
-    gradients = gradient_cohort(network, batches_N, max_rows=settings.max_rows)
+    gradients = gradient_cohort(network, batches_N)
     gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
     square = (
         float(sum(gradient.double().square().sum() for gradient in gradient_M)) if gradients.counted else float("nan")

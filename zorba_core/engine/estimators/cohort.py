@@ -8,11 +8,11 @@ Noise is drawn, and weights are moved, once for each direction and block, whatev
 The result is that of :func:`zorba_core.engine.estimators.reference.estimate`, the reference, written client by client:
 
 - in float64 to 1e-10;
-- in float32 on the CPU just as closely, as long as every client's rows make at least 16 positions (or ``max_rows``
-  splits no client's rows below that). A difference of two losses over mu magnifies rounding by 1 / mu: two ways to
-  round the same product are 1e-4 of rho apart at mu = 1e-3, so agreement means the same bits. They are the same
-  because each row keeps the length of its client's batch, because a matrix product of 16 rows or more rounds each
-  row as any larger one does (MKL; fewer rows take another path), and because the label head is in float64;
+- in float32 on the CPU just as closely, as long as every client's rows make at least 16 positions. A difference of two
+  losses over mu magnifies rounding by 1 / mu: two ways to round the same product are 1e-4 of rho apart at mu = 1e-3, so
+  agreement means the same bits. They are the same because each row keeps the length of its client's batch, because a
+  matrix product of 16 rows or more rounds each row as any larger one does (MKL; fewer rows take another path), and
+  because the label head is in float64;
 - on a GPU, whose kernels depend on the whole shape, up to rounding magnified by 1 / mu.
 
 Shapes: M blocks, N clients, Q directions, R rows of a group, L positions, H hidden size.
@@ -33,7 +33,6 @@ from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
 from zorba_core.engine.products import rows_of_a_step
 from zorba_core.engine.row_kinds import Rows
-from zorba_core.errors import InvalidInputError
 
 # Numbers of a hidden state (rows x positions x H) that go through a block at once: what stays, with the four times
 # wider middle of a block, in a core's second-level cache (400 rows of opt-mini at once took half as long again), but
@@ -51,20 +50,11 @@ def estimate_cohort(
     *,
     mu: float,
     inactive: Inactive = "frozen",
-    max_rows: int | None = None,
 ) -> Estimate:
-    """rho[n, q] of every client and direction. The network's weights are left as they were, bit for bit.
-
-    Args:
-        max_rows: at most so many rows go through a block at once, which bounds the memory needed beyond two hidden
-            states of every row; default: as many as suit the device.
-
-    Raises:
-        InvalidInputError: ``max_rows`` below 1.
-    """
+    """rho[n, q] of every client and direction. The network's weights are left as they were, bit for bit."""
     A_MN = np.asarray(A_MN, dtype=bool)
     num_blocks, num_clients = A_MN.shape
-    cohort = Cohort(network, batches_N, A_MN, max_rows)  # embedded
+    cohort = Cohort(network, batches_N, A_MN)  # embedded
     route = Route.of(cohort, A_MN)
 
     for m in range(num_blocks):
@@ -85,7 +75,7 @@ def estimate_cohort(
 
 
 def rows_at_once(network: BlockNetwork, length: int) -> int:
-    """Rows of ``length`` positions that go through a block together unless ``max_rows`` says fewer."""
+    """Rows of ``length`` positions that go through a block together."""
     width = int(network.model.config.hidden_size)
     on_cpu = network.device.type == "cpu"
     least = _LEAST_POSITIONS_BF16 if network.precision == "bf16" else _LEAST_POSITIONS_CPU
@@ -125,10 +115,7 @@ class Cohort:
         network: BlockNetwork,
         batches_N: Sequence[Rows],
         A_MN: np.ndarray,
-        max_rows: int | None,
     ) -> None:
-        if max_rows is not None and max_rows < 1:
-            raise InvalidInputError(f"max_rows is {max_rows}; it must be at least 1, or left out")
         self._network = network
         self._rows_N = np.array([len(batch.token_ids_RL) for batch in batches_N])
         self._weight_N = np.array([batch.weights.sum() for batch in batches_N])
@@ -139,18 +126,17 @@ class Cohort:
             alone = rows if rows * length < SAME_BITS_ROWS else 0
             clients_by_shape.setdefault((type(batches_N[n]).__name__, length, alone), []).append(int(n))
         self._groups = [
-            self._group([batches_N[n] for n in clients], clients, alone, max_rows)
+            self._group([batches_N[n] for n in clients], clients, alone)
             for (_, _, alone), clients in sorted(clients_by_shape.items())
         ]
 
-    def _group(self, batches: list[Rows], clients: list[int], alone: int, max_rows: int | None) -> _Group:
+    def _group(self, batches: list[Rows], clients: list[int], alone: int) -> _Group:
         batch = batches[0].joined(batches, self._network.device)
         hidden_RLH = self._network.embed(batch.token_ids_RL)
-        piece_rows = alone or rows_at_once(self._network, hidden_RLH.shape[1])
         return _Group(
             batch=batch,
             client_R=np.repeat(clients, self._rows_N[clients]),
-            piece_rows=min(piece_rows, max_rows or piece_rows),
+            piece_rows=alone or rows_at_once(self._network, hidden_RLH.shape[1]),
             alone=bool(alone),
             hidden_RLH=hidden_RLH,
             final_R=torch.empty_like(batch.read(hidden_RLH)),

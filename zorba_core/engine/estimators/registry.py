@@ -27,7 +27,7 @@ class Estimator:
     help: str  # one line
     run: Callable[..., Any] | str
     exact: bool = False  # directional derivatives: mu plays no part
-    cohort: bool = False  # many clients' rows together; takes max_rows, the most rows through a block at once
+    cohort: bool = False  # many clients' rows together
     backward: bool = False  # by backpropagation, whose memory it takes
 
 
@@ -63,6 +63,4 @@ def estimator_of(settings: Any) -> Callable[..., Any]:
     of inactive blocks filled in."""
     estimator = ESTIMATORS.get_part(settings.estimator)
     options = {"mu": settings.mu, "inactive": settings.inactive}
-    if estimator.cohort and not estimator.backward:
-        options["max_rows"] = settings.max_rows
     return functools.partial(imported(estimator.run), **options)

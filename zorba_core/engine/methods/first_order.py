@@ -53,7 +53,7 @@ class FirstOrder(Method):
         asked = np.flatnonzero(context.plan.asked_N)
         batches = [context.batch(int(n)) for n in asked]
         if ESTIMATORS[settings.estimator].cohort:
-            gradient = gradient_cohort(network, batches, max_rows=settings.max_rows)
+            gradient = gradient_cohort(network, batches)
         else:
             gradient = gradient_reference(network, batches)
         num_clients = context.A_MN.shape[1]
@@ -75,13 +75,13 @@ class FirstOrder(Method):
         return None, state
 
 
-def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Rows], *, max_rows: int | None = None) -> Gradient:
-    """All clients in one batch and one backward pass. ``max_rows`` bounds the rows that are kept for it at a time."""
-    loss_N, sum_M = _pass(network, batches_N, max_rows)
+def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Rows]) -> Gradient:
+    """All clients in one batch and one backward pass."""
+    loss_N, sum_M = _pass(network, batches_N)
     passes = len(batches_N)
     finite = np.flatnonzero(np.isfinite(loss_N))
     if len(finite) < len(batches_N):  # a loss that is not finite spoils the whole sum: again without those clients
-        _, sum_M = _pass(network, [batches_N[n] for n in finite], max_rows)
+        _, sum_M = _pass(network, [batches_N[n] for n in finite])
         passes += len(finite)
     return Gradient(sum_M, loss_N, passes, passes)
 
@@ -90,34 +90,27 @@ def gradient_reference(network: BlockNetwork, batches_N: Sequence[Rows]) -> Grad
     """One client after another, written to be read: each its own forward and backward pass."""
     loss_N, total_M = np.zeros(len(batches_N)), _zeros(network)
     for n, batch in enumerate(batches_N):
-        (loss_N[n],), own_M = _pass(network, [batch], None)
+        (loss_N[n],), own_M = _pass(network, [batch])
         if np.isfinite(loss_N[n]):
             for total, own in zip(total_M, own_M, strict=True):
                 total.add_(own)
     return Gradient(total_M, loss_N, len(batches_N), len(batches_N))
 
 
-def _pass(
-    network: BlockNetwork, batches: Sequence[Rows], max_rows: int | None
-) -> tuple[np.ndarray, tuple[Tensor, ...]]:
+def _pass(network: BlockNetwork, batches: Sequence[Rows]) -> tuple[np.ndarray, tuple[Tensor, ...]]:
     """Each batch's mean loss, and the gradient of their sum."""
-    total_M = _zeros(network)
     if not batches:
-        return np.zeros(0), total_M
+        return np.zeros(0), _zeros(network)
     client_E = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
     share_E = 1 / np.concatenate([np.full(len(batch), batch.weights.sum()) for batch in batches])
-    joined = batches[0].joined(batches, network.device)
-    loss_E = np.zeros(len(client_E))
     parameters_M = [list(network.block_parameters(m).values()) for m in range(network.num_blocks)]
     with differentiable(network):
-        for here in np.array_split(np.arange(len(client_E)), -(-len(client_E) // (max_rows or len(client_E)))):
-            loss_here_E = _losses(network, joined.rows(here))
-            loss_E[here] = loss_here_E.detach().cpu().numpy()
-            weighted = (loss_here_E * torch.from_numpy(share_E[here]).to(loss_here_E)).sum()
-            gradients = iter(torch.autograd.grad(weighted, [p for block in parameters_M for p in block]))
-            for total, block in zip(total_M, parameters_M, strict=True):
-                total.add_(torch.cat([next(gradients).reshape(-1) for _ in block]))
-    return np.bincount(client_E, weights=loss_E * share_E, minlength=len(batches)), total_M
+        loss_E = _losses(network, batches[0].joined(batches, network.device))
+        weighted = (loss_E * torch.from_numpy(share_E).to(loss_E)).sum()
+        gradients = iter(torch.autograd.grad(weighted, [part for block in parameters_M for part in block]))
+    gradient_M = tuple(torch.cat([next(gradients).reshape(-1) for _ in block]) for block in parameters_M)
+    loss_N = np.bincount(client_E, weights=loss_E.detach().cpu().numpy() * share_E, minlength=len(batches))
+    return loss_N, gradient_M
 
 
 def _losses(network: BlockNetwork, batch: Rows) -> Tensor:
