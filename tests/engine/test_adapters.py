@@ -10,12 +10,12 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_families import CASES, LABELS, VOCABULARY, label_logits, own_label_logits, prompts  # noqa: F401
 from zorba_core.engine.adapters import is_adapter, with_adapters
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
 from zorba_core.engine import directions as directions_module
 from zorba_core.engine.direction_kinds import DIRECTIONS
@@ -18,7 +19,6 @@ from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators import exact
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded

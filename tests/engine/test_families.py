@@ -12,10 +12,10 @@ from transformers import PreTrainedModel
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from tests.engine.forward_mode import estimate_jvp
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.families import ADAPTERS, OWN_FORWARD, LabelPositions, attention_of, family_of
 from zorba_core.engine.families.norms import keep_float64

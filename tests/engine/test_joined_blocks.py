@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import LABELS, MU, SEEDS, assert_same, batches, random_allocation
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.families.opt import run_joined
 from zorba_core.engine.network import BlockNetwork

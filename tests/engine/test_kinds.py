@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.engine.forward_mode import estimate_jvp
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference

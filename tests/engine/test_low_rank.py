@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import LABELS, MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.direction_kinds import DirectionKind
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings

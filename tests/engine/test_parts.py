@@ -51,11 +51,11 @@ def weights_of(make_tiny_model):
 
 
 def test_a_registered_estimator_trains_by_its_name(weights_of):
-    with pytest.raises(InvalidInputError, match="estimator is 'central'; choose one of cohort, reference, jvp"):
+    with pytest.raises(InvalidInputError, match="estimator is 'central'; choose one of cohort, reference, exact"):
         TrainSettings(estimator="central")
     ESTIMATORS.register(CENTRAL)
     assert weights_of(estimator="central") == weights_of(estimator="central")
-    assert weights_of(estimator="central") not in (weights_of(estimator="reference"), weights_of(estimator="jvp"))
+    assert weights_of(estimator="central") not in (weights_of(estimator="reference"), weights_of(estimator="exact"))
 
 
 def test_what_an_estimator_can_do_decides_which_settings_it_takes():

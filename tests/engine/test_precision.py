@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.forward_mode import estimate_jvp
 from zorba_core.allocation import Allocation
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import FederatedRows

@@ -79,7 +79,7 @@ def test_every_arithmetic_has_the_trainers_bits_and_is_resumed_and_replayed_with
     assert resume(cut).summary["weights_sha256"] == one.summary["weights_sha256"]
 
 
-@pytest.mark.parametrize("estimator", ["cohort", "jvp"])
+@pytest.mark.parametrize("estimator", ["cohort", "reference"])
 def test_other_estimators_agree_to_rounding(make_config, server_settings, transport, tmp_path, estimator):
     config = make_config()
     config = replace(config, settings=replace(config.settings, estimator=estimator, rounds=1, mu=1e-2))

@@ -50,8 +50,6 @@ TRAINING_REQUESTS = (
     "--runs-folder {runs} --name fedit",
     f"train --clients 4 --budgets 12,3,2,1 --solver two-level --estimator reference --direction rademacher {_SMALL} "
     "--runs-folder {runs} --name reference",
-    f"train --clients 3 --blocks-per-client 6 --estimator jvp --inactive dropped {_SMALL} --runs-folder {{runs}} "
-    "--name jvp",
 )
 RECORD_REQUESTS = (
     "runs {repository}/artifacts/runs",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.engine.forward_mode import estimate_jvp
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import average_per_block, update_blocks
@@ -20,7 +21,6 @@ from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
-from zorba_core.engine.estimators.jvp import estimate_jvp
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded

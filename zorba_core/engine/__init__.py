@@ -34,7 +34,6 @@ _HOME = {
     "estimate": "estimators.reference",
     "estimate_cohort": "estimators.cohort",
     "estimate_exact": "estimators.exact",
-    "estimate_jvp": "estimators.jvp",
     "evaluate": "evaluation",
     "init": "loop",
     "label_log_probabilities": "evaluation",

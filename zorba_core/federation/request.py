@@ -32,10 +32,10 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
         raise InvalidInputError(
             f"method is {config.settings.method}; a federation of processes runs methods that exchange scalars: {known}"
         )
-    if ESTIMATORS[config.settings.estimator].backward:
+    if ESTIMATORS[config.settings.estimator].exact:
         raise InvalidInputError(
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
-            "clients take forward passes alone; use cohort, reference or jvp"
+            "clients take forward passes alone; use cohort or reference"
         )
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")

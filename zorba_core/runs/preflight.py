@@ -4,10 +4,9 @@ Measured on the first round's batches of a few clients and a few directions, in 
 
 - ``perturbation``: the part of mu v that adding it to the weights loses to rounding. Weights have a resolution; a mu v
   below it is not added at all.
-- ``scalars``: how far the run's finite differences are from the exact directional derivative (forward mode, which takes
-  no difference and needs no higher precision). If mu is too small, the rounding of two nearly equal losses
-  dominates; if it is too large, curvature does. At an error of 1 the scalars are only error, or zero.
-  Where the run takes exact scalars, the same is reported and nothing is refused.
+- ``scalars``: how far the run's finite differences are from the exact directional derivative, by a backward pass. If mu
+  is too small, the rounding of two nearly equal losses dominates; if it is too large, curvature does. At an error of 1
+  the scalars are only error, or zero. Where the run takes exact scalars, the same is reported and nothing is refused.
 - ``products``: where the run multiplies less exactly than its dtype allows (``precision``), what that alone does to the
   scalars.
 - ``update``: the part of a round's step that the weights lose to rounding.
@@ -36,7 +35,7 @@ from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
-from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
@@ -135,7 +134,7 @@ def preflight(
     directions = directions_of(network, settings)
     probe = (network, batches_N, A_MN, seeds_Q, directions)
     with network.at_precision("highest"):
-        exact_NQ = estimate_jvp(*probe, inactive=settings.inactive).rho_NQ
+        exact_NQ = estimate_exact(*probe, inactive=settings.inactive).rho_NQ
     checks = []
     if settings.precision != "highest":
         rounded_NQ = estimator_of(settings)(*probe).rho_NQ

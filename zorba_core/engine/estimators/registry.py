@@ -26,9 +26,8 @@ class Estimator:
     title: str
     help: str  # one line
     run: Callable[..., Any] | str
-    exact: bool = False  # directional derivatives: mu plays no part
+    exact: bool = False  # directional derivatives by backpropagation, whose memory they take: mu plays no part
     cohort: bool = False  # many clients' rows together
-    backward: bool = False  # by backpropagation, whose memory it takes
 
 
 ESTIMATORS: Registry[Estimator] = Registry(
@@ -37,22 +36,19 @@ ESTIMATORS: Registry[Estimator] = Registry(
 
 
 def _register_own() -> None:
-    here, one_by_one = __name__.rpartition(".")[0], "one client after another"
-    differences, derivatives = "finite differences", "exact directional derivatives"
+    here, differences = __name__.rpartition(".")[0], "finite differences"
     for part in (
         Estimator(
             "cohort", "Cohort", f"{differences}, all clients in one pass", f"{here}.cohort:estimate_cohort", cohort=True
         ),
-        Estimator("reference", "Reference", f"{differences}, {one_by_one}", f"{here}.reference:estimate"),
-        Estimator("jvp", "Forward mode", f"{derivatives}, {one_by_one}", f"{here}.jvp:estimate_jvp", exact=True),
+        Estimator("reference", "Reference", f"{differences}, one client after another", f"{here}.reference:estimate"),
         Estimator(
             "exact",
             "Exact",
-            f"{derivatives}, all clients in one backward pass: the fastest simulation",
+            "exact directional derivatives, all clients in one backward pass: the fastest simulation",
             f"{here}.exact:estimate_exact",
             exact=True,
             cohort=True,
-            backward=True,
         ),
     ):
         ESTIMATORS.register(part)

@@ -206,10 +206,8 @@ def _method(run: Run) -> str:
         estimator = ESTIMATORS.get(config.get("estimator", "cohort"))  # None: of a package that is not here
         if estimator is None or not estimator.exact:
             scalars = f"Forward passes only: {along}, difference length {config['mu']:g}"
-        elif estimator.backward:
-            scalars = f"Simulated: exact derivatives along {along}, by backward passes"
         else:
-            scalars = f"Simulated: exact derivatives along {along}, by forward mode"
+            scalars = f"Simulated: exact derivatives along {along}, by backward passes"
         lines.append(f"- {scalars}; {config['batch_size']} rows a client and round.")
     least, most = int(allocation.popularity_M.min()), int(allocation.popularity_M.max())
     lines.append(

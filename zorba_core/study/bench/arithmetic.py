@@ -18,7 +18,7 @@ from torch import nn
 from zorba_core.engine import noise
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
-from zorba_core.engine.estimators.jvp import estimate_jvp
+from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.study.bench.common import LABEL_IDS, BenchSettings, Report, client_batches, take_turns
 
@@ -99,7 +99,7 @@ def rho_errors(
 
     exactly = BlockNetwork(copy.deepcopy(model), LABEL_IDS, dtype=torch.float64, device=settings.device)
     directions = Directions(settings.direction, exactly.shapes_M, dtype=torch.float64, device=settings.device)
-    derivative_NQ = estimate_jvp(exactly, batches_N, A_MN, seeds_Q, directions).rho_NQ
+    derivative_NQ = estimate_exact(exactly, batches_N, A_MN, seeds_Q, directions).rho_NQ
     differences = [estimated(exactly, mu) for mu in mus]
     del exactly
     errors: dict[str, list[dict[str, float]]] = {}

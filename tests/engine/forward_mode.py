@@ -1,11 +1,9 @@
-"""Exact directional derivatives by forward-mode differentiation, in place of finite differences.
+"""An oracle for exact scalars: directional derivatives by forward-mode differentiation.
 
     rho[n, q] = < grad F_n(w^_n; xi_n), v_q restricted to n's active blocks >
 
-This is what the finite difference tends to as mu goes to 0, without its two errors (curvature for a large mu, rounding
-for a small one) and still without a backward pass: each operation carries its derivative along v_q with it, so memory
-is about three times a forward pass's, whatever the depth. Attention runs on PyTorch's plain kernel, the one that has
-forward derivatives.
+Each operation carries its derivative along v_q with it, client by client and direction by direction. Attention runs on
+PyTorch's plain kernel, the one that has forward derivatives.
 
 Shapes: M blocks, N clients, Q directions, B rows, L positions, H hidden size.
 """
