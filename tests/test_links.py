@@ -13,7 +13,6 @@ from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.files import atomic_folder, create_new, open_own
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import TrajectoryLog
-from zorba_core.study.experiments.worker import _held
 
 
 @pytest.fixture
@@ -46,17 +45,12 @@ def test_what_a_client_was_killed_over_is_not_looked_for_behind_a_link(tmp_path,
     ReplicaStore(tmp_path / "replica")._clean()
 
 
-def hold(folder):
-    with _held(folder):
-        pass
-
-
 def start(folder):
     with processes._starting(folder):
         pass
 
 
-PLACES = [(TRAJECTORY, lambda folder: TrajectoryLog(folder / TRAJECTORY)), (".lock", hold), (f"{JOBS}/.lock", start)]
+PLACES = [(TRAJECTORY, lambda folder: TrajectoryLog(folder / TRAJECTORY)), (f"{JOBS}/.lock", start)]
 
 
 @pytest.mark.parametrize(("name", "call"), PLACES, ids=[name for name, _ in PLACES])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.errors import InvalidInputError, RunError
+from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments import EXPERIMENTS, PROFILES, run_experiments, store
-from zorba_core.study.experiments.runner import RepeatedRun, check, run_again
 from zorba_core.study.experiments.specs import Experiment
 
 _NAMES = ", ".join(EXPERIMENTS)
@@ -23,14 +21,8 @@ def experiment(
         "standard", help=f"{', '.join(PROFILES)}: seconds, hours of a core, minutes and days of a GPU."
     ),
     run_all: bool = typer.Option(False, "--all", help="Every experiment, interleaved: first answers first."),
-    workers: int | None = typer.Option(
-        None, help="Runs at a time, each on one thread; one by default, with Ray one for each of its processors."
-    ),
-    ray_address: str | None = typer.Option(
-        None, help="Do the runs on a Ray cluster (extra 'ray'): host:port, auto, or local to start one here."
-    ),
+    workers: int = typer.Option(1, help="Runs at a time, each on one thread."),
     listing: bool = typer.Option(False, "--list", help="Say what there is and what is missing; run nothing."),
-    again: int = typer.Option(0, help="Instead: make that many finished runs again and compare their weights."),
     root: Path = typer.Option(store.DEFAULT_ROOT, help="Where the tables are kept."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -38,9 +30,6 @@ def experiment(
 
     Ctrl-C ends the runs in progress after their round and exits with status 1; the same command continues it.
     """
-    if again:
-        _make_again(name, profile, again, root, as_json)
-        return
     if listing and name is None:
         run_all = True
     if (name is None) == (not run_all):
@@ -49,11 +38,11 @@ def experiment(
     names = [item.name for item in chosen]
     done = None
     if not listing:
-        done = run_experiments(names, profile, workers=workers, ray_address=ray_address, root=root)
+        done = run_experiments(names, profile, workers=workers, root=root)
     rows = [_state(item, profile, root) for item in chosen]
     emit({"profile": profile, "experiments": rows}, as_json, [line for row in rows for line in _lines(row)])
     if done is not None:
-        check(done)
+        done.check()
 
 
 def _having(profile: str) -> list[Experiment]:
@@ -65,32 +54,6 @@ def _having(profile: str) -> list[Experiment]:
     if profile not in PROFILES:
         raise InvalidInputError(f"profile is {profile!r}; choose one of {', '.join(PROFILES)}")
     return [item for item in EXPERIMENTS.values() if profile in item.profiles]
-
-
-def _make_again(name: str | None, profile: str, count: int, root: Path, as_json: bool) -> None:
-    if name is None:
-        raise InvalidInputError("--again works on one experiment: name it")
-    checks = run_again(name, profile, count, root)
-    strays = [f"{check.arm}, seed {check.seed}{_made_by(check)}" for check in checks if not check.agrees]
-    found = [{**asdict(check), "matches": check.matches, "agrees": check.agrees} for check in checks]
-    emit({"checks": found}, as_json, [f"{check.arm}, seed {check.seed}: {_same(check)}" for check in checks])
-    if strays:
-        raise RunError(f"{len(strays)} of {count} runs gave other weights than stored: {strays[0]}")
-
-
-def _made_by(check: RepeatedRun) -> str:
-    """Where the same bits are promised: under the commit and on the kind of processor that made them."""
-    places = [f"under commit {check.commit[:7]}"] if check.commit else []
-    if not check.same_processor:
-        places.append(f"on {check.processor}" if check.processor else "on a processor that its row does not name")
-    return f" (made {' '.join(places)}: the same bits are promised there)" if places else ""
-
-
-def _same(check: RepeatedRun) -> str:
-    if check.matches:
-        return "the same weights"
-    losses = f"loss {check.again_loss:.6f}, stored {check.stored_loss:.6f}"
-    return f"the same but for rounding ({losses})" if check.agrees else f"other weights ({losses})"
 
 
 def _state(experiment: Experiment, profile: str, root: Path) -> dict[str, Any]:

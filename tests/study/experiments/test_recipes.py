@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from zorba_core.allocation import coupled_noise, direction_coupling
 from zorba_core.errors import InvalidInputError
+from zorba_core.study.experiments import EXPERIMENTS
 from zorba_core.study.experiments.cases import scenario_recipes
 from zorba_core.study.experiments.lambda_law import recipes_20, recipes_50
 from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
 from zorba_core.study.experiments.recipes import Recipe, dealt
-from zorba_core.study.experiments.store import RunSpec, read_tables
+from zorba_core.study.experiments.store import read_tables
 from zorba_core.study.scenarios import PAPER_SCENARIOS
 
 
@@ -85,6 +84,7 @@ def test_impossible_recipes_are_refused_with_the_reason():
 @pytest.mark.parametrize("experiment", ["ablations", "cases"])
 def test_stored_tables_hold_the_measures_as_they_are_defined_now(root, experiment):
     runs, _ = read_tables(root / "artifacts" / "experiments" / experiment / "standard")
+    specs = {spec.sha256: spec for spec in EXPERIMENTS[experiment].specs("standard", runs)}
     for row in runs.to_dict("records"):
-        measures = allocation_measures(RunSpec.from_request(json.loads(row["config"])["request"]).recipe.build())
+        measures = allocation_measures(specs[row["sha256"]].recipe.build())
         assert {name: row[name] for name in COLUMNS} == pytest.approx({name: measures[name] for name in COLUMNS})

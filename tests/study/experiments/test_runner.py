@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import shutil
 
@@ -15,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from zorba_core.allocation import coupled_noise
-from zorba_core.engine import products
-from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.files import to_json
 from zorba_core.study.experiments import EXPERIMENTS, read_results, run_experiments, runner, store
-from zorba_core.study.experiments.runner import RepeatedRun, run_again
 from zorba_core.study.experiments.specs import RunSpec
 from zorba_core.study.experiments.worker import run_folder
 
@@ -29,7 +27,7 @@ def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("experiments")
     log = io.StringIO()
     done = run_experiments(["ablations"], "ci", root=folder, stream=log)
-    assert (done.ran, done.earlier, done.failed, done.stopped) == (3, 0, 0, False)
+    assert (done.ran, done.failed, done.stopped) == (3, 0, False)
     assert "3 runs to do" in log.getvalue()
     assert "3/3" in log.getvalue()
     return folder
@@ -59,70 +57,9 @@ def test_a_run_without_its_curve_is_asked_for_again(copy):
     assert set(again.curves["sha256"]) == set(again.runs["sha256"]) == set(results.runs["sha256"])
 
 
-def test_two_processes_lose_no_row_and_no_curve_of_each_other(root, tmp_path):
-    results = read_results("ablations", "ci", root)
-    specs = {spec.sha256: spec for spec in EXPERIMENTS["ablations"].specs("ci", results.runs)}
-    curves = {sha: curve.to_dict("records") for sha, curve in results.curve_by_run.items()}
-    records = [(specs[row["sha256"]], (row, curves[row["sha256"]])) for row in results.runs.to_dict("records")]
-    children = []
-    for spec, record in records:
-        children.append(os.fork())
-        if children[-1] == 0:
-            status = 1
-            try:
-                for _ in range(10):
-                    runner._Table(EXPERIMENTS["ablations"], "ci", tmp_path).add(spec, record)
-                status = 0
-            finally:
-                os._exit(status)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(records)
-    runs, kept = store.read_tables(tmp_path / "ablations" / "ci")
-    assert set(runs["sha256"]) == set(kept["sha256"]) == set(specs)
-
-
-def test_a_run_made_again_from_its_stored_request_has_the_same_weights(root):
-    checks = run_again("ablations", "ci", 1, root)
-    assert [(check.matches, check.agrees) for check in checks] == [(True, True)]
-
-
-@pytest.mark.parametrize(
-    ("machine", "processor", "by_onednn"),
-    [
-        ("Linux x86_64 cpu, 1 thread, torch 2.13.0+cpu", "", False),
-        ("Linux x86_64 cpu, 1 thread, torch 2.13.0+cpu, AVX512", "AVX512", False),
-        (f"Linux x86_64 cpu, 1 thread, torch 2.13.0+cpu, {products.ONEDNN_KERNELS}", products.ONEDNN_KERNELS, True),
-    ],
-)
-def test_a_run_is_made_again_by_the_library_of_the_machine_that_made_it(
-    copy, monkeypatch, machine, processor, by_onednn
-):
-    folder = store.results_folder("ablations", "ci", copy)
-    runs, curves = store.read_tables(folder)
-    assert runs["machine"].str.endswith(f", {products.cpu_kernels()}").all()
-    store.write_tables(folder, runs.assign(machine=machine), curves)
-    monkeypatch.setattr(products, "_machine_has_onednn", lambda: True)
-    seen = []
-    stored = runs.sort_values("sha256").iloc[0].to_dict()
-    monkeypatch.setattr(runner, "run_spec", lambda *given: seen.append(products._onednn_is_faster()) or (stored, []))
-    (check,) = run_again("ablations", "ci", 1, copy)
-    assert seen == [by_onednn]
-    assert (check.processor, check.same_processor) == (processor, processor == products.cpu_kernels())
-    assert products._onednn_is_faster()
-
-
-@pytest.mark.parametrize(
-    ("loss", "exact", "same_processor", "agrees"),
-    [
-        (0.5001, True, True, True),
-        (0.5001, False, True, False),
-        (0.5001, False, False, True),
-        (0.51, True, False, False),
-        (math.nan, True, False, False),
-    ],
-)
-def test_other_weights_agree_only_but_for_rounding_and_where_no_bits_are_promised(loss, exact, same_processor, agrees):
-    run = RepeatedRun("arm", 0, "one", "other", 0.5, loss, exact, "", "", same_processor)
-    assert run.agrees is agrees
+def test_a_second_process_is_told_to_wait(copy):
+    with runner._alone(copy / store.WORK), pytest.raises(RunError, match="another process runs experiments in"):
+        run_experiments(["ablations"], "ci", root=copy, stream=io.StringIO())
 
 
 def test_more_workers_give_the_same_weights(root, tmp_path):
@@ -150,9 +87,10 @@ def test_rows_carry_provenance_measures_and_their_whole_request(root):
     results = read_results("ablations", "ci", root)
     assert results.left_out == ()
     assert results.missing == 0
+    specs = {spec.sha256: spec for spec in EXPERIMENTS["ablations"].specs("ci", results.runs)}
     for row in results.runs.itertuples():
-        spec = RunSpec.from_request(json.loads(row.config)["request"])
-        assert spec.sha256 == row.sha256
+        spec = specs[row.sha256]
+        assert json.loads(row.config)["request"] == json.loads(to_json(spec.request()))
         assert coupled_noise(spec.recipe.build().A_MN) == row.E
         assert row.engine_version == store.ENGINE_VERSION
         assert row.base_weights_sha256
@@ -185,7 +123,7 @@ def test_a_run_that_diverges_is_a_row_with_the_reason(tmp_path, monkeypatch):
     assert read_results("wild", "ci", tmp_path).finished.empty
 
 
-def test_wrong_requests_are_refused_in_one_line(tmp_path, root):
+def test_wrong_requests_are_refused_in_one_line(tmp_path):
     with pytest.raises(InvalidInputError, match="experiment 'alchemy' is unknown; choose one of"):
         read_results("alchemy")
     with pytest.raises(InvalidInputError, match="profile is 'huge'"):
@@ -194,8 +132,6 @@ def test_wrong_requests_are_refused_in_one_line(tmp_path, root):
         read_results("lambda", "ci", tmp_path)
     with pytest.raises(InvalidInputError, match="workers is 0"):
         run_experiments(["lambda"], "ci", workers=0, root=tmp_path)
-    with pytest.raises(InvalidInputError, match="3 finished runs, not 9"):
-        run_again("ablations", "ci", 9, root)
 
 
 def test_a_damaged_table_is_named(tmp_path):

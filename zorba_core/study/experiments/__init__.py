@@ -5,7 +5,7 @@ results = read_results("lambda")        # artifacts/experiments/lambda/standard/
 """
 
 from zorba_core.study.experiments.definitions import EXPERIMENTS
-from zorba_core.study.experiments.runner import Done, run_experiment, run_experiments
+from zorba_core.study.experiments.runner import Done, run_experiments
 from zorba_core.study.experiments.specs import PROFILES, Experiment, RunSpec
 from zorba_core.study.experiments.store import Results, read_results
 
@@ -17,6 +17,5 @@ __all__ = [
     "Results",
     "RunSpec",
     "read_results",
-    "run_experiment",
     "run_experiments",
 ]

@@ -62,28 +62,10 @@ class RunSpec:
             "settings": self.settings,
         }
 
-    @classmethod
-    def from_request(cls, request: Mapping[str, Any], arm: str = "") -> RunSpec:
-        """The run that a stored ``request`` describes: the one with the same hash.
-
-        Raises:
-            InvalidInputError: not a request.
-        """
-        try:
-            recipe = {name: _frozen(value) for name, value in request["recipe"].items()}
-            rest = {name: request[name] for name in ("settings", "dataset", "alpha", "model")}
-            return cls(arm, Recipe(**recipe), **rest)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InvalidInputError(f"not the request of an experiment's run ({error})") from None
-
     @property
     def sha256(self) -> str:
         canonical = json.dumps(json.loads(to_json(self.request())), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 Build = Callable[[str, pd.DataFrame], list[RunSpec]]

@@ -6,20 +6,15 @@ it again finds it: finished, to be resumed, or failed.
 
 from __future__ import annotations
 
-import contextlib
-import enum
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import RunError, ZorbaError
-from zorba_core.files import open_own, to_json, write_json
+from zorba_core.files import to_json, write_json
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run, read_run
 from zorba_core.study.experiments.measures import COLUMNS, allocation_measures
@@ -34,64 +29,40 @@ RunRows = tuple[dict[str, Any], list[dict[str, Any]]]  # a row of runs.parquet, 
 class Refused:
     """The request cannot be run here; other runs can."""
 
-    value: str
-
-
-class NotDone(enum.Enum):
-    """Why a run gave no rows; the value is what a person reads."""
-
-    INTERRUPTED = "stopped; it will be resumed"
-    BUSY = "another process is running it"
+    reason: str
 
 
 def run_folder(spec: RunSpec, work: Path) -> Path:
     return work / f"engine-{ENGINE_VERSION}" / spec.sha256[:20]
 
 
-def run_spec(spec: RunSpec, work: Path) -> RunRows | NotDone | Refused:
-    """Do one run, or resume it, or find that it is done. A run that diverges is a record too."""
+def run_spec(spec: RunSpec, work: Path) -> RunRows | Refused | None:
+    """Do one run, or resume it, or find that it is done. A run that diverges is a record too; None where Ctrl-C stopped
+    it."""
     from transformers.utils import logging as transformers_logging
 
     from zorba_core.runs.terminal import Interrupt
 
     transformers_logging.disable_progress_bar()
     folder = run_folder(spec, work)
-    with _held(folder) as is_ours:
-        if not is_ours:
-            return NotDone.BUSY
-        done = finished_record(spec, folder)
-        if done is not None:
-            return done
-        interrupt = Interrupt()
-        try:
-            with interrupt.listening():
-                run = _go(spec, folder, interrupt)
-        except RunError as error:
-            write_json(folder / _FAILED, {"reason": str(error).split("; the metrics so far")[0]})
-        except ZorbaError as error:
-            return Refused(str(error))
-        except KeyboardInterrupt:
-            return NotDone.INTERRUPTED
-        else:
-            if run.summary["stopped_by"] == "interrupt":
-                return NotDone.INTERRUPTED
-        return finished_record(spec, folder) or NotDone.INTERRUPTED
-
-
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Whether this process alone works on the run; released when it ends for any reason."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = open_own(folder / ".lock", os.O_CREAT | os.O_RDWR)
+    done = finished_record(spec, folder)
+    if done is not None:
+        return done
+    interrupt = Interrupt()
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(handle)
+        with interrupt.listening():
+            run = _go(spec, folder, interrupt)
+    except RunError as error:
+        write_json(folder / _FAILED, {"reason": str(error).split("; the metrics so far")[0]})
+    except ZorbaError as error:
+        return Refused(str(error))
+    except KeyboardInterrupt:
+        return None
+    else:
+        if run.summary["stopped_by"] == "interrupt":
+            return None
+    return finished_record(spec, folder)
 
 
 def finished_record(spec: RunSpec, folder: Path) -> RunRows | None:
