@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import importlib.util
 import pkgutil
 import socket
 import sys
@@ -56,8 +55,6 @@ def _load_pages() -> None:
             if folder != name:  # that is the page itself, which only Streamlit runs
                 importlib.import_module(module.name)
         study(Scenario())
-        if importlib.util.find_spec("kaleido") is not None:
-            importlib.import_module("kaleido")
 
 
 def port_taken(port: int) -> str:

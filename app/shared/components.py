@@ -10,10 +10,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.shared.escape import plain
-from app.shared.figure_dialog import Picture, figure_button
-from app.shared.sent_figure import SentFigure
 from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
+from zorba_core.plots.pictures import can_be_made, picture_bytes
 
 HEAD_START_SECONDS = 0.13
 FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
@@ -121,10 +120,8 @@ def figure(
     alt: str,
     name: str,
     select: bool | Callable[[], None] = False,
-    export: bool = False,
 ) -> None:
-    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a picture; with ``export``
-    also the button of the dialog for papers and slides, where no row of downloads has it."""
+    """A figure as wide as its place, with plotly's own toolbar to zoom and to save it as a PNG."""
     config = {
         "displaylogo": False,
         "scrollZoom": False,
@@ -132,7 +129,7 @@ def figure(
         "toImageButtonOptions": {"format": "png", "filename": name, "scale": 2},
     }
     st.plotly_chart(
-        SentFigure(figure, clickable=bool(select)),
+        figure,
         width="stretch",
         theme=None,
         key=key,
@@ -141,8 +138,6 @@ def figure(
         config=config,
         alt=alt,
     )
-    if export:
-        figure_button(Picture(lambda: figure, name), key)
 
 
 def let_it_be_drawn(name: str, picture: object) -> None:
@@ -184,8 +179,15 @@ class Download:
     help: str
 
 
-def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = None) -> None:
-    """Buttons in a row, with one more that opens the dialog for ``picture``; a file is made on the click."""
+def as_pdf(figure: Callable[[], go.Figure], name: str) -> list[Download]:
+    """The figure as a PDF; nothing where none can be made."""
+    if not can_be_made():
+        return []
+    return [Download("Figure (PDF)", f"{name}.pdf", lambda: picture_bytes(figure(), "pdf"), "For a paper or a slide.")]
+
+
+def downloads(files: Sequence[Download], *, key: str) -> None:
+    """Buttons in a row; a file is made on the click."""
     with st.container(horizontal=True, gap="small"):
         for index, file in enumerate(files):
             st.download_button(
@@ -198,5 +200,3 @@ def downloads(files: Sequence[Download], *, key: str, picture: Picture | None = 
                 icon=":material/download:",
                 help=file.help,
             )
-        if picture is not None:
-            figure_button(picture, key)

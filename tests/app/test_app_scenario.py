@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from io import BytesIO
 
@@ -9,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.shared.figure_files import figure_bytes
 from app.shared.files import allocation_json, allocation_npz, points_csv
 from app.shared.remedies import remedies
 from app.shared.scenario import FLEET_KINDS, Scenario
@@ -17,7 +15,6 @@ from app.shared.study import study
 from zorba_core.allocation import SOLVERS, solve
 from zorba_core.data.fleet_tables import read_fleet_table
 from zorba_core.errors import InfeasibleError, InvalidInputError
-from zorba_core.plots import vram_figure
 
 MIXED = Scenario(fleet_kind="two-kinds", small_gib=0.5, large_gib=2.0, num_clients=20, num_epsilons=50)
 TABLE = (("a", 1.2), ("b", 1.9), (None, None), ("c", "0.8"))
@@ -152,10 +149,3 @@ def test_downloads_read_back_as_what_was_shown():
         np.testing.assert_array_equal(arrays["A_MN"], solution.allocation.A_MN)
     back = read_fleet_table(result.fleet.to_frame().to_csv(index=False).encode())
     np.testing.assert_allclose(back.capacity_N_bytes, result.fleet.capacity_N_bytes)
-
-
-def test_a_plot_on_its_own_asks_no_other_machine():
-    page = figure_bytes(vram_figure(np.array([1.0, 2.0]), one_block_gib=0.5, all_blocks_gib=2.0), "html").decode()
-    assert page.startswith("<!doctype html>")
-    assert page.count("<script") >= 2
-    assert not re.search(r"<(script|link)[^>]+(src|href)=", page)  # plotly's script is in the file

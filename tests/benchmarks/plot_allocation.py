@@ -60,7 +60,7 @@ def figure(result: dict) -> go.Figure:
 def main() -> None:
     source, target = map(Path, sys.argv[1:])
     chart = figure(read_sealed(source))
-    write_bytes(target, picture_bytes(chart.update_layout(width=900, height=660), target.suffix.lstrip("."), scale=2))
+    write_bytes(target, picture_bytes(chart.update_layout(width=900, height=660), target.suffix.lstrip(".")))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import threading
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -22,23 +21,19 @@ def can_be_made() -> bool:
     return importlib.util.find_spec("kaleido") is not None and any(map(shutil.which, _BROWSERS))
 
 
-def picture_bytes(figure: go.Figure, suffix: str, *, scale: float | None = None) -> bytes:
+def picture_bytes(figure: go.Figure, suffix: str, *, scale: float = 2) -> bytes:
     """The figure as ``pdf``, ``svg`` or ``png``, in about two seconds; with a kaleido server running, at once.
 
     Args:
-        scale: pixels of a PNG for each of the figure's; default 2.
+        scale: pixels of a PNG for each of the figure's.
     """
     import kaleido
 
-    with _ONE_AT_A_TIME:
-        return kaleido.calc_fig_sync(figure.to_dict(), opts=picture_options(figure, suffix, scale), kopts=dict(OFFLINE))
-
-
-def picture_options(figure: go.Figure, suffix: str, scale: float | None = None) -> dict[str, Any]:
-    """What kaleido is asked for."""
-    return {
+    options = {
         "format": suffix,
         "width": figure.layout.width or _WIDTH,
         "height": figure.layout.height or _HEIGHT,
-        "scale": scale or (2 if suffix == "png" else 1),
+        "scale": scale if suffix == "png" else 1,
     }
+    with _ONE_AT_A_TIME:
+        return kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts=dict(OFFLINE))

@@ -13,7 +13,6 @@ from fractions import Fraction
 import numpy as np
 import plotly.graph_objects as go
 
-from zorba_core.plots.pixel_shapes import WITHOUT_ROOM
 from zorba_core.plots.theme import LIGHT, Palette, styled
 from zorba_core.study.toy.matrices import MatrixClass
 from zorba_core.study.toy.observations import exact_lambda
@@ -61,7 +60,6 @@ def toy_map(
             selected={"marker": {"opacity": 0.0}, "textfont": {"color": palette.text}},
             unselected={"marker": {"opacity": 0.0}, "textfont": {"color": palette.text}},
             customdata=[[letter] for letter in place],
-            meta={WITHOUT_ROOM: [f"<b>{letter}</b>" for letter in place], "size": 3 * CELL_PX},
             hovertext=[
                 f"{letter}: {each.total_blocks} blocks, Λ = {exact_lambda(each.representative)}, {each.count} matrices"
                 for letter, each in classes.items()

@@ -17,7 +17,7 @@ from app.screens.allocation.matrix_editor import Column, matrix_editor, operatio
 from app.screens.allocation.verdict import verdict
 from app.screens.train.words import NEW
 from app.shared import components, selection, state
-from app.shared.components import Download, Number, Picture
+from app.shared.components import Download, Number, as_pdf
 from app.shared.escape import in_figure
 from app.shared.files import allocation_npz
 from app.shared.links import choice, keep, linked, linked_number, number
@@ -276,7 +276,7 @@ def _files(study: Study, start: Solution, allocation: Allocation, point: int) ->
                 lambda: files.clients_csv(study, start, allocation),
                 "A row per client: VRAM, budget, blocks held, least popularity, influence.",
             ),
+            *as_pdf(lambda: files.picture(study, allocation, palette), name),
         ],
         key="allocation_files",
-        picture=Picture(lambda: files.picture(study, allocation, palette), name),
     )

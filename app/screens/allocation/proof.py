@@ -58,7 +58,6 @@ def show(study: Study, point: int) -> None:
         cut_figure(budget_N, num_blocks, certificate, palette=components.palette()),
         key="cut_plot",
         name="zorba-gamma-cut",
-        export=True,
         alt=f"Flow network from {len(budget_N)} clients, grouped by budget, to {num_blocks} blocks. The cut lets "
         f"{certificate.capacity} through where {certificate.demand} are asked for.",
     )

@@ -179,7 +179,6 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
         ),
         key="difference_plot",
         name=f"zorba-difference-{other}",
-        export=True,
         alt=f"{different} cells of {int(differs_N.sum())} clients differ between this matrix and the {other} solver's.",
     )
     st.caption(

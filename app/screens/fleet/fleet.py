@@ -144,7 +144,6 @@ def _pictures(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             ),
             key="vram_plot",
             name="zorba-fleet-vram",
-            export=True,
             alt=f"Histogram of the VRAM of {fleet.num_clients} clients, from {fleet.capacity_N_gib.min():.2f} to "
             f"{fleet.capacity_N_gib.max():.2f} GiB. One block needs {parameters + block:.2f} GiB, all blocks "
             f"{parameters + num_blocks * block:.2f} GiB.{note}",
@@ -155,7 +154,6 @@ def _pictures(fleet: Fleet, blocks_N: np.ndarray, scenario: Scenario) -> None:
             affordable_figure(blocks_N, num_blocks, palette=components.palette()),
             key="affordable_plot",
             name="zorba-fleet-blocks",
-            export=True,
             alt=f"Bar chart: how many of {fleet.num_clients} clients can hold how many of {num_blocks} blocks; the "
             f"median is {np.median(blocks_N.clip(max=num_blocks)):g}.{note}",
         )

@@ -8,7 +8,7 @@ import pandas as pd
 
 from app.screens.runs import curves
 from app.shared import components
-from app.shared.components import Download, Picture
+from app.shared.components import Download, as_pdf
 from zorba_core.files import to_json
 from zorba_core.study.comparison import CurvePanel, Record
 
@@ -23,8 +23,9 @@ def draw(chosen: Sequence[Record], baseline: Record | None, drawn: curves.DrawnC
             lambda: runs_json(curves.with_baseline(chosen, baseline)),
             "Settings, provenance and outcome of each run in the picture.",
         ),
+        *as_pdf(drawn.figure, "zorba-runs"),
     ]
-    components.downloads(files, key="export", picture=Picture(drawn.figure, "zorba-runs"))
+    components.downloads(files, key="export")
 
 
 def curves_csv(panels: Sequence[CurvePanel]) -> bytes:

@@ -52,7 +52,6 @@ def draw(chosen: Sequence[Record]) -> None:
             ),
             key="run_allocation",
             name=f"{record.name}-allocation",
-            export=True,
             alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trained, and how "
             f"many clients trained each block: {allocation.min_popularity} to {int(allocation.popularity_M.max())}.",
         )

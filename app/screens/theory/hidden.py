@@ -12,7 +12,7 @@ import streamlit as st
 from app.screens.allocation.files import numbers
 from app.screens.allocation.solvers import rival
 from app.shared import components, selection
-from app.shared.components import Picture
+from app.shared.components import as_pdf
 from app.shared.study import Study
 from zorba_core.allocation import MEASURES, SOLVERS, Allocation, Measure
 from zorba_core.plots.theory import hidden_figure
@@ -54,7 +54,7 @@ def show(study: Study, allocation: Allocation) -> None:
         "N_eff is drawn upside down (full activation's over the allocation's), so that left is better everywhere. "
         "All of these are derived for one round. Which of them tells how training ends is undecided."
     )
-    components.downloads([], key="hidden_files", picture=Picture(lambda: drawn, "zorba-what-lambda-hides"))
+    components.downloads(as_pdf(lambda: drawn, "zorba-what-lambda-hides"), key="hidden_files")
     _table(numbers_by_name, rows)
     _lesson(numbers_by_name)
     with st.expander("What each number says", icon=":material/function:"):

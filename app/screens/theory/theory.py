@@ -13,7 +13,7 @@ from app.screens.allocation import edit
 from app.screens.theory import controls, hidden
 from app.shared import components, lambda_verdict, selection, state
 from app.shared.carried import carry_preference
-from app.shared.components import Download, Number, Picture
+from app.shared.components import Download, Number, as_pdf
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
 from app.shared.infeasible import explain
@@ -98,10 +98,10 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                         "zorba-bound.csv",
                         lambda: setting.terms_csv(bias_lambda),
                         "Every term of the bound against rounds.",
-                    )
+                    ),
+                    *as_pdf(lambda: by_rounds, "zorba-bound-by-rounds"),
                 ],
                 key="bound_files",
-                picture=Picture(lambda: by_rounds, "zorba-bound-by-rounds"),
             )
         with tabs[1]:
             marks = {
@@ -122,7 +122,7 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 "Lemma 4: less Λ always lowers the bound, whatever the constants; they decide how much. Whether "
                 "training follows the bound is undecided."
             )
-            components.downloads([], key="lambda_files", picture=Picture(lambda: by_lambda, "zorba-bound-by-lambda"))
+            components.downloads(as_pdf(lambda: by_lambda, "zorba-bound-by-lambda"), key="lambda_files")
         with tabs[2]:
             st.latex(_with_numbers(setting, bound, bias_lambda))
             st.caption("Numbers rounded to three digits; `zorba_core.study.theory` computes them.")

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from app.shared import components
-from app.shared.components import Download, Picture
+from app.shared.components import Download, as_pdf
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
 from app.shared.links import choice, choose, linked
@@ -141,7 +141,7 @@ def _map(fact: Fact | None) -> None:
             alt="Seventeen small matrices placed by their total of activated blocks, 3 to 9, and their Λ, 1/3 to 3. "
             + (f"Framed: {', '.join(fact.shows)}. {fact.finding}" if fact else "The table below lists them."),
         )
-    components.downloads([], key="map_files", picture=Picture(lambda: drawn, name))
+    components.downloads(as_pdf(lambda: drawn, name), key="map_files")
 
 
 def _one_class() -> None:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.shared import components, files, selection
-from app.shared.components import Download, Picture
+from app.shared.components import Download, as_pdf
 from app.shared.links import linked_switch
 from app.shared.study import Study
 from app.shared.tradeoff import AXES, MEASURES, View
@@ -63,9 +63,9 @@ def front_table(view: View, point: int, drawn: go.Figure) -> None:
                 lambda: study.fleet.to_frame().to_csv(index=False).encode(),
                 "Client names and VRAM; the Fleet page and `zorba --fleet` read it back.",
             ),
+            *as_pdf(lambda: drawn, "zorba-trade-off"),
         ],
         key="front_files",
-        picture=Picture(lambda: drawn, "zorba-trade-off"),
     )
     if linked_switch("All measures at once", False, key="parallel", help="A line for each point of the front."):
         _parallel(view, point)
