@@ -103,23 +103,6 @@ def test_clients_with_so_few_positions_that_products_round_differently(make_tiny
     assert_same(*both(network, rows, random_allocation(4, 3, 8, 0.6), torch.float32), 1e-5)
 
 
-def test_partial_participation_is_the_estimate_of_those_who_take_part(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("gpt2"), LABELS, dtype=torch.float64)
-    directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
-    A_MN, rows, present = random_allocation(5, 3, 8, 0.7), batches(8), [1, 2, 6]
-    everyone = estimate_cohort(network, rows, A_MN, SEEDS, directions, mu=MU)
-    some = estimate_cohort(network, [rows[n] for n in present], A_MN[:, present], SEEDS, directions, mu=MU)
-    assert some.rho_NQ == pytest.approx(everyone.rho_NQ[present], rel=1e-10, abs=1e-10)
-
-
-def test_a_client_without_active_blocks_has_rho_zero(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    A_MN = np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1]], dtype=bool)
-    _, cohort = both(network, batches(3), A_MN, torch.float32)
-    assert cohort.rho_NQ[1].tolist() == [0.0, 0.0]
-    assert (cohort.rho_NQ[[0, 2]] != 0).all()
-
-
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_weights_and_batches_are_left_as_they_were(make_tiny_model, inactive):
     network = BlockNetwork(make_tiny_model("opt"), LABELS)

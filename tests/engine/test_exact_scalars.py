@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gc
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import SEEDS, batches, random_allocation
@@ -21,7 +17,6 @@ from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import Estimate
 from zorba_core.engine.network import BlockNetwork
-from zorba_core.engine.rows import Encoded
 
 LABELS = [11, 250, 3]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -40,43 +35,6 @@ def assert_same(expected: Estimate, estimate: Estimate, tolerance: float) -> Non
     assert scale > 0.1
     assert np.abs(estimate.rho_NQ - expected.rho_NQ).max() <= tolerance * scale
     assert estimate.loss_N == pytest.approx(expected.loss_N, rel=max(1e-12, tolerance / 10))
-
-
-@pytest.fixture
-def left_for_the_collector():
-    """What a call leaves to Python's collector, and tensors among it."""
-
-    def left(run) -> list[torch.Tensor]:
-        gc.collect()
-        gc.disable()
-        before = gc.get_debug()
-        try:
-            run()
-            gc.set_debug(gc.DEBUG_SAVEALL)
-            gc.collect()
-            return [each for each in gc.garbage if isinstance(each, torch.Tensor)]
-        finally:
-            gc.set_debug(before)
-            gc.garbage.clear()
-            gc.enable()
-
-    return left
-
-
-@pytest.mark.parametrize("estimate", [estimate_exact, estimate_cohort, estimate_jvp])
-def test_no_tensor_waits_for_pythons_collector(family, make_tiny_model, estimate, left_for_the_collector):
-    """It would hold the gradients of several rounds."""
-    network = BlockNetwork(make_tiny_model(family), LABELS)
-    directions = Directions("gaussian", network.sizes_M)
-    arguments = (network, batches(4), random_allocation(0, 3, 4), SEEDS, directions)
-    estimate(*arguments, mu=1e-3)
-    assert left_for_the_collector(lambda: estimate(*arguments, mu=1e-3)) == []
-    assert len(left_for_the_collector(lambda: make_a_circle(torch.zeros(3)))) == 1
-
-
-def make_a_circle(held: torch.Tensor) -> None:
-    circle = [held]
-    circle.append(circle)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -168,14 +126,6 @@ def test_each_client_passes_forward_once_and_backward_once_whatever_the_directio
     assert (estimate.forward_passes, estimate.backward_passes) == (2, 2)
 
 
-def test_a_client_without_active_blocks_has_rho_zero(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    A_MN = np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1]], dtype=bool)
-    _, backward = both(network, batches(3), A_MN, torch.float32)
-    assert backward.rho_NQ[1].tolist() == [0.0, 0.0]
-    assert (backward.rho_NQ[[0, 2]] != 0).all()
-
-
 def test_noise_is_drawn_once_a_direction_and_block_for_clients_that_fit_together(make_tiny_model, monkeypatch):
     network = BlockNetwork(make_tiny_model("opt"), LABELS)
     directions, asked = Directions("rademacher", network.sizes_M), []
@@ -221,58 +171,3 @@ def test_finite_differences_tend_to_it(make_tiny_model):
         for mu in (1e-5, 1e-6)
     ]
     assert error[0] / error[1] == pytest.approx(10, rel=0.05)
-
-
-@pytest.mark.parametrize("precision", ["bf16"])
-def test_products_in_bfloat16_are_about_as_far_off_as_forward_modes(family, make_tiny_model, precision):
-    network = BlockNetwork(make_tiny_model(family), LABELS)
-    rows, A_MN = batches(5), random_allocation(1, 3, 5, 0.7)
-    directions = Directions("rademacher", network.sizes_M)
-    highest_NQ = estimate_exact(network, rows, A_MN, SEEDS, directions).rho_NQ
-    with network.at_precision(precision):
-        errors = [
-            np.linalg.norm(run(network, rows, A_MN, SEEDS, directions).rho_NQ - highest_NQ)
-            for run in (estimate_exact, estimate_jvp)
-        ]
-    assert 0 < errors[0] < 3 * errors[1]
-
-
-def test_rows_are_left_as_they_were(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("gpt2"), LABELS)
-    rows: list[Encoded] = batches(3)
-    before = [dataclasses.replace(row, token_ids_RL=row.token_ids_RL.clone()) for row in rows]
-    estimate_exact(network, rows, np.ones((3, 3)), SEEDS, Directions("gaussian", network.sizes_M))
-    assert [row.sha256() for row in rows] == [row.sha256() for row in before]
-
-
-def test_parameters_that_the_loss_does_not_use_have_no_gradient_for_any_neighbour():
-    """GPT-2's cross attention reads an encoder, and there is none."""
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 600, "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 40}
-    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0, add_cross_attention=True)).eval()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.1)
-    network, rows_N = BlockNetwork(model, LABELS), batches(12, rows=(8,), lengths=(24,))
-    for seed in range(3):
-        A_MN = random_allocation(seed, 4, 12, 0.5)
-        assert_same(*both(network, rows_N, A_MN, torch.float32), 1e-5)
-
-
-def test_a_block_that_writes_into_what_its_norm_made_gets_its_own_derivatives(make_tiny_model):
-    """The gradient of a norm's weight is by what the norm gave, not by what the block made of it."""
-
-    class Scaled(nn.Module):
-        def __init__(self, norm: nn.LayerNorm) -> None:
-            super().__init__()
-            self.norm = norm
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = self.norm(x)
-            y *= 1.5
-            return y
-
-    model = make_tiny_model("opt")
-    for layer in model.model.decoder.layers:
-        layer.final_layer_norm = Scaled(layer.final_layer_norm)
-    network = BlockNetwork(model, LABELS, dtype=torch.float64)
-    assert_same(*both(network, batches(5), random_allocation(1, 3, 5, 0.6), torch.float64), 1e-10)

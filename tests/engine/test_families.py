@@ -129,14 +129,6 @@ def test_pieces_in_order_are_the_models_own_forward_pass(model, prompts):
 
 
 @torch.no_grad()
-def test_a_block_computed_at_one_position_is_the_block_at_that_position(model, prompts):
-    network = BlockNetwork(model, LABELS, dtype=torch.float64)
-    hidden_BLH, last_B = network.embed(prompts[0]), prompts[1]
-    expected = network.run_block(network.num_blocks - 1, hidden_BLH)[torch.arange(5), last_B]
-    assert torch.allclose(network.run_last_block(hidden_BLH, last_B), expected, rtol=1e-12, atol=1e-12)
-
-
-@torch.no_grad()
 def test_a_block_computed_at_several_positions_is_the_block_at_them(model, prompts):
     network, family = BlockNetwork(model, LABELS, dtype=torch.float64), family_of(model)
     hidden_BLH, read_BP = (
@@ -147,12 +139,6 @@ def test_a_block_computed_at_several_positions_is_the_block_at_them(model, promp
     at = LabelPositions(read_BP, 12, 16)
     read_RPH = family.run_at(family.blocks()[-1], hidden_BLH, at)
     assert torch.allclose(read_RPH[:5], expected, rtol=1e-12, atol=1e-12)
-
-
-@torch.no_grad()
-def test_float32_pieces_agree_to_float32_rounding(model, prompts):
-    expected = own_label_logits(model, *prompts)
-    assert torch.allclose(label_logits(BlockNetwork(model, LABELS), *prompts).float(), expected, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from tests.engine.forward_mode import estimate_jvp
 from tests.engine.test_cohort import LABELS, MU, SEEDS, assert_same, batches, random_allocation
@@ -17,7 +16,6 @@ from zorba_core.engine.estimators.reference import Estimate, estimate
 from zorba_core.engine.families.opt import run_joined
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.planning.lora import Lora
-from zorba_core.study.bench.common import FLOPS
 
 
 def network_of(make_tiny_model, family: str = "opt", joins: bool = True, lora: Lora | None = None) -> BlockNetwork:
@@ -36,20 +34,6 @@ def test_a_joined_block_gives_what_the_block_gives(make_tiny_model, dtype):
         wanted, found = block(x_BLH), run_joined(block, x_BLH)
     torch.testing.assert_close(found, wanted, rtol=0, atol=20 * torch.finfo(dtype).eps * float(wanted.abs().max()))
     assert torch.equal(x_BLH, before)
-
-
-def test_under_autocast_products_are_rounded_and_the_states_are_not(make_tiny_model):
-    block = make_tiny_model("opt").model.decoder.layers[1]
-    x_BLH = torch.randn(5, 9, 16, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        exact = run_joined(block, x_BLH)
-        with torch.autocast("cpu", torch.bfloat16):
-            found, wanted = run_joined(block, x_BLH), block(x_BLH)
-    assert found.dtype == torch.float32
-    assert not torch.equal(found, exact)
-    size = float((wanted - x_BLH).norm())  # of what the block adds
-    assert float((found - wanted).norm()) < 0.02 * size
-    assert 1e-4 * size < float((found - exact).norm()) < 0.05 * size
 
 
 @pytest.mark.parametrize("kind", ["rademacher", "low-rank"])
@@ -84,13 +68,3 @@ def test_only_blocks_that_fit_are_joined_and_none_on_a_cpu(make_tiny_model):
         assert network._family.can_join is can
         assert not network._family.joins
     assert not BlockNetwork(make_tiny_model("opt", activation="gelu"), LABELS)._family.can_join
-
-
-def test_a_joined_block_counts_as_many_operations(make_tiny_model):
-    block, x_BLH = make_tiny_model("opt").model.decoder.layers[0], torch.zeros(5, 9, 16)
-    counted = []
-    for run in (block, lambda x: run_joined(block, x)):
-        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=FLOPS) as counter:
-            run(x_BLH)
-        counted.append(counter.get_total_flops())
-    assert counted[0] == counted[1] >= 2 * 5 * 9 * (4 * 16 * 16 + 2 * 16 * 32)

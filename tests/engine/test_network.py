@@ -58,11 +58,6 @@ def test_a_dropped_block_of_a_post_norm_model_loses_the_text(make_tiny_model, pr
     assert torch.equal(logits_BC, logits_BC[:1].expand_as(logits_BC))
 
 
-def test_frozen_blocks_keep_their_weights(make_tiny_model, prompts):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
-    assert torch.equal(network(prompts, active_M=[True, False, True], inactive="frozen"), network(prompts))
-
-
 def test_block_vectors_hold_every_parameter_of_the_blocks(family, make_tiny_model, prompts):
     model = make_tiny_model(family)
     network = BlockNetwork(model, LABELS)

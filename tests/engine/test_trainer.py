@@ -8,7 +8,7 @@ import torch
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.evaluation import choose_rows, evaluate
+from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, init, run, step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import STATUSES
@@ -46,14 +46,6 @@ def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_net
 
     assert fingerprint(0) == fingerprint(0)
     assert fingerprint(0) != fingerprint(1)
-
-
-def test_forward_passes_alone_lower_the_loss(new_network, rows):
-    """Where one answer is always right, a random network learns to give it."""
-    always_1 = dataclasses.replace(rows.train, label_R=torch.ones_like(rows.train.label_R))
-    settings = dataclasses.replace(SETTINGS, rounds=40, num_perturbations=8, num_seeds=512, eval_every=40, lr=1e-2)
-    outcome = run(new_network(), Allocation(A_MN), FederatedRows(always_1, rows.held_N, always_1), settings)
-    assert outcome.records[-1].eval_loss < 0.6 * outcome.records[0].eval_loss
 
 
 def test_a_block_that_nobody_activates_keeps_its_weights(new_network, rows):
@@ -124,12 +116,6 @@ def test_the_run_ends_at_its_target_when_told_to(new_network, rows):
     assert max(accuracies[:-1]) < 1.0
 
 
-def test_a_model_at_its_target_already_is_left_alone(new_network, rows):
-    settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
-    outcome = run(new_network(), Allocation(A_MN), rows, settings)
-    assert (outcome.stopped_by, outcome.rounds_done) == ("target", 0)
-
-
 def test_a_callback_ends_the_run(new_network, rows):
     class After3(Callback):
         rounds = 0
@@ -165,14 +151,6 @@ def test_what_does_not_fit_together_is_refused(new_network, rows, change, words)
     request = {"allocation": Allocation(A_MN), "rows": rows, "settings": SETTINGS, **change}
     with pytest.raises(InvalidInputError, match=words):
         run(new_network(), **request)
-
-
-def test_evaluation_does_not_depend_on_batches_or_order(new_network, rows):
-    network = new_network(torch.float64)
-    whole = evaluate(network, rows.evaluation, batch_size=40)
-    shuffled = evaluate(network, rows.evaluation.rows(np.random.default_rng(0).permutation(40)), batch_size=7)
-    assert shuffled.accuracy == whole.accuracy
-    assert shuffled.loss == pytest.approx(whole.loss, rel=1e-12)
 
 
 def test_a_subset_of_evaluation_rows_is_fixed_by_the_seed():
@@ -227,17 +205,6 @@ def test_a_client_without_a_finite_loss_is_refused_and_the_round_is_that_of_the_
         moved = before_M[m] - network.block_weights(m)
         assert len(clients) >= 1
         assert torch.allclose(moved, 1e-3 * gradient, atol=1e-7)
-
-
-def test_a_run_goes_on_without_a_broken_client_and_its_log_says_so(poisoned):
-    network, rows = poisoned
-    steps = Steps()
-    outcome = run(network, Allocation(A_MN), rows, SETTINGS, [steps])
-    assert outcome.rounds_done == 4
-    assert all(entry.status_N.tolist() == [0, 0, 2, 0] for entry in steps.entries)
-    assert all(np.isfinite(entry.train_loss) for entry in steps.entries)
-    assert [(r.clients_reported, r.clients_refused) for r in outcome.records] == [(None, None), *[(3, 1)] * 4]
-    assert all(np.isfinite(record.eval_loss) for record in outcome.records if record.eval_loss is not None)
 
 
 def test_a_run_whose_evaluation_is_not_finite_fails_with_the_round(new_network, rows):

@@ -12,7 +12,6 @@ Shapes: M blocks.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,6 @@ from zorba_core.files import atomic_path, remove_leftovers
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
 MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
-_NO_AVERAGES = hashlib.sha256().hexdigest()
 
 
 class ReplicaStore:
