@@ -148,7 +148,7 @@ def main() -> None:
             peer = peer_round(batches_N)
         rounds = {"DeComFL's code": peer, **own_rounds(batches_N)}
         losses = {name: run() for name, run in rounds.items()}  # a first turn, to warm up
-        times = take_turns(rounds, SETTINGS, warm_up=False)
+        times = take_turns(rounds, SETTINGS)
     theirs = times["DeComFL's code"]
     result = {
         "settings": {name: getattr(SETTINGS, name) for name in ("model", "num_clients", "batch_size", "seq_len", "mu")}

@@ -8,8 +8,8 @@ import torch
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import to_json
 from zorba_core.study.bench import targets
-from zorba_core.study.bench.common import BenchSettings, allocations, client_batches, synchronised
-from zorba_core.study.bench.engine import run_bench
+from zorba_core.study.bench.common import BenchSettings, allocations, synchronised
+from zorba_core.study.bench.rounds import run_bench
 from zorba_core.study.bench.targets import run_targets
 
 
@@ -22,7 +22,6 @@ def test_a_bench_compares_what_it_timed(tiny_opt_folder):
         num_perturbations=2,
         total_blocks=6,
         repeats=1,
-        growth=False,
     )
     lines: list[str] = []
     result = run_bench(settings, lines.append)
@@ -37,13 +36,6 @@ def test_a_bench_compares_what_it_timed(tiny_opt_folder):
         assert entry["rho_difference_over_largest"] < 1e-5
         assert entry["row_blocks_per_direction"] <= entry["row_blocks_of_full"] == 3 * 4 * 2
     assert result["rounds"]["full"]["row_blocks_per_direction"] == 3 * 4 * 2
-    exact, fast = (result["precisions"][name] for name in ("highest", "bf16"))
-    assert [row["mu"] for row in fast["rho"]] == [settings.mu, 3 * settings.mu, 10 * settings.mu]
-    for at_highest, at_bf16 in zip(exact["rho"], fast["rho"], strict=True):
-        assert at_highest["relative_to_float64"] < at_bf16["relative_to_float64"]
-        assert at_bf16["correlation_with_derivative"] <= 1
-    assert exact["speed_over_highest"] == 1
-    assert "growth" not in result
     assert '"git_commit"' in to_json(result)
     assert lines
 
@@ -55,18 +47,13 @@ def test_the_profile_for_gpus_measures_every_precision_that_the_device_has(tiny_
     found = result["models"]["tiny-opt"]
     assert result["settings"]["model"] == [str(tiny_opt_folder)]
     assert found["block_parameters"] == 3 * (4 * (16 * 16 + 16) + 2 * 16 * 32 + 32 + 16 + 4 * 16)
-    assert list(found["precisions"]) == list(found["rho"]) == ["highest", "bf16"]
+    assert list(found["precisions"]) == ["highest", "bf16"]
     # Of the full blocks alone: products of 6 rows of 8 positions, base pass and two directions.
     products = 2 * (6 * 8) * (4 * 16 * 16 + 2 * 16 * 32) * 2 * 3
     for entry in found["precisions"].values():
         assert entry["flops"] > products
         assert entry["flops_per_second"] == entry["flops"] / entry["seconds"]
         assert len(entry["all_seconds"]) == 2
-    assert found["rho"]["highest"][0]["relative_to_float64"] < found["rho"]["bf16"][0]["relative_to_float64"]
-    seconds = [operation["seconds"] for operation in found["profile"]["operations"]]
-    assert seconds == sorted(seconds, reverse=True)
-    names = [operation["operation"] for operation in found["profile"]["operations"]]
-    assert any("mm" in name or "linear_pointwise" in name for name in names)
     assert '"git_commit"' in to_json(result)
     assert len(lines) == 2
 
@@ -76,7 +63,7 @@ def test_few_rounds_are_timed_where_they_are_long_and_only_what_is_asked_for(tin
     sizes = {"num_clients": 3, "batch_size": 2, "seq_len": 8, "num_perturbations": 2}
     settings = BenchSettings(**sizes, repeats=5, precision="bf16")
     found = run_targets(settings, [str(tiny_opt_folder)])["models"]["tiny-opt"]
-    assert list(found["precisions"]) == list(found["rho"]) == ["bf16"]
+    assert list(found["precisions"]) == ["bf16"]
     assert found["precisions"]["bf16"]["all_seconds"] == [found["precisions"]["bf16"]["seconds"]]
     with pytest.raises(InvalidInputError, match="precision 'tf32' is not one of highest, bf16, which device cpu has"):
         BenchSettings(precision="bf16, tf32")
@@ -94,11 +81,6 @@ def test_routed_allocations_hold_the_total():
     by_name = allocations(settings, 12)
     assert by_name["full"].total_blocks == 600
     assert all(by_name[name].total_blocks <= 200 for name in by_name if name != "full")
-
-
-def test_rows_of_unequal_length_are_cut_to_their_clients_longest():
-    for batch in client_batches(BenchSettings(num_clients=6), 500, shortest=8):
-        assert batch.token_ids_RL.shape[1] == int(batch.last_R.max()) + 1 <= 32
 
 
 def test_a_count_below_one_is_refused():

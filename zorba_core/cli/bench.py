@@ -33,11 +33,11 @@ def bench(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Time the routed cohort against the reference loop and against the plain forward passes that it cannot do without;
-    or, with --profile gpu, whole rounds of large models: time, memory, matrix rate, precisions and the error of rho.
+    or, with --profile gpu, whole rounds of large models in each precision: time, memory and matrix rate.
 
     Takes some minutes with the defaults; progress goes to stderr.
     """
-    from zorba_core.study.bench.engine import run_bench
+    from zorba_core.study.bench.rounds import run_bench
     from zorba_core.study.bench.targets import TARGET_MODELS, run_targets
 
     if profile not in ("engine", "gpu"):

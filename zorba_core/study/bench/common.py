@@ -53,16 +53,15 @@ def allocations(settings: BenchSettings, num_blocks: int) -> dict[str, Allocatio
     }
 
 
-def client_batches(settings: BenchSettings, vocabulary: int, shortest: int | None = None) -> list[Encoded]:
-    """Random tokens: each client's rows are ``seq_len`` long, or each row from ``shortest`` to ``seq_len``, then cut to
-    the client's longest."""
+def client_batches(settings: BenchSettings, vocabulary: int) -> list[Encoded]:
+    """Rows of random tokens, ``seq_len`` long."""
     generator = stream("bench-rows", settings.seed)
     batches = []
     for _ in range(settings.num_clients):
-        length_B = generator.integers(shortest or settings.seq_len, settings.seq_len + 1, settings.batch_size)
-        token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, int(length_B.max())))
+        token_ids_BL = generator.integers(3, vocabulary, (settings.batch_size, settings.seq_len))
+        last_B = np.full(settings.batch_size, settings.seq_len - 1)
         label_B = generator.integers(0, len(LABEL_IDS), settings.batch_size)
-        rows = Encoded(*(torch.from_numpy(part) for part in (token_ids_BL, length_B - 1, label_B)))
+        rows = Encoded(*(torch.from_numpy(part) for part in (token_ids_BL, last_B, label_B)))
         batches.append(rows.trimmed(settings.device))
     return batches
 
@@ -77,14 +76,10 @@ def synchronised(run: Callable[[], Any], settings: BenchSettings) -> float:
     return max(settings.clock() - started, time.get_clock_info(settings.clock.__name__).resolution)
 
 
-def take_turns(
-    contestants: Mapping[Any, Callable[[], Any]], settings: BenchSettings, *, warm_up: bool = True
-) -> dict[Any, list[float]]:
-    """Seconds of each, ``repeats`` times, one after another in turn; a first turn to warm up is not counted."""
+def take_turns(contestants: Mapping[Any, Callable[[], Any]], settings: BenchSettings) -> dict[Any, list[float]]:
+    """Seconds of each, ``repeats`` times, one after another in turn. No turn warms up: a round is seconds long."""
     times: dict[Any, list[float]] = {name: [] for name in contestants}
-    for turn in range(settings.repeats + warm_up):
+    for _ in range(settings.repeats):
         for name, run in contestants.items():
-            seconds = synchronised(run, settings)
-            if turn >= warm_up:
-                times[name].append(seconds)
+            times[name].append(synchronised(run, settings))
     return times

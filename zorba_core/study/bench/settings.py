@@ -31,7 +31,6 @@ class BenchSettings:
     mu: float = setting(1e-3, "Length of a finite difference, in units of the direction.")
     direction: str = setting("rademacher", "{choices}.", choices=declared(TrainSettings)["direction"].choices)
     repeats: int = setting(5, "Turns that are timed; medians are compared.", at_least=1, at_most=10_000)
-    growth: bool = setting(True, "Also time how the cost grows with N, Q, M and d.")
     seed: int = setting(0, "Of rows and budgets.")
     threads: int = setting(1, "CPU threads.", at_least=1)
     device: str = setting("cpu", "cpu or cuda.")

@@ -1,10 +1,8 @@
 """Rounds in the sizes that the engine is meant for on a GPU: OPT-125M's and OPT-1.3B's, with random weights.
 
-By precision: seconds of a whole round (estimate and update, full activation), the most memory allocated at once, the
-rate of the matrix products in it beside what one large product reaches on the same device, and rho's error; and for the
-fastest precision, which operations the time went to. A size that does not fit is reported, and the next one follows.
-
-Shapes: M blocks, N clients, B rows of a client, L positions, H hidden size.
+By precision: seconds of a whole round (estimate and update, full activation), the most memory allocated at once, and
+the rate of the matrix products in it beside what one large product reaches on the same device. A size that does not fit
+is reported, and the next one follows.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import OPTConfig, OPTForCausalLM
 
@@ -29,13 +26,10 @@ from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.environment import describe
 from zorba_core.runs.memory_meter import MemoryMeter
 from zorba_core.runs.session import use_threads
-from zorba_core.study.bench.arithmetic import rho_errors
 from zorba_core.study.bench.common import FLOPS, LABEL_IDS, LR, BenchSettings, Report, client_batches, synchronised
 
 TARGET_MODELS = ("opt-125m", "opt-1.3b")
-_CLIENTS_IN_FLOAT64 = 2
 _LARGE_PRODUCT = {"cuda": 8192, "cpu": 1024}  # rows and columns
-_OPERATIONS = 12  # of a profile
 _LONG_S = 20.0  # after so many seconds no further round is timed
 
 
@@ -54,14 +48,14 @@ def run_targets(
 
 
 def _time_model(spec: ModelSpec, settings: BenchSettings, report: Report) -> dict[str, Any]:
-    model = _random_model(spec, settings)
-    network = BlockNetwork(model, LABEL_IDS, device=settings.device)
+    network = BlockNetwork(_random_model(spec, settings), LABEL_IDS, device=settings.device)
     run = _whole_round(network, settings)
     by_precision: dict[str, dict[str, Any]] = {}
     for name in settings.precisions:
-        with network.at_precision(name):
-            timing = _or_none(lambda: _time_rounds(run, settings))
-        if timing is None:
+        try:
+            with network.at_precision(name):
+                timing = _time_rounds(run, settings)
+        except torch.OutOfMemoryError:
             report(f"{spec.name}, {name}: does not fit into the device's memory")
             continue
         large = _large_product(name, settings)
@@ -71,22 +65,7 @@ def _time_model(spec: ModelSpec, settings: BenchSettings, report: Report) -> dic
             f"{timing['flops_per_second'] / large:.0%} of what a large product reaches, "
             f"memory {(timing['memory']['bytes'] or 0) / 2**30:.2f} GiB"
         )
-    result: dict[str, Any] = {"block_parameters": sum(network.sizes_M), "precisions": by_precision}
-    # float64 beside float32 takes three times a model's memory.
-    result["rho"] = _or_none(lambda: rho_errors(model, network, settings, [settings.mu], _CLIENTS_IN_FLOAT64))
-    if by_precision:
-        fastest = min(by_precision, key=lambda name: by_precision[name]["seconds"])
-        with network.at_precision(fastest):
-            result["profile"] = {"precision": fastest, "operations": _profile(run, settings)}
-    return result
-
-
-def _or_none(work: Callable[[], Any]) -> Any:
-    """None where the device has too little memory for it."""
-    try:
-        return work()
-    except torch.OutOfMemoryError:
-        return None
+    return {"block_parameters": sum(network.sizes_M), "precisions": by_precision}
 
 
 def _random_model(spec: ModelSpec, settings: BenchSettings) -> OPTForCausalLM:
@@ -150,18 +129,3 @@ def _large_product(precision: str, settings: BenchSettings) -> float:
 
     multiply()
     return 2 * size**3 / statistics.median(synchronised(multiply, settings) for _ in range(5))
-
-
-def _profile(run: Callable[[], None], settings: BenchSettings) -> list[dict[str, Any]]:
-    """The operations that took most of a round's time on the device."""
-    activities = [ProfilerActivity.CPU]
-    if settings.device == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities) as profiled:
-        run()
-    key = "self_device_time_total" if settings.device == "cuda" else "self_cpu_time_total"
-    events = sorted(profiled.key_averages(), key=lambda event: getattr(event, key), reverse=True)
-    return [
-        {"operation": event.key, "seconds": getattr(event, key) / 1e6, "calls": event.count}
-        for event in events[:_OPERATIONS]
-    ]
