@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,8 +67,6 @@ def curves_figure(
     baseline: str | None = None,
     log_cost: bool = False,
     log_loss: bool = False,
-    hidden: Collection[str] = (),
-    legend: bool = True,
     palette: Palette = LIGHT,
     height: int | None = None,
 ) -> go.Figure:
@@ -78,8 +76,6 @@ def curves_figure(
         panels: of one cost; one at least.
         baseline: the curve that the others are held against: drawn heavier and in the colour of text.
         log_cost: logarithmic axis of cost, which leaves out what cost nothing yet; log_loss: of losses.
-        hidden: names of curves that are left out; the others look as they do beside them.
-        legend: without one where the names stand beside the figure (:func:`curve_looks`).
         height: of the figure without its legend, in pixels; 440 for one panel, 300 each for several.
 
     Raises:
@@ -107,12 +103,10 @@ def curves_figure(
             "anchor": "x",
             "type": "linear",
         }
-        visible = [curve for curve in panel.curves if curve.name not in hidden]
-        stars = [curve for curve in visible if of_accuracy and curve.reached is not None]
+        stars = [curve for curve in panel.curves if of_accuracy and curve.reached is not None]
         if log_loss and not of_accuracy:
-            drawn = visible or panel.curves
-            axes[axis.replace("y", "yaxis")] |= log_axis_of([_seen(curve) for curve in drawn], room=6)
-        for curve in visible:
+            axes[axis.replace("y", "yaxis")] |= log_axis_of([_seen(curve) for curve in panel.curves], room=6)
+        for curve in panel.curves:
             if log_cost:
                 curve = _from_first_cost(curve)
             traces += _drawn(curve, looks[curve.name], axis, in_legend=curve.name not in in_legend)
@@ -120,12 +114,12 @@ def curves_figure(
         # Labels of several stars would lie over each other; hovering tells the round.
         traces += [_star(curve, looks[curve.name], axis, palette, labelled=len(stars) == 1) for curve in stars]
         for target in panel.targets if of_accuracy else ():
-            line, label = target_line(target, palette, at=share_without_stars(stars, visible, log_cost))
+            line, label = target_line(target, palette, at=share_without_stars(stars, panel.curves, log_cost))
             shapes.append({**line, "yref": axis})
             annotations.append({**label, "yref": axis})
     names = [trace.name for trace in traces if trace.showlegend is not False]
     layout: dict[str, Any] = {
-        "showlegend": legend,
+        "showlegend": True,
         "hovermode": "closest",
         "dragmode": "pan",
         "uirevision": " ".join([*(panel.measure for panel in panels), panels[0].cost, str(log_cost), str(log_loss)]),
@@ -141,7 +135,11 @@ def curves_figure(
             "title": {"text": COSTS[panels[0].cost]},
             "anchor": "y" if len(panels) == 1 else f"y{len(panels)}",
             "exponentformat": "SI",
-            **(log_axis_of(_costs(panels, hidden)) if log_cost else {"rangemode": "tozero"}),
+            **(
+                log_axis_of([curve.x_P for panel in panels for curve in panel.curves])
+                if log_cost
+                else {"rangemode": "tozero"}
+            ),
         },
         **axes,
         "shapes": shapes,
@@ -149,14 +147,8 @@ def curves_figure(
     }
     if height is None:
         height = 440 if len(panels) == 1 else 300 * len(panels)
-    rows = min(_legend_rows(names), _LEGEND_ROWS) if legend else 0
+    rows = min(_legend_rows(names), _LEGEND_ROWS)
     return styled(traces, palette, height=height + 22 * rows, layout=layout)
-
-
-def _costs(panels: Sequence[CurvePanel], hidden: Collection[str]) -> list[np.ndarray]:
-    """What the curves in sight cost; of all where all are hidden."""
-    curves = [curve for panel in panels for curve in panel.curves]
-    return [curve.x_P for curve in curves if curve.name not in hidden] or [curve.x_P for curve in curves]
 
 
 def _seen(curve: Curve) -> np.ndarray:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.screens.runs.curve_list import Entry, curve_id, curve_list
-from app.screens.runs.curve_list import asked as asked_of_list
 from app.screens.runs.toolbar import COST_LABELS, CurvesAsked, measure_labels
 from app.shared import components
-from app.shared.links import choose as choose_value
-from app.shared.links import keep, remembered
 from zorba_core.plots import COSTS, curves_figure, measure_title
-from zorba_core.plots.runs import CurveLook, curve_looks
+from zorba_core.plots.runs import curve_looks
 from zorba_core.study.comparison import BANDS, CurvePanel, Record, panel_of, target_reached
 
 
@@ -26,21 +22,15 @@ class DrawnCurves:
     panels: tuple[CurvePanel, ...]
     asked: CurvesAsked
     baseline: str | None  # name of its curve
-    hidden: frozenset[str]  # names of curves
 
     def figure(self) -> go.Figure:
-        """As a file has it: with a legend, on light paper, without what is hidden."""
+        """On light paper."""
         return curves_figure(
             self.panels,
             baseline=self.baseline,
             log_cost=self.asked.log_cost,
             log_loss=self.asked.log_loss,
-            hidden=self.hidden,
         )
-
-
-_LIST = "curve_list"
-_HIDDEN = "hidden"
 
 
 def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) -> DrawnCurves | None:
@@ -56,75 +46,19 @@ def draw(asked: CurvesAsked, chosen: Sequence[Record], baseline: Record | None) 
     pinned = None
     if baseline is not None:
         pinned = next(name for name, runs in shown[0].behind.items() if baseline in runs)
-    palette = components.palette()
-    looks = curve_looks(shown, pinned, palette)
-    hidden = _hidden(looks)
     figure = curves_figure(
-        shown,
-        baseline=pinned,
-        log_cost=asked.log_cost,
-        log_loss=asked.log_loss,
-        hidden=hidden,
-        legend=False,
-        palette=palette,
+        shown, baseline=pinned, log_cost=asked.log_cost, log_loss=asked.log_loss, palette=components.palette()
     )
     measures = " and ".join(measure_title(panel.measure, panel.metric) for panel in shown)
-    picture, beside = st.columns([0.73, 0.27], gap="small")
-    with picture:
-        components.figure(
-            figure,
-            key="curves_plot",
-            name="zorba-runs",
-            alt=f"{measures} against {COSTS[asked.cost].lower()}: "
-            + "; ".join(_in_words(name, runs) for name, runs in list(shown[0].behind.items())[:6]),
-        )
-        components.let_it_be_drawn(
-            "curves", (asked, hidden, [(curve.name, curve.x_P.size) for curve in shown[0].curves])
-        )
-    with beside:
-        curve_list(
-            _entries(shown, looks, hidden),
-            height=figure.layout.height,
-            palette=palette,
-            key=_LIST,
-            on_change=_hide,
-        )
+    components.figure(
+        figure,
+        key="curves_plot",
+        name="zorba-runs",
+        alt=f"{measures} against {COSTS[asked.cost].lower()}: "
+        + "; ".join(_in_words(name, runs) for name, runs in list(shown[0].behind.items())[:6]),
+    )
     _notes(asked, records, shown)
-    return DrawnCurves(shown, asked, pinned, hidden)
-
-
-def _hidden(names: Collection[str]) -> frozenset[str]:
-    """The curves that the reader, or the link, has hidden; those that are not here any more are forgotten."""
-    ids = remembered(_HIDDEN, (), lambda text: tuple(text.split("_")[:500]))
-    by_id = {curve_id(name): name for name in names}
-    here = [curve for curve in ids if curve in by_id]
-    keep(_HIDDEN, "_".join(here) or None)
-    return frozenset(by_id[curve] for curve in here)
-
-
-def _hide() -> None:
-    """The list's callback."""
-    hidden = asked_of_list(_LIST)
-    if hidden is not None:
-        choose_value(_HIDDEN, tuple(hidden))
-
-
-def _entries(shown: Sequence[CurvePanel], looks: dict[str, CurveLook], hidden: Collection[str]) -> list[Entry]:
-    """A line of the list for each curve, with its last value in the first panel."""
-    last = {curve.name: float(curve.y_P[-1]) for curve in shown[0].curves if curve.y_P.size}
-    form = "{:.1%}" if shown[0].measure == "eval_accuracy" else "{:.3g}"
-    return [
-        Entry(
-            name + (f" · {len(shown[0].behind[name])} runs" if len(shown[0].behind.get(name, ())) > 1 else ""),
-            look.color,
-            look.dash,
-            look.symbol,
-            form.format(last[name]) if name in last else "",
-            name in hidden,
-            curve_id(name),
-        )
-        for name, look in looks.items()
-    ]
+    return DrawnCurves(shown, asked, pinned)
 
 
 def swatches(drawn: DrawnCurves) -> dict[str, str]:
@@ -134,7 +68,7 @@ def swatches(drawn: DrawnCurves) -> dict[str, str]:
         run.name: looks[name].color
         for panel in drawn.panels
         for name, runs in panel.behind.items()
-        if name in looks and name not in drawn.hidden
+        if name in looks
         for run in runs
     }
 

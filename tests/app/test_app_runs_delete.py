@@ -1,4 +1,4 @@
-"""On the Runs page: deleting, and curves that are hidden."""
+"""On the Runs page: deleting."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import contextlib
 import shutil
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from app.screens.runs.curve_list import curve_id
 from app.screens.runs.delete import remove_run
-from tests.app.shown import TRADE_OFF
 from tests.app.written_runs import pick, picked, see, texts, write_run
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import TRAJECTORY
@@ -59,17 +56,3 @@ def test_a_run_in_progress_is_not_removed(runs):
     with contextlib.closing(TrajectoryLog(run / TRAJECTORY)), pytest.raises(InvalidInputError, match="in progress"):
         remove_run(runs, run.name)
     assert run.is_dir()
-
-
-def test_a_hidden_curve_stays_hidden_in_a_link(app):
-    pick(app, 0, 1)
-    names = list(app.dataframe[0].value["run"])
-    hidden = curve_id("seed 2")
-    fresh = AppTest.from_file(app._script_path, default_timeout=TIMEOUT_S).switch_page(TRADE_OFF)
-    fresh.query_params["runs"] = names[:2]
-    fresh.query_params["hidden"] = f"{hidden}_00000000"
-    see(fresh)
-    assert not fresh.exception
-    assert fresh.query_params["hidden"] == hidden
-    curves = list(fresh.dataframe[0].value["curve"])
-    assert [isinstance(curve, str) for curve in curves] == [False, True, False]
