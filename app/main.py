@@ -10,6 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from streamlit.navigation.page import StreamlitPage
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,7 +18,7 @@ if str(ROOT) not in sys.path:  # `streamlit run` puts only this file's folder on
     sys.path.insert(0, str(ROOT))
 
 from app.screens.registry import PAGES  # noqa: E402
-from app.shared import components, hosts, housekeeping, links, state  # noqa: E402
+from app.shared import components, links, state  # noqa: E402
 from app.shared.guard import shown_errors  # noqa: E402
 
 MARK = Path(__file__).with_name("mark.svg")
@@ -40,7 +41,6 @@ def main() -> None:
     links.arrive(page.title)
     with shown_errors(f"page {page.title}"):
         _draw(page)
-    housekeeping.settle(page.title)
 
 
 def _draw(page: StreamlitPage) -> None:
@@ -61,4 +61,4 @@ def _draw(page: StreamlitPage) -> None:
 if __name__ == "__main__":  # not where a process that this one starts reads the file again
     main()
 elif __name__ == Path(__file__).stem:  # imported by `streamlit run`, which finds the server by this name
-    app = st.App(__file__, middleware=[Middleware(hosts.OnlyOurs)])
+    app = st.App(__file__, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +13,6 @@ from zorba_core.allocation import MEASURES, AllocationMetrics
 from zorba_core.plots import Palette, palette_named
 from zorba_core.plots.pictures import can_be_made, picture_bytes
 
-HEAD_START_SECONDS = 0.13
-FIRST_HEAD_START_SECONDS = 0.5  # in which a browser also reads the drawing library
-_DRAWN = "drawn_before"
 _MIME = {"csv": "text/csv", "json": "application/json"}  # by the ending of a file's name
 # Captions: at least 5.5 to 1 on every background of the theme, where Streamlit's own are at 4.2.
 _QUIET = {"light": "#5a636f", "dark": "#a4aeba"}
@@ -138,15 +134,6 @@ def figure(
         config=config,
         alt=alt,
     )
-
-
-def let_it_be_drawn(name: str, picture: object) -> None:
-    """Give the browser the time to draw a new picture before the rest of the page arrives, which it would otherwise
-    draw in one go (`tests/benchmarks/bench_dashboard.py`). ``picture`` is what it was drawn from."""
-    key, first = f"drawn_{name}", not st.session_state.get(_DRAWN, False)
-    if st.session_state.get(key) != picture:
-        st.session_state[key], st.session_state[_DRAWN] = picture, True
-        time.sleep(FIRST_HEAD_START_SECONDS if first else HEAD_START_SECONDS)
 
 
 def in_seconds(seconds: float) -> str:

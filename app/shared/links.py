@@ -18,7 +18,6 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.shared.escape import as_code, plain
-from app.shared.outside_paths import PATHS, agree
 from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
 
 TABLE_UNHELD = "table_unheld"  # the session began with a link that asks for a table of clients and holds none
@@ -299,8 +298,6 @@ def _take_over(key: str, shown: str) -> None:
     """A widget's callback, before the page runs."""
     if is_report(key, shown):
         _remember(key, st.session_state[shown])
-        if key in PATHS:
-            agree(st.session_state[shown])
 
 
 def _remember(key: str, value: Any) -> None:

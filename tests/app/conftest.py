@@ -55,11 +55,8 @@ def app(root, runs, monkeypatch) -> AppTest:
     """The dashboard without a browser, on the Trade-off page; it runs where a test sets its query and calls run."""
     from streamlit.testing.v1 import AppTest
 
-    from app.shared import components
     from tests.app.shown import TRADE_OFF
 
-    for pause in ("HEAD_START_SECONDS", "FIRST_HEAD_START_SECONDS"):  # there is no browser that could draw meanwhile
-        monkeypatch.setattr(components, pause, 0.0)
     monkeypatch.chdir(root)
     monkeypatch.setenv("ZORBA_RUNS", str(runs))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -39,23 +39,17 @@ def serve(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[s
 
 
 @contextlib.contextmanager
-def server_process(
-    runs_folder: Path | None = None,
-    timeout: float = 120.0,
-    program: Sequence[str] = ("app", "--port"),
-    variables: Mapping[str, str] | None = None,
-) -> Iterator[tuple[str, int]]:
-    """The dashboard's address and the process that serves it. ``program``: module and arguments before the port;
-    ``variables``: of the environment, beside this process'."""
+def server_process(runs_folder: Path | None = None, timeout: float = 120.0) -> Iterator[tuple[str, int]]:
+    """The dashboard's address and the process that serves it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if runs_folder is not None:
         environment["ZORBA_RUNS"] = str(runs_folder)
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", *program, str(port)],
+            [sys.executable, "-m", "app", "--port", str(port)],
             cwd=ROOT,
             env=environment,
             stdout=log,

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from app.screens.train.own_data import UPLOADS, keep_upload
-from app.shared.outside_paths import agree
 from zorba_core.data.label_words import listed
 from zorba_core.plots import labels_figure, labels_per_client
 
@@ -38,7 +37,6 @@ def app(app):
 def asked(app, path, **address):
     for key, value in {"train_dataset": "own", "train_data": str(path), **address}.items():
         app.query_params[key] = value
-    agree(str(path))
     app.switch_page("screens/train/train.py").run()
     assert not app.exception
     return app

@@ -225,7 +225,6 @@ def _matrix(study: Study, start: Solution, edits: Edits) -> None:
         on_change=_from_the_editor,
     )
     if len(all_N) > SHOWN:
-        components.let_it_be_drawn("matrix", (A_MN[:, order_N].tobytes(), A_MN.shape))
         with everyone:
             kinds.section(capacity_N, most_N, edits, change)
             _close_up(study, Allocation(base_MN), all_N)

@@ -114,7 +114,6 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
             export=not st.session_state.get(_PLAYING),
             alt=f"The matrix after {step} of {last} steps of Algorithm 1. " + sentence(replay, step, study.fleet.names),
         )
-        components.let_it_be_drawn("algorithm_1", step)
         st.caption(f"Clients by budget, largest first. Hatched bars: blocks of {L}, with the gain of each candidate.")
     with sets:
         st.markdown("**How the sets shrink**")

@@ -52,7 +52,6 @@ def page() -> None:
         _problems(blocks_N, scenario)
     with figures:
         _pictures(fleet, blocks_N, scenario)
-    components.let_it_be_drawn("fleet", scenario)
     with introduction:
         _in_short(fleet, blocks_N, scenario)
     with listed:

@@ -38,7 +38,6 @@ def show(study: Study, allocation: Allocation) -> None:
         name="zorba-what-lambda-hides",
         alt="Each number of each allocation as a multiple of full activation's. The table below has the numbers.",
     )
-    components.let_it_be_drawn("theory", ratios)
     with formula:
         st.markdown(
             "Λ is one number, and it looks at one block of each client. Two allocations with the same Λ can differ "

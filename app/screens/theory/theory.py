@@ -84,7 +84,6 @@ def _bounds(study: Study, allocation: Allocation) -> None:
                 name="zorba-bound-by-rounds",
                 alt=_rounds_alt(setting, bound, bias_lambda),
             )
-            components.let_it_be_drawn("theory", (setting, bias_lambda))
         with head:
             _numbers(setting, bound, bias_lambda, allocation.num_clients)
         with beside:

@@ -100,7 +100,6 @@ def _pictures(fact: Fact | None) -> None:
     for place, draw in answers:
         with place:
             draw()
-        components.let_it_be_drawn("toy", (claim, _class()))
 
 
 def _settle_class(fact: Fact | None) -> None:

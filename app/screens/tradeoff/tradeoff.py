@@ -38,7 +38,6 @@ def page() -> None:
     recommended = selection.recommended_point(study)
     with left:
         drawn = plot.figure(view, point, recommended, axes)
-        components.let_it_be_drawn("front", (scenario, view.cost, view.measure, axes, point, recommended))
     with introduction:
         _introduction(study)
     with left:

@@ -8,8 +8,7 @@ import streamlit as st
 
 from app.screens.train import choices
 from app.shared import components
-from app.shared.links import choose, draw, keep, linked, linked_number, linked_switch, remembered
-from app.shared.outside_paths import agreed
+from app.shared.links import choose, linked, linked_number, linked_switch, linked_text, remembered
 from zorba_core.data.tasks import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
@@ -18,9 +17,6 @@ from zorba_core.fields import declared
 from zorba_core.planning.methods import METHODS, MethodFacts, method_facts
 
 OWN_FOLDER, OWN_ROWS = "folder", "own"
-_LINKED_FOLDER = 300  # characters of a path in an address
-_UNHELD = "~"  # stands there for a longer one
-_LONG_FOLDER = "folder_too_long_for_a_link"
 _FITTING = "fitting_model"  # in the session: the model that was offered first
 
 
@@ -49,42 +45,15 @@ def model(num_blocks: int) -> choices.Model | None:
         st.caption(f":material/folder_off: {components.plain(problem)}")
     if source in by_source:
         return by_source[source]
-    path = _folder()
-    if not path.strip():
+    path = linked_text("Folder", key="train_folder", longest=300, placeholder="/models/opt-125m").strip()
+    if not path:
         st.caption("Its folder on this machine, as `save_pretrained` writes it: config.json, weights as safetensors.")
-        return None
-    if not agreed(path, key="train_folder", action="Open this folder"):
         return None
     try:
         return choices.model_at(path)
     except (ZorbaError, OSError) as error:
         components.problem("This model cannot be used", f"{error}")
         return None
-
-
-def _folder() -> str:
-    """A folder of this machine as it was typed; the address keeps it while it is short enough."""
-    key, unheld = "train_folder", st.query_params.get("train_folder") == _UNHELD
-
-    def fits(path: str) -> bool:
-        return path.isprintable() and len(path) <= _LINKED_FOLDER
-
-    def parse(text: str) -> str | None:
-        return st.session_state.get(_LONG_FOLDER) if text == _UNHELD else text if fits(text) else None
-
-    path = remembered(key, "", parse)
-    draw(st.text_input, key, path, (), "Folder", placeholder="/models/opt-125m", max_chars=1000)
-    keep(key, _UNHELD if not fits(path) or (unheld and not path) else path or None)
-    if not fits(path):
-        st.session_state[_LONG_FOLDER] = path  # for who comes back to this address
-        st.caption(":material/link_off: This path is too long for a link: after a reload, type it again.")
-    elif path:
-        st.caption(":material/link: A link to this page names the folder. Who opens it needs the same folder there.")
-    elif unheld:
-        st.warning(
-            "The link does not hold the model's folder, its path was too long. Type it.", icon=":material/link_off:"
-        )
-    return path
 
 
 def dataset() -> Task | None:

@@ -20,7 +20,6 @@ import streamlit as st
 from app.shared import components
 from app.shared.escape import as_code, in_figure
 from app.shared.links import draw, forget, keep, linked, linked_many, linked_text, remembered
-from app.shared.outside_paths import agreed
 from zorba_core.cli.train import TaskOptions
 from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
 from zorba_core.data.inference import Said, default_prompt, infer_task
@@ -96,7 +95,7 @@ def _file(runs_folder: Path) -> str:
         ).strip()
         if not path:
             st.caption("A file with a row for each example: a column of text, and a column of labels or of answers.")
-        return path if agreed(path, key="train_data", action="Read this file") else ""
+        return path
     file = st.file_uploader(
         "Rows",
         type=["csv", "tsv", "jsonl", "parquet"],
