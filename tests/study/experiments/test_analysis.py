@@ -12,7 +12,6 @@ from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.study.experiments import analysis, lambda_study, store
 from zorba_core.study.experiments.lambda_law import recipes_20
 from zorba_core.study.experiments.measures import allocation_measures
-from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
 
 ARMS = ("full", "balanced-4", "balanced-2", "balanced-1", "starved-3", "hub-pile", "hub-spread", "hub2-pile", "twos")
 
@@ -43,13 +42,6 @@ def results_of(loss_of, seeds=(0, 1), rates=(2e-2,), skip=(), failed=()) -> stor
                 ]
     frame = store.frame_of(rows, store.RUN_SCHEMA)
     return store.Results("lambda", "standard", frame, store.frame_of(curves, store.CURVE_SCHEMA), (), 0)
-
-
-def test_rounds_and_passes_to_a_target_are_read_off_the_curve():
-    runs = analysis.with_crossings(results_of(lambda m, seed, lr: 0.5))
-    expected = 10 + 10 * (target_of("sst2", EASY_SHARE) - 0.6) / 0.2
-    assert runs["rounds_to"].tolist() == pytest.approx([expected] * len(runs))
-    assert runs["passes_to"].tolist() == pytest.approx([100 * expected] * len(runs))
 
 
 def test_a_law_of_v_and_e_is_found_again_and_lambda_does_not_rank_by_it():
@@ -103,12 +95,11 @@ def test_matched_pairs_differ_in_lambda_and_coupled_noise_alone():
     assert pair.value == pytest.approx(pair.E_pile - pair.E_spread, abs=0.01)
 
 
-def test_arms_are_compared_by_dataset_with_how_many_seeds_reached_the_target():
-    compared = analysis.compare_arms(results_of(lambda m, seed, lr: 0.5, failed=[("twos", 0)])).set_index("arm")
-    assert compared.loc["full", "reached"] == 2
-    assert compared.loc["twos", "reached"] == 1
-    assert compared.loc["full", "sent_paper_a_round"] == 10
-    assert compared.loc["full", "late_loss"] == 0.5
+def test_costs_of_a_round_are_means_over_the_seeds_that_finished():
+    costs = analysis.costs_of_arms(results_of(lambda m, seed, lr: 0.5, failed=[("twos", 0)])).set_index("arm")
+    assert costs["seeds"].to_dict()["full"] == 2
+    assert costs["seeds"].to_dict()["twos"] == 1
+    assert costs.loc["full", "sent_paper_a_round"] == 10
 
 
 def test_too_few_runs_are_said_with_the_command_that_makes_them():

@@ -11,7 +11,6 @@ from scipy import stats
 from zorba_core.errors import InvalidInputError
 from zorba_core.study.experiments.statistics import (
     count_to_decide,
-    first_reached,
     linear_law,
     mean_interval,
     partial_spearman,
@@ -54,7 +53,7 @@ def test_partial_correlation_takes_out_a_common_cause():
     rng = np.random.default_rng(0)
     cause = rng.normal(size=400)
     x, y = cause + 0.3 * rng.normal(size=400), cause + 0.3 * rng.normal(size=400)
-    assert rank_correlation(x, y, resamples=50).value > 0.8
+    assert rank_correlation(x, y).value > 0.8
     assert abs(partial_spearman(x, y, cause)) < 0.15
     assert np.isnan(partial_spearman(np.arange(4.0), np.array([1.0, 3, 2, 4]), np.arange(4.0)))  # explains one wholly
 
@@ -65,10 +64,6 @@ def test_linear_law_finds_the_coefficients_it_was_made_with():
     law = linear_law(x, 0.5 + 0.1 * x[:, 0] + 0.02 * x[:, 1] + 1e-4 * rng.normal(size=40))
     assert law.intercept == pytest.approx(0.5, abs=1e-3)
     assert law.slope_F == pytest.approx([0.1, 0.02], abs=1e-3)
-    assert law.r2 > 0.99
-    assert law.standard_error_F == pytest.approx(
-        stats.linregress(x[:, 0], 0.1 * x[:, 0] + 1e-4 * rng.normal(size=40)).stderr, rel=0.5
-    )
 
 
 def test_predictions_left_out_are_those_of_fits_without_each_allocation():
@@ -87,13 +82,6 @@ def test_predictions_left_out_are_those_of_fits_without_each_allocation():
 def test_noise_predicts_nothing_it_has_not_seen():
     rng = np.random.default_rng(3)
     assert linear_law(rng.random((20, 3)), rng.random(20)).r2_left_out < 0.2
-
-
-def test_reaching_a_target_is_interpolated_between_evaluations():
-    assert first_reached([0, 10, 20], [0.5, 0.6, 0.8], 0.7, rising=True) == pytest.approx(15)
-    assert first_reached([0, 10, 20], [0.9, 0.5, 0.6], 0.7, rising=False) == pytest.approx(5)
-    assert first_reached([0, 10], [0.8, 0.7], 0.75, rising=True) == 0
-    assert first_reached([0, 10], [0.5, 0.6], 0.7, rising=True) == math.inf
 
 
 @pytest.mark.parametrize(

@@ -14,32 +14,12 @@ import pandas as pd
 
 from zorba_core.errors import MissingDataError
 from zorba_core.study.experiments.measures import COLUMNS
-from zorba_core.study.experiments.protocol import EASY_SHARE, target_of
 from zorba_core.study.experiments.statistics import (
     Law,
-    first_reached,
     linear_law,
     mean_interval,
 )
 from zorba_core.study.experiments.store import Results
-
-
-def with_crossings(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
-    """The runs, with ``rounds_to`` and ``passes_to`` the accuracy that is ``share`` of the ceiling, read off their
-    curves and infinite where it was not reached."""
-    runs = results.runs.copy()
-    curves = results.curve_by_run
-    rounds, passes = [], []
-    for row in runs.itertuples():
-        curve, target = curves.get(row.sha256), target_of(row.dataset, share)
-        if curve is None or row.status != "finished":
-            rounds.append(math.inf)
-            passes.append(math.inf)
-            continue
-        at = first_reached(curve["round"].tolist(), curve["accuracy"].tolist(), target, rising=True)
-        rounds.append(at)
-        passes.append(float(np.interp(at, curve["round"], curve["forward_passes"])) if math.isfinite(at) else math.inf)
-    return runs.assign(rounds_to=rounds, passes_to=passes)
 
 
 def arm_effects(runs: pd.DataFrame, column: str) -> pd.Series:
@@ -154,37 +134,22 @@ def matched_pairs(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def compare_arms(results: Results, share: float = EASY_SHARE) -> pd.DataFrame:
-    """One row for each dataset and arm: seeds, rate, rounds and forward passes to the target (median, and how many
-    seeds reached it), accuracy and loss late in the run with 95 % intervals, numbers and bytes sent a round."""
-    runs = with_crossings(results, share)
-    runs = runs[runs["role"] == "measure"]
+def costs_of_arms(results: Results) -> pd.DataFrame:
+    """One row for each dataset and arm of the measured runs: seeds, rate, activated blocks, VRAM, and the mean over
+    seeds of the work, numbers and bytes of a round."""
+    runs = results.finished
     rows = []
-    for (dataset, arm), group in runs.groupby(["dataset", "arm"], sort=False):
-        ended = group[group["status"] == "finished"]
+    for (dataset, arm), group in runs[runs["role"] == "measure"].groupby(["dataset", "arm"], sort=False):
         row = {
             "dataset": dataset,
             "arm": arm,
-            "method": group["method"].iloc[0],
-            "lr": group["lr"].iloc[0],
-            "num_perturbations": group["num_perturbations"].iloc[0],
             "seeds": group["seed"].nunique(),
-            "diverged": len(group) - len(ended),
-            "rounds_asked": group["rounds"].iloc[0],
-            "target": target_of(dataset, share),
-            "reached": int(np.isfinite(group["rounds_to"]).sum()),
-            "rounds_to": float(group["rounds_to"].median()),
-            "passes_to": float(group["passes_to"].median()),
-            "lambda": group["lambda"].iloc[0],
+            "lr": group["lr"].iloc[0],
             "T": group["T"].iloc[0],
-            "psi_gib": float(ended["psi_gib"].mean()) if len(ended) else math.nan,
+            "psi_gib": float(group["psi_gib"].mean()),
         }
-        for column in ("best_accuracy", "late_loss", "late_accuracy"):
-            values = ended[column].dropna()
-            mean = mean_interval(values) if len(values) else (math.nan,) * 3
-            row |= {column: mean[0], f"{column}_low": mean[1], f"{column}_high": mean[2]}
-        for column in ("sent_paper", "sent_needed", "sent_bytes", "work", "seconds"):
-            row[f"{column}_a_round"] = float((ended[column] / ended["rounds_done"]).mean()) if len(ended) else math.nan
+        for column in ("sent_paper", "sent_needed", "sent_bytes", "work"):
+            row[f"{column}_a_round"] = float((group[column] / group["rounds_done"]).mean())
         rows.append(row)
     return pd.DataFrame(rows)
 

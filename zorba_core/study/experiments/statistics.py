@@ -6,7 +6,6 @@ Shapes: K allocations (or runs), F features, S resamples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +39,6 @@ class Law(NamedTuple):
 
     intercept: float
     slope_F: NDArray[np.float64]
-    standard_error_F: NDArray[np.float64]
-    r2: float
     r2_left_out: float  # of predictions each made without the allocation it is about
     leverage_K: NDArray[np.float64]  # weight of each allocation in its own fitted value: 0 none, 1 the law passes there
 
@@ -109,8 +106,6 @@ def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:
     inverse = np.linalg.inv(design.T @ design)
     coefficients = inverse @ design.T @ y_K
     residual_K = y_K - design @ coefficients
-    spread = float(np.square(y_K - y_K.mean()).sum())
-    noise = float(residual_K @ residual_K) / (count - width)
     leverage_K = np.einsum("kf,fg,kg->k", design, inverse, design)
     # The residual of a fit without allocation k, without fitting again.
     unseen_K = residual_K / (1 - leverage_K)
@@ -119,24 +114,9 @@ def linear_law(x_KF: ArrayLike, y_K: ArrayLike) -> Law:
     return Law(
         float(coefficients[0]),
         coefficients[1:],
-        np.sqrt(noise * np.diag(inverse))[1:],
-        1 - float(residual_K @ residual_K) / spread,
         1 - float(unseen_K @ unseen_K) / unseen_spread,
         leverage_K,
     )
-
-
-def first_reached(rounds: Sequence[float], values: Sequence[float], target: float, *, rising: bool) -> float:
-    """Round at which a curve first reaches ``target``, interpolated between evaluations; infinite if it never does."""
-    reached = np.asarray(values, float) >= target if rising else np.asarray(values, float) <= target
-    if not reached.any():
-        return float("inf")
-    at = int(np.argmax(reached))
-    if at == 0:
-        return float(rounds[0])
-    before, after = values[at - 1], values[at]
-    share = (target - before) / (after - before)
-    return float(rounds[at - 1] + share * (rounds[at] - rounds[at - 1]))
 
 
 def spearman(x: NDArray, y: NDArray) -> NDArray:
