@@ -1,5 +1,4 @@
-"""Files that are either whole or absent: written to a temporary name beside the target, then renamed. What notices
-that one was damaged afterwards is :mod:`zorba_core.checksums`."""
+"""Files that are either whole or absent: written to a temporary name beside the target, then renamed."""
 
 from __future__ import annotations
 
@@ -15,11 +14,14 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zorba_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Numbers of errors that say that the path is wrong, not that the machine fails.
 WRONG_PATH = (
@@ -307,6 +309,22 @@ def write_bytes(target: str | os.PathLike[str], content: bytes) -> None:
 
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
     write_text(target, to_json(value, indent=2) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is no JSON.
+    """
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def write_parquet(target: str | os.PathLike[str], table: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    with atomic_path(target) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 
 from tests.allocation.allocation_oracles import milp_lambda
 from zorba_core.allocation import AllocationProblem, solve, sweep
-from zorba_core.checksums import write_sealed
+from zorba_core.files import write_json
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, whole_block_budgets
 from zorba_core.planning.models import model_spec
@@ -218,7 +218,7 @@ def main() -> None:
     result["scaling"] = scaling(arguments.largest)
     result["exact_fronts"] = exact_fronts(step)
     result["against_highs"] = against_highs(5.0 if arguments.quick else 60.0)
-    write_sealed(arguments.out, result)
+    write_json(arguments.out, result)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from app.shared.study import study
 from tests.app.serving import FRONT_POINT, ROOT, chromium, server_process, settled
 from tests.app.shown import TRADE_OFF
 from tests.benchmarks.dashboard_controls import PLACES, Place, time_a_change
-from zorba_core.checksums import write_sealed
+from zorba_core.files import write_json
 
 SIZES = {
     "N=50, M=24, E=1000": Scenario(model="opt-350m", num_clients=50),
@@ -72,7 +72,7 @@ def main(target: Path, scale: float = 1.0) -> None:
             **{name: importlib.metadata.version(name) for name in ("streamlit", "plotly", "numpy", "playwright")},
         },
     }
-    write_sealed(target, result)
+    write_json(target, result)
     print(target.read_text())
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation
-from zorba_core.checksums import write_sealed
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.files import write_json
 from zorba_core.runs.session import fine_tune
 
 CLIENTS, EVAL_ROWS = 4, 500
@@ -58,7 +58,7 @@ def main() -> None:
     for case in CASES + MORE * arguments.all:
         results.append(measure(*case))
         machine = {"platform": f"{platform.system()} {platform.machine()}", "threads": 1}
-        write_sealed(
+        write_json(
             arguments.file, {"machine": machine, "torch": torch.__version__, "model": "opt-mini", "runs": results}
         )
         print(results[-1])

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from transformers import OPTConfig, OPTForCausalLM
 
-from zorba_core.checksums import write_sealed
 from zorba_core.engine.aggregation import average_per_block, update_blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
+from zorba_core.files import write_json
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import model_spec
 from zorba_core.runs.memory_meter import MemoryMeter
@@ -91,7 +91,7 @@ def main() -> None:
         },
         "seed": SEED,
     }
-    write_sealed(arguments.file, result)
+    write_json(arguments.file, result)
 
 
 if __name__ == "__main__":

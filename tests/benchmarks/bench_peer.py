@@ -30,10 +30,10 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
-from zorba_core.checksums import write_sealed
 from zorba_core.engine.loop import FederatedRows, init, step
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
+from zorba_core.files import write_json
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
 from zorba_core.runs.session import use_threads
@@ -162,7 +162,7 @@ def main() -> None:
             name: statistics.median(a / b for a, b in zip(theirs, own, strict=True)) for name, own in times.items()
         },
     }
-    write_sealed(OUT, result)
+    write_json(OUT, result)
     for name, times_less in result["times_less_than_the_peer"].items():
         print(f"{name}: {statistics.median(times[name]):.2f} s, {times_less:.2f} times less; loss {losses[name]:.6f}")
 

@@ -37,8 +37,8 @@ def main() -> None:
 
     cli.build_app()
     reached("command assembled")
-    from zorba_core.checksums import read_sealed, write_sealed
     from zorba_core.engine import loop
+    from zorba_core.files import read_json, write_json
     from zorba_core.runs import session
 
     reached("libraries loaded")
@@ -50,9 +50,9 @@ def main() -> None:
         sys.argv = ["zorba", "train", *words, "--json"]
         with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
             cli.main()
-    result = read_sealed(arguments.file) if arguments.file.is_file() else {}
+    result = read_json(arguments.file) if arguments.file.is_file() else {}
     result[arguments.label] = {"dataset": arguments.dataset, "steps": steps, "load_average": os.getloadavg()[0]}
-    write_sealed(arguments.file, result)
+    write_json(arguments.file, result)
     print(json.dumps(steps, indent=1))
 
 

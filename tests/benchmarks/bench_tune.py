@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.data.tasks import get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import RunError
+from zorba_core.files import read_json, write_json
 from zorba_core.runs.environment import describe
 from zorba_core.runs.session import divide_rows, open_network
 
@@ -72,7 +72,7 @@ def grid(file: Path) -> None:
             parts = opened(model, task, seed) if asked else ()
             for lr in asked:
                 content["grid"].append(run_of(model, task, seed, lr, parts))
-                write_sealed(file, content)
+                write_json(file, content)
 
 
 def tuned(file: Path) -> None:
@@ -97,7 +97,7 @@ def tuned(file: Path) -> None:
                 **answer.describe(),
             }
         )  # fmt: skip
-        write_sealed(file, content)
+        write_json(file, content)
 
 
 def _key(one: dict[str, Any]) -> tuple:
@@ -106,7 +106,7 @@ def _key(one: dict[str, Any]) -> tuple:
 
 def read(file: Path) -> dict[str, Any]:
     if file.is_file():
-        return read_sealed(file)
+        return read_json(file)
     return {
         "what": "learning rate of zorba tune beside the best of a fine grid; loss is the mean of rounds 24, 27, 30",
         "machine": describe(SETTINGS), "rounds": ROUNDS, "clients": CLIENTS, "blocks_per_client": BLOCKS,

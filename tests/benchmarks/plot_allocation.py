@@ -10,8 +10,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from zorba_core.checksums import read_sealed
-from zorba_core.files import write_bytes
+from zorba_core.files import read_json, write_bytes
 from zorba_core.plots.pictures import picture_bytes
 
 # Okabe-Ito colours; a marker of its own for each solver, so that colour is not the only difference.
@@ -59,7 +58,7 @@ def figure(result: dict) -> go.Figure:
 
 def main() -> None:
     source, target = map(Path, sys.argv[1:])
-    chart = figure(read_sealed(source))
+    chart = figure(read_json(source))
     write_bytes(target, picture_bytes(chart.update_layout(width=900, height=660), target.suffix.lstrip(".")))
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zorba_core.data.checked_tables import read_table as read_checked
 from zorba_core.data.sources import read_parquet
 from zorba_core.data.table_files import TableFile
 from zorba_core.data.tables import read_table
@@ -67,9 +66,7 @@ def written(tmp_path_factory):
     ],
 )
 @pytest.mark.parametrize(
-    "read",
-    [read_table, lambda path: read_parquet(path, ["text"]), lambda path: read_checked(path, 10**6)],
-    ids=["own rows", "published rows", "checked table"],
+    "read", [read_table, lambda path: read_parquet(path, ["text"])], ids=["own rows", "published rows"]
 )
 def test_a_small_parquet_file_cannot_make_a_large_allocation(written, pool, read, make, options):
     path = written(make, **options)

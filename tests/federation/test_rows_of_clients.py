@@ -16,7 +16,6 @@ import zorba_core as zorba
 from tests.damage import tree
 from tests.runs.test_own_data import reviews
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation import messages
@@ -27,6 +26,7 @@ from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.local_files import share_out
 from zorba_core.federation.messages import Hello, MessageError
 from zorba_core.federation.session import resume, serve
+from zorba_core.files import read_json, write_json
 from zorba_core.runs.run_task import task_of
 
 BLOCKS = (3, 2, 2)
@@ -189,7 +189,7 @@ def resumed(task, federate, tmp_path, clients_folder, test_file, monkeypatch):
     files = share_out(task, tmp_path / "place", 3, division=None, alpha=1.0, seed=0)
     done = federate(task, files.rows, files.evaluate_on)[0]()
     nodes = [{"blocks": 1, "model": done.config["model"], "rows": rows} for rows in files.rows]
-    write_sealed(tmp_path / "place" / "nodes.json", {"nodes": nodes})
+    write_json(tmp_path / "place" / "nodes.json", {"nodes": nodes})
     started = []
     monkeypatch.setattr(loopback, "federate_on_loopback", lambda *args, **options: started.extend(args[2]) or done)
     monkeypatch.setattr("zorba_core.runs.resume.check_unfinished", lambda request: None)  # as one that was stopped
@@ -207,7 +207,7 @@ def test_clients_that_are_resumed_with_other_capacities_read_their_own_files(res
     assert up("--folder", str(tmp_path / "place"), "--blocks", "3,2,2") == [
         {**node, "blocks": blocks} for node, blocks in zip(nodes, BLOCKS, strict=True)
     ]
-    assert read_sealed(tmp_path / "place" / "nodes.json")["nodes"][1] == {**nodes[1], "blocks": 2}
+    assert read_json(tmp_path / "place" / "nodes.json")["nodes"][1] == {**nodes[1], "blocks": 2}
 
 
 @pytest.mark.parametrize("place", [None, "another", "lost"])
@@ -215,7 +215,7 @@ def test_clients_that_are_resumed_with_other_capacities_read_their_own_files(res
 def test_clients_whose_own_files_nothing_names_are_not_resumed(resumed, tmp_path, place, others):
     up, nodes = resumed
     (tmp_path / "lost").mkdir()
-    write_sealed(tmp_path / "lost" / "nodes.json", {"nodes": [{"blocks": 1}, *nodes[1:]]})
+    write_json(tmp_path / "lost" / "nodes.json", {"nodes": [{"blocks": 1}, *nodes[1:]]})
     before = tree(tmp_path)
     with pytest.raises(InvalidInputError, match=r"rows of their own, and .*nodes\.json, with --folder$") as raised:
         up(*([] if place is None else ["--folder", str(tmp_path / place)]), *others)

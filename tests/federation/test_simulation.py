@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import replace
 
 import pytest
@@ -22,23 +20,6 @@ def test_without_ray_it_is_said_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setattr(simulation, "find_spec", lambda name: None)
     with pytest.raises(MissingDataError, match=r"\[flower,ray\]"):
         simulation.simulate(tmp_path, {}, [], runs_folder=tmp_path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", "[" * 5_000, '{"nodes": [], "workers": 1}', '{"nodes": ["a"], "workers": 1}', '{"nodes": [{}]}',
-     '{"nodes": [{}], "workers": "1"}', '{"nodes": [{}], "workers": 0}', None],
-)  # fmt: skip
-def test_clients_of_a_simulation_that_cannot_be_read_are_named_in_its_result(tmp_path, content):
-    path = tmp_path / "simulation.json"
-    if content is None:
-        os.mkfifo(path)
-    else:
-        path.write_text(content)
-    simulation.main([str(tmp_path)])
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert (result["state"], result["exit_status"]) == ("failed", 2)
-    assert result["error"].startswith(f"{path}: ")
 
 
 @pytest.mark.slow

@@ -143,12 +143,3 @@ def test_a_runs_folder_that_is_a_file_is_refused(tmp_path):
 def test_reading_runs_needs_no_torch():
     code = "import sys, zorba_core.runs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_table_from_before_refusals_were_counted_still_reads(tmp_path):
-    path = write_run(tmp_path).path / "metrics.parquet"
-    pd.read_parquet(path).drop(columns=["clients_reported", "clients_refused"]).to_parquet(path)
-    metrics = read_run(path.parent).metrics
-    assert list(metrics.columns) == list(METRIC_COLUMNS)
-    assert metrics["clients_refused"].isna().all()
-    assert metrics["round"].tolist() == [0, 1, 2, 3]

@@ -7,11 +7,10 @@ from typing import Any
 
 import typer
 
-from zorba_core.checksums import write_sealed
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import check_target
+from zorba_core.files import check_target, write_json
 from zorba_core.study.bench.settings import BenchSettings
 
 
@@ -56,5 +55,5 @@ def bench(
 
     result = run_targets(settings, sizes, report) if on_gpu else run_bench(settings, report)
     if out is not None:
-        write_sealed(out, result)
+        write_json(out, result)
     emit(result, as_json, lines)

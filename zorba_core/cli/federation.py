@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
@@ -22,7 +21,7 @@ from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
 from zorba_core.federation.robust import AggregationSettings
-from zorba_core.files import check_folder
+from zorba_core.files import check_folder, read_json, write_json
 from zorba_core.planning.memory import MAX_VRAM_GIB
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run
@@ -55,7 +54,6 @@ _TRAINED_WITH = (
     "dtype",
 )
 _NODES = "nodes.json"
-_MOST_NODES_BYTES = 2**26  # a hundred thousand seats with long paths have half of that
 _LEAST_FREE = 2**20  # bytes; below that nothing more is written
 DEFAULT_SEATS = 4
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first, where the method lets each activate some
@@ -163,7 +161,7 @@ def up(
             server = replace(server, evaluate_on=files.evaluate_on)
             check_config(config, server)
             nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
-        write_sealed(place / _NODES, {"nodes": nodes})
+        write_json(place / _NODES, {"nodes": nodes})
         start = partial(simulate, workers=workers) if simulated else federate_on_loopback
         try:
             run = start(
@@ -253,20 +251,14 @@ def _nodes_before(place: Path, clients: int, *, own_rows: bool = False) -> list[
     otherwise = "" if own_rows else ", or state what each client can hold with --blocks or --vram-gib"
     anew = f"restore it from a copy{otherwise}"  # nothing else says which file with rows is whose
     try:
-        nodes = read_sealed(path, _MOST_NODES_BYTES)["nodes"]
-        if not isinstance(nodes, list) or not all(map(_is_node, nodes)):
-            raise ValueError
+        nodes = read_json(path)["nodes"]
     except FileNotFoundError:
-        if path.is_symlink():
-            raise InvalidInputError(f"{path}: a link to nothing; {anew}") from None
         if next(place.glob("node-*"), None) is not None:
             raise InvalidInputError(f"{path}: the clients of this folder are not in it; {anew}") from None
         return None
     except OSError as error:
         raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
-    except InvalidInputError as error:
-        raise type(error)(f"{error}{otherwise}") from None
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, KeyError):
         raise InvalidInputError(f"{path}: not the clients of a federation, the file is damaged; {anew}") from None
     if len(nodes) != clients:
         raise InvalidInputError(f"{path}: it describes {len(nodes)} clients, and the run has {clients}; {anew}")
@@ -284,19 +276,10 @@ def _check_rows(nodes: list[dict[str, Any]] | None, run: Path, folder: Path | No
     )
 
 
-def _is_node(node: Any) -> bool:
-    """Whether it can be a client's ``--node-config``."""
-    if not isinstance(node, dict) or not all(isinstance(value, str | int | float) for value in node.values()):
-        return False
-    blocks, gib = node.get("blocks", 1), node.get("vram-gib", 1.0)
-    fits = type(blocks) is int and blocks > 0 and type(gib) in (int, float) and 0 < gib <= MAX_VRAM_GIB
-    return fits and all(isinstance(node.get(name, ""), str) for name in ("model", "rows"))
-
-
 def _how_to_resume(place: Path) -> str:
-    from zorba_core.federation.flower.deployment import read_json
+    from zorba_core.federation.flower.deployment import read_if_whole
 
-    named = read_json(place / "run.json")
+    named = read_if_whole(place / "run.json")
     sentence = f"logs and replicas are in {place}"
     if place.is_dir() and shutil.disk_usage(place).free < _LEAST_FREE:
         sentence += ", whose disk is full: make room there first"

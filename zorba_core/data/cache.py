@@ -2,8 +2,8 @@
 
 A file's name is the fingerprint of everything that its content follows from, so nothing can go stale. The folder is
 ``ZORBA_CACHE``, else ``zorba`` in the user's cache folder; ``ZORBA_CACHE=off`` keeps nothing. It holds at most 256 MiB,
-the files used last, and only its owner may read it: tokens can be turned back into text. A file begins with the
-checksum of the rest: one that is damaged is made anew, and where nothing can be written, nothing is kept.
+the files used last, and only its owner may read it: tokens can be turned back into text. Where nothing can be written,
+nothing is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import os
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -22,9 +23,7 @@ from zorba_core.files import write_bytes
 
 VARIABLE, OFF = "ZORBA_CACHE", "off"
 MOST_BYTES = 2**28
-_VERSION = "2"
-_DIGEST_BYTES = 32
-_SUFFIXES = (".kept", ".npz")  # of now, and of earlier versions
+_SUFFIX = ".npz"
 
 
 def cache_folder() -> Path | None:
@@ -43,7 +42,7 @@ def cache_folder() -> Path | None:
 
 def fingerprint(parts: Iterable[str]) -> str:
     """Of texts in their order: SHA-256, in hexadecimal."""
-    digest = hashlib.sha256(_VERSION.encode())
+    digest = hashlib.sha256()
     for part in parts:
         content = part.encode("utf-8", "surrogatepass")
         digest.update(len(content).to_bytes(8, "little"))
@@ -61,30 +60,27 @@ def kept(name: str, key: str, make: Callable[[], Mapping[str, NDArray]]) -> Mapp
     folder = cache_folder()
     if folder is None:
         return make()
-    path = folder / f"{name}-{key}{_SUFFIXES[0]}"
-    with contextlib.suppress(OSError, ValueError):
-        if path.is_file() and path.stat().st_size <= MOST_BYTES:
-            stored = path.read_bytes()
-            content = memoryview(stored)[_DIGEST_BYTES:]
-            if hashlib.sha256(content).digest() == stored[:_DIGEST_BYTES]:
-                with contextlib.suppress(OSError):  # used now; a cache of another owner's is read all the same
-                    os.utime(path)
-                with np.load(io.BytesIO(content), allow_pickle=False) as file:
-                    return {array: file[array] for array in file.files}
+    path = folder / f"{name}-{key}{_SUFFIX}"
+    with contextlib.suppress(OSError, ValueError, EOFError, zipfile.BadZipFile):  # not there, or not whole
+        with np.load(path, allow_pickle=False) as file:
+            found = {array: file[array] for array in file.files}
+        with contextlib.suppress(OSError):  # used now; a cache of another owner's is read all the same
+            os.utime(path)
+        return found
     arrays = make()
     packed = io.BytesIO()
     np.savez(packed, **arrays)
-    if packed.tell() <= MOST_BYTES - _DIGEST_BYTES:
+    if packed.tell() <= MOST_BYTES:
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_bytes(path, hashlib.sha256(packed.getbuffer()).digest() + packed.getbuffer())
+            write_bytes(path, packed.getvalue())
             _forget_oldest(folder)
     return arrays
 
 
 def _forget_oldest(folder: Path) -> None:
     """Remove what was used longest ago until the rest is small enough."""
-    there = [path for path in folder.iterdir() if path.suffix in _SUFFIXES]
+    there = [path for path in folder.iterdir() if path.suffix == _SUFFIX]
     files = sorted(((path.stat().st_mtime, path.stat().st_size, path) for path in there), reverse=True)
     total = 0
     for _, size, path in files:

@@ -21,18 +21,16 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from zorba_core.checksums import parse_json
 from zorba_core.data.characters import check_characters
 from zorba_core.data.unpacked_size import check_batches, check_parquet
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
-from zorba_core.files import as_named, read_regular
+from zorba_core.files import as_named, read_json
 
 MAX_TEXT_BYTES = 2**30  # a text file takes about four times its size while it is read
 MAX_TABLE_BYTES = 2 * 2**30  # Parquet, Arrow
 MAX_ROWS = 10_000_000
 MAX_CELL = 2**24  # characters
 MAX_COLUMNS = 4096
-_MOST_JSON_BYTES = 8_000_000  # of what is said beside the rows
 LINE_KINDS = (".jsonl", ".ndjson")
 TEXT_KINDS = (".csv", ".tsv", ".txt", *LINE_KINDS, ".json")
 KINDS = (*TEXT_KINDS, ".parquet")
@@ -321,7 +319,7 @@ def _class_names(described: bytes | str) -> dict[str, list[str]]:
 def splits_of(folder: Path) -> list[str]:
     """The splits of a folder that ``DatasetDict.save_to_disk`` wrote; none where it holds one table."""
     try:
-        splits = parse_json(read_regular(folder / "dataset_dict.json", _MOST_JSON_BYTES))["splits"]
+        splits = read_json(folder / "dataset_dict.json")["splits"]
         return [split for split in splits if isinstance(split, str) and "/" not in split and split not in ("", "..")]
     except (OSError, ValueError, KeyError, TypeError, InvalidInputError):
         return []
@@ -338,7 +336,7 @@ def _read_arrow_folder(folder: Path) -> pd.DataFrame:
             f"({_KNOWN}), or a pattern such as clients/*.csv for one file a client"
         )
     try:
-        names = [entry["filename"] for entry in parse_json(read_regular(state, _MOST_JSON_BYTES))["_data_files"]]
+        names = [entry["filename"] for entry in read_json(state)["_data_files"]]
         files = [folder / Path(name).name for name in names]
         for file in files:
             check_size(file, MAX_TABLE_BYTES)

@@ -1,10 +1,10 @@
 """A replica on disk, so that a process that lives for one message need not replay the run, nor divide the data again.
 
-    <folder>/state.json                    run, config, seat, round, and the SHA-256 of the files below; written last
+    <folder>/state.json                    run, config, seat, round and the base model's SHA-256; written last
     <folder>/weights-<round>.safetensors   every block's weights
     <folder>/rows.safetensors              the client's own rows as tokens
 
-A state that does not fit (another run, a torn or altered file) is not an error: the replica is then opened from the
+A state that does not fit (another run, a torn file) is not an error: the replica is then opened from the
 base, and the server sends all averages.
 
 Shapes: M blocks.
@@ -21,16 +21,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from zorba_core.checksums import read_sealed, sha256_of, write_sealed
 from zorba_core.engine.row_kinds import Rows, from_tensors, to_tensors
-from zorba_core.errors import InvalidInputError
 from zorba_core.federation import messages
 from zorba_core.federation.messages import Aggregate, CatchUp, Payload
 from zorba_core.federation.replica import Replica
-from zorba_core.files import atomic_path, remove_leftovers
+from zorba_core.files import atomic_path, read_json, remove_leftovers, write_json
 
 _STATE, _ROWS = "state.json", "rows.safetensors"
-MOST_OF_AVERAGE = 2**26  # bytes; the numbers of the largest message have half of that
 
 
 class ReplicaStore:
@@ -52,32 +49,30 @@ class ReplicaStore:
         self.folder.chmod(0o700)  # also one that was there: a client's rows are in it
         self._clean()
         state = self.state()
-        if not self._has_rows or (state.get("run"), state.get("seat")) != (run, seat) or "rows_sha256" not in state:
+        if not self._has_rows or (state.get("run"), state.get("seat")) != (run, seat):
+            (self.folder / _STATE).unlink(missing_ok=True)  # it does not speak of these rows
             with atomic_path(self.folder / _ROWS) as temporary:
                 save_file(to_tensors(replica.rows), temporary)
-            state["rows_sha256"], self._has_rows = sha256_of(self.folder / _ROWS), True
+            self._has_rows = True
         name = f"weights-{replica.round}.safetensors"
         with atomic_path(self.folder / name) as temporary:
             save_file(_kept(replica), temporary)
-        kept = {"round": replica.round, "weights_sha256": sha256_of(self.folder / name)}
         whose = {"run": run, "config": config, "seat": seat, "base_sha256": replica.base_sha256}
-        write_sealed(self.folder / _STATE, {**whose, **kept, "rows_sha256": state["rows_sha256"]})
+        write_json(self.folder / _STATE, {**whose, "round": replica.round})
         for old in self.folder.glob("weights-*.safetensors"):
             if old.name != name and not old.is_dir():
                 old.unlink(missing_ok=True)
 
     def state(self) -> dict[str, Any]:
         """The stored state, not yet compared with the files; empty when there is none that can be used."""
-        state = read_state(self.folder / _STATE, {"run": str, "config": str, "seat": int, "round": int})
-        sums = [value for name, value in state.items() if name.endswith("_sha256")]
-        return state if state and state["round"] >= 0 and all(isinstance(value, str) for value in sums) else {}
+        return read_state(self.folder / _STATE, {"run": str, "config": str, "seat": int, "round": int})
 
     def rows(self, run: str, seat: int) -> Rows | None:
         """The client's rows as kept for this run, or None."""
         state = self.state()
         if state.get("run") != run or state.get("seat") != seat:
             return None
-        tensors = _load(self.folder / _ROWS, state.get("rows_sha256"))
+        tensors = _load(self.folder / _ROWS)
         rows = None if tensors is None else from_tensors(tensors)
         self._has_rows = rows is not None
         return rows
@@ -89,7 +84,7 @@ class ReplicaStore:
         state = self.state()
         if (state.get("run"), state.get("seat"), state.get("base_sha256")) != (run, seat, replica.base_sha256):
             return False
-        tensors = _load(self.folder / f"weights-{state['round']}.safetensors", state.get("weights_sha256"))
+        tensors = _load(self.folder / f"weights-{state['round']}.safetensors")
         own = _kept(replica)
         if tensors is None or any(
             name not in tensors or tensors[name].shape != part.shape or tensors[name].dtype != part.dtype
@@ -106,8 +101,8 @@ def read_state(path: Path, fields: Mapping[str, type]) -> dict[str, Any]:
     """What a folder with a replica says of it; empty where it says nothing, or lacks one of ``fields``. Then the
     replica starts at the base, and the server sends what it has missed."""
     try:
-        state = read_sealed(path)
-    except (OSError, ValueError, InvalidInputError):
+        state = read_json(path)
+    except (OSError, ValueError):
         return {}
     fits = isinstance(state, dict) and all(type(state.get(name)) is kind for name, kind in fields.items())
     return state if fits else {}
@@ -130,10 +125,8 @@ def _kept(replica: Replica) -> dict[str, torch.Tensor]:
     return {f"{m}": replica.network.block_weights(m) for m in range(replica.network.num_blocks)}
 
 
-def _load(path: Path, sha256: str | None) -> dict[str, torch.Tensor] | None:
+def _load(path: Path) -> dict[str, torch.Tensor] | None:
     try:
-        if sha256_of(path) != sha256:
-            return None
         return load_file(path)
-    except (OSError, InvalidInputError, SafetensorError):
+    except (OSError, SafetensorError):
         return None

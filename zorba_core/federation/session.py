@@ -182,11 +182,11 @@ def _check_end(request: runs.Request) -> None:
     """Refuse a log that has lost rounds which the folder's other files know of: clients have had their averages, and
     computed again with whoever is there they would be others. Nothing is changed."""
     path = request.path / runs.TRAJECTORY
-    had = max(runs.last_recorded_round(request.path), runs.read_summary(request.path).get("rounds_done", 0))
+    had = runs.read_summary(request.path).get("rounds_done", 0)
     if path.is_file() and (there := read_trajectory(path).rounds_done) < had:
         raise InvalidInputError(
             f"the end of {path} is lost: it ends at round {there} and the run had {had}; restore it from a copy. To "
-            f"give these rounds up, remove {runs.METRICS} and {runs.SUMMARY} beside it, and empty the clients' folders"
+            f"give these rounds up, remove {runs.SUMMARY} beside it, and empty the clients' folders"
         )
 
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.errors import InvalidInputError
@@ -26,7 +25,8 @@ from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.messages import Aggregate, CatchUp, MessageError, Payload, RoundAnswer, RoundTask
 from zorba_core.federation.replica import Base, Replica, open_base, open_rows
-from zorba_core.federation.replica_store import MOST_OF_AVERAGE, read_average, read_state
+from zorba_core.federation.replica_store import read_average, read_state
+from zorba_core.files import read_json, write_json
 
 _STATE = "state.json"
 
@@ -82,14 +82,14 @@ class _SharedFolder:
             for old in self.folder.glob("average-*.json"):
                 old.unlink(missing_ok=True)
         if (state.get("run"), state.get("config")) != (run, config):
-            write_sealed(self.folder / _STATE, {"run": run, "config": config, "base_sha256": replica.base_sha256})
+            write_json(self.folder / _STATE, {"run": run, "config": config, "base_sha256": replica.base_sha256})
 
     def keep(self, run: str, averages: Sequence[Aggregate]) -> None:
         for average in averages:
             path = self._path(average.round)
             if not path.is_file():
                 payload = messages.encode(CatchUp(run, (average,)))
-                write_sealed(path, {"what": payload.what, "values": dict(payload.values)})
+                write_json(path, {"what": payload.what, "values": dict(payload.values)})
 
     def average(self, run: str, round_index: int) -> tuple[Aggregate, ...]:
         """Empty while no process has received it.
@@ -99,11 +99,9 @@ class _SharedFolder:
         """
         path = self._path(round_index)
         try:
-            return (read_average(read_sealed(path, MOST_OF_AVERAGE), run, round_index),)
+            return (read_average(read_json(path), run, round_index),)
         except FileNotFoundError:
             return ()
-        except InvalidInputError as error:
-            raise type(error)(f"{error}; or remove the file, and it is sent again") from None
         except (OSError, ValueError, TypeError, KeyError, MessageError):
             raise InvalidInputError(
                 f"{path}: not round {round_index} of this run, the file is damaged; remove it, and it is sent again"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zorba_core.checksums import check_sums
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.planning.parameter_counts import parameter_counts
 
@@ -88,7 +87,6 @@ def _config_path(folder_or_file: str | os.PathLike[str]) -> Path:
             raise MissingDataError(
                 f"model folder {str(folder_or_file)!r} has no config.json; give a Hugging Face folder"
             )
-        check_sums(folder_or_file, without=".safetensors")
     if not os.path.isfile(path):
         raise InvalidInputError(
             f"unknown model {in_short(str(folder_or_file), 200)}; choose one of {', '.join(PRESETS)}, "

@@ -15,6 +15,7 @@ Shapes: M blocks, N clients, P rows of the metrics.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -24,25 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.checksums import parse_json, unsealed
-from zorba_core.data.checked_tables import UNREADABLE, read_table
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
-from zorba_core.files import fingerprint, named_in_errors
-from zorba_core.planning.communication import run_communication
-from zorba_core.runs.fields import (
-    CONFIG_FIELDS,
-    DAMAGED,
-    ENVIRONMENT_FIELDS,
-    MOST,
-    SUMMARY_FIELDS,
-    Fields,
-    Written,
-    check_fields,
-)
+from zorba_core.files import as_named, fingerprint
 from zorba_core.runs.trajectory import header_of_rounds
 from zorba_core.runs.trajectory_records import Header
 
@@ -68,17 +57,12 @@ METRIC_COLUMNS = {
     "clients_refused": pa.int64(),  # in this round, for scalars that could not be used
     "backward_passes": pa.int64(),  # of one client's batch, so far
 }
-# Not in the first runs' tables: null there, or what it was.
-_LATER_COLUMNS = {"clients_reported": None, "clients_refused": None, "backward_passes": 0}
-_COUNTS = ("round", "forward_passes", "scalars_up", "scalars_down", "backward_passes")  # never null
 BACKWARD_WORK = 2  # a backward pass costs about two forward passes
 METRIC_SCHEMA = pa.schema(list(METRIC_COLUMNS.items()))
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DAMAGED = "the file is damaged; restore it from a copy"
 _CUT_SHORT = "not a run folder, or one that was cut short at its start:"
-_MAX_JSON_BYTES = 8_000_000  # 10 kB are usual, 6 MB those of 100,000 clients; what is read takes up to 80 times as much
-_MAX_METRICS_BYTES = 256_000_000
-_MAX_METRIC_ROWS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,28 +94,8 @@ class Run:
 
     @property
     def communication(self) -> dict[str, Any] | None:
-        """What a finished run sent (:mod:`zorba_core.planning.communication`). The first runs' summaries have no such
-        entry, but what it is counted from; None where that is missing too."""
-        if "communication" in self.summary or not {"reports", "rounds_done"} <= self.summary.keys():
-            return self.summary.get("communication")
-        reports = self.summary["reports"]
-        sent = reports["reported"] + sum(reports["refused_by_client"].values())
-        directions, seeds = self.config.get("num_perturbations"), self.config.get("num_seeds")
-        if directions is None or seeds is None:
-            return None
-        try:
-            counted = run_communication(
-                "zorba",
-                self.allocation.A_MN,
-                rounds=self.summary["rounds_done"],
-                reports=sent,
-                usable_reports=reports["reported"],
-                num_directions=directions,
-                num_seeds=seeds,
-            )
-        except InvalidInputError:  # numbers that contradict each other
-            return None
-        return counted.describe()
+        """What a finished run sent (:mod:`zorba_core.planning.communication`)."""
+        return self.summary.get("communication")
 
     @property
     def evaluations(self) -> pd.DataFrame:
@@ -238,7 +202,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
     Raises:
         MissingDataError: no such folder.
-        InvalidInputError: not a run folder, or a file in it is damaged or too large; names the file.
+        InvalidInputError: not a run folder, or a file in it is damaged; names the file.
     """
     request = read_request(path)
     path = request.path
@@ -262,18 +226,9 @@ def read_summary(path: Path) -> dict[str, Any]:
     """A run's summary; empty for one that has not ended.
 
     Raises:
-        InvalidInputError: it is damaged or too large.
+        InvalidInputError: it is damaged.
     """
-    return _read_object(path / SUMMARY, SUMMARY_FIELDS) if (path / SUMMARY).is_file() else {}
-
-
-def last_recorded_round(path: Path) -> int:
-    """The last round of a run's metrics; 0 where there are none, or none that can be read: the log has them too."""
-    try:
-        table = _read_metrics(path / METRICS)
-    except (OSError, InvalidInputError):
-        return 0
-    return int(table["round"].max()) if len(table) else 0
+    return _read_object(path / SUMMARY) if (path / SUMMARY).is_file() else {}
 
 
 def read_request(path: str | os.PathLike[str]) -> Request:
@@ -288,11 +243,7 @@ def read_request(path: str | os.PathLike[str]) -> Request:
     missing = [name for name in (CONFIG, ENVIRONMENT, ALLOCATION) if not (path / name).is_file()]
     if missing:
         raise InvalidInputError(f"{path}: {_CUT_SHORT} no {missing[0]}")
-    for name in (METRICS, SUMMARY, TRAJECTORY):
-        if os.path.lexists(path / name) and not (path / name).is_file():  # a folder, a pipe, a link to nothing
-            raise InvalidInputError(f"{path / name}: something else where a file belongs; the run is damaged")
-    config = _read_object(path / CONFIG, CONFIG_FIELDS)
-    environment = _read_object(path / ENVIRONMENT, ENVIRONMENT_FIELDS)
+    config, environment = _read_object(path / CONFIG), _read_object(path / ENVIRONMENT)
     allocation = allocation_from_file(path / ALLOCATION)
     for name, number in (("num_clients", allocation.num_clients), ("num_blocks", allocation.num_blocks)):
         if config.get(name, number) != number:
@@ -310,15 +261,15 @@ def header_of(config: dict[str, Any], environment: dict[str, Any], allocation: A
         base_weights_sha256=environment.get("base_weights_sha256", ""),
         num_clients=allocation.num_clients,
         num_blocks=allocation.num_blocks,
-        environment_sha256=fingerprint(environment),
     )
 
 
 def check_written_under(request: Request, header: Header) -> None:
-    """Refuse a folder whose files are not those that its log was written under.
+    """Refuse a folder whose files are not those that its log was written under. Of the environment the base model's
+    weights count, which decide the result.
 
-    The environment is compared in what decides the result; that its other facts were changed is for
-    :func:`changed_environment` to say.
+    Raises:
+        InvalidInputError: it names the file that was changed.
     """
     expected = header_of(request.config, request.environment, request.allocation)
     for name, what in (
@@ -333,70 +284,24 @@ def check_written_under(request: Request, header: Header) -> None:
             )
 
 
-def changed_environment(request: Request, header: Header) -> bool:
-    """Whether the environment is not, to the letter, the one that the log was written under. False where an earlier
-    version wrote the log: it did not keep the fingerprint."""
-    return header.environment_sha256 not in ("", fingerprint(request.environment))
-
-
-def _read_object(path: Path, fields: Fields) -> dict[str, Any]:
-    size = path.stat().st_size
-    if size > _MAX_JSON_BYTES:
-        raise InvalidInputError(
-            f"{path}: {size:,} bytes is too large for a run's file (limit {_MAX_JSON_BYTES:,}); it is damaged or "
-            "another file, restore it from a copy"
-        )
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        with named_in_errors(path):
-            text = path.read_text(encoding="utf-8")
-        content = parse_json(text)
-    except ValueError:  # also a number of too many digits
-        raise InvalidInputError(f"{path}: not JSON; {DAMAGED}") from None
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InvalidInputError(f"{path}: not JSON; {_DAMAGED}") from None
     if not isinstance(content, dict):
         raise InvalidInputError(f"{path}: holds a {type(content).__name__} where a JSON object belongs")
-    try:
-        check_fields(content, fields)
-        return Written.of(unsealed(content, text), path)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}; {DAMAGED}") from None
+    return content
 
 
 def _read_metrics(path: Path) -> pd.DataFrame:
-    size = path.stat().st_size
-    if size > _MAX_METRICS_BYTES:
-        raise InvalidInputError(f"{path}: {size} bytes is too large for metrics (limit {_MAX_METRICS_BYTES})")
     try:
-        table = read_table(path, _MAX_METRIC_ROWS)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}; {DAMAGED}") from None
-    except UNREADABLE:
-        raise InvalidInputError(f"{path}: not a metrics table; {DAMAGED}") from None
-    try:
-        absent = [name for name in METRIC_COLUMNS if name not in table.column_names]
-        missing = [name for name in absent if name not in _LATER_COLUMNS]
-        if missing:
-            raise InvalidInputError(f"{path}: no column {missing[0]}; want {', '.join(METRIC_COLUMNS)}")
-        for name in absent:
-            table = table.append_column(name, pa.array([_LATER_COLUMNS[name]] * len(table), METRIC_COLUMNS[name]))
-        table = table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA)
-    except InvalidInputError:
-        raise
-    except UNREADABLE:
-        raise InvalidInputError(f"{path}: not a metrics table; {DAMAGED}") from None
-    for name in _COUNTS:
-        if table[name].null_count or not _within(table[name], MOST):
-            raise InvalidInputError(f"{path}: {name} has a value that is no count; {DAMAGED}")
-    if not (np.diff(table["round"].to_numpy()) > 0).all():
-        raise InvalidInputError(f"{path}: its rounds do not rise; {DAMAGED}")
-    for name in ("clients_reported", "clients_refused"):
-        if not _within(table[name], MOST):
-            raise InvalidInputError(f"{path}: {name} has a value that is no count; {DAMAGED}")
-    if not _within(table["eval_accuracy"], 1):
-        raise InvalidInputError(f"{path}: eval_accuracy has a value outside 0 to 1; {DAMAGED}")
-    return table.to_pandas()
-
-
-def _within(column: pa.ChunkedArray, most: float) -> bool:
-    """Is every value from 0 to ``most``, or null?"""
-    values = column.to_numpy()
-    return bool((np.isnan(values) | ((values >= 0) & (values <= most))).all())
+        table = pq.read_table(as_named(path))
+    except (pa.ArrowException, OSError):
+        raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
+    if "backward_passes" not in table.column_names:  # of a run from before there were first-order methods
+        table = table.append_column("backward_passes", pa.array([0] * len(table), pa.int64()))
+    missing = [name for name in METRIC_COLUMNS if name not in table.column_names]
+    if missing:
+        raise InvalidInputError(f"{path}: no column {missing[0]}; want {', '.join(METRIC_COLUMNS)}")
+    return table.select(list(METRIC_COLUMNS)).cast(METRIC_SCHEMA).to_pandas()

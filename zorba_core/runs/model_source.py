@@ -1,8 +1,8 @@
 """Resolve a model's name to a folder, or a hub's name, that ``transformers`` loads; and load it.
 
-Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code. A folder
-that has checksums beside its files (SHA256SUMS, as saved and exported models do) is compared with them. Every parameter
-comes from the files: what they lack is refused, never drawn at random (:mod:`zorba_core.runs.complete_weights`).
+Loading never runs code that comes with a model, and reads safetensors only: a pickled ``.bin`` can run code. Every
+parameter comes from the files: what they lack is refused, never drawn at random
+(:mod:`zorba_core.runs.complete_weights`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zorba_core.checksums import check_sums
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
 from zorba_core.planning.models import ModelSpec, spec_from_config
 from zorba_core.planning.parameter_counts import COUNTS
@@ -184,8 +183,6 @@ def _read_config(source: str, **options: bool) -> PretrainedConfig:
 def _load(name_or_path, what, load):
     source = resolve_model(name_or_path)
     local = Path(source).is_dir()
-    if local:  # before a damaged config makes the loader allocate anything
-        check_sums(source, without=None if what == "weights" else ".safetensors")
     try:
         with without_bar() if local else contextlib.nullcontext(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Initializing zero-element")  # of a damaged file, which is then refused

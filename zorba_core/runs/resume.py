@@ -21,7 +21,6 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.checksums import write_sums
 from zorba_core.data.own_data import Data
 from zorba_core.data.partition import DIRICHLET
 from zorba_core.engine.callbacks import Callback
@@ -86,12 +85,11 @@ def resume(
     check_files(request.environment.get("data", {}).get("files", {}), task, request.path)
     if (request.path / runs.METRICS).is_file() and not (request.path / runs.TRAJECTORY).is_file():
         raise MissingDataError(f"{request.path}: it has no {runs.TRAJECTORY}, so there is nothing to resume from")
-    recorded = runs.last_recorded_round(request.path)
     log = open_log(request)
     try:
         trajectory = log.trajectory
         check_log(request, trajectory)
-        lacks = lacking(trajectory, runs.read_summary(request.path), recorded)
+        lacks = lacking(trajectory, runs.read_summary(request.path))
         with use_threads(settings.threads):
             network, tokenizer = _open_base(request, settings, model)
             division = request.config.get("division", DIRICHLET)
@@ -152,15 +150,15 @@ def replay(
 
     Raises:
         MissingDataError, InvalidInputError: as :func:`resume`; a round that the log does not have; no round is named
-            and the log lacks an end that the summary or the metrics have; a folder in the way; of a FedIT run, any
-            round but 0 and that of its checkpoint.
+            and the log lacks an end that the summary has; a folder in the way; of a FedIT run, any round but 0 and that
+            of its checkpoint.
     """
     request = read_request(run)
     settings = settings_of(request)
-    summary, recorded = runs.read_summary(request.path), runs.last_recorded_round(request.path)
+    summary = runs.read_summary(request.path)
     trajectory = read_trajectory(request.path / runs.TRAJECTORY)
     check_log(request, trajectory)
-    lacks = lacking(trajectory, summary, recorded)
+    lacks = lacking(trajectory, summary)
     first_order = method_facts(settings.method).first_order
     last_round = checkpoint_round(request.path) if first_order else trajectory.rounds_done
     target = last_round if round_index is None else round_index
@@ -194,7 +192,6 @@ def replay(
             with atomic_folder(save) as folder:
                 save_model(network, folder)
                 tokenizer.save_pretrained(folder)
-                write_sums(folder)
     return Rebuilt(target, network, tokenizer, evaluations[-1].round if evaluations else None)
 
 
@@ -318,8 +315,6 @@ def reopen(
         notice(
             f"{name} is {now[name]} here and was {request.environment.get(name)}: the coming rounds' bits may differ"
         )
-    if trajectory.header is not None and runs.changed_environment(request, trajectory.header):
-        notice(f"{runs.ENVIRONMENT} was changed since the run began; what it says of the machine may not hold")
     notice(f"resuming after round {trajectory.rounds_done}")
     remove_leftovers(request.path)
     (request.path / runs.SUMMARY).unlink(missing_ok=True)

@@ -21,7 +21,6 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics, Solution
 from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.checksums import write_sums
 from zorba_core.data.encoding import count_cuts, encode, head_tokens, with_label_words
 from zorba_core.data.file_rows import clients_of
 from zorba_core.data.inference import Said
@@ -206,7 +205,6 @@ def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokeni
         saved = save_model(network, path / "model")
         tokenizer.save_pretrained(path / "model")
         readable_as_usual(path / "model")
-        write_sums(path / "model")
     return {"saved_weights_sha256": saved} if network.has_adapters else {}
 
 

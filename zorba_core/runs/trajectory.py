@@ -18,8 +18,8 @@ is noticed. Record kinds, by ``kind`` (:mod:`zorba_core.runs.trajectory_records`
 
 Every record is written by one call and forced to disk (fsync) before the next round begins. A process that dies leaves
 at most one torn record, at the end; it is dropped, since the round can be computed again. Damage before the end is
-refused with its position. What the end lacks of what the summary or the metrics have, :func:`lacking` says. One process
-writes at a time: the writer holds a lock (flock) on the file.
+refused with its position. What the end lacks of what the summary has, :func:`lacking` says. One process writes at a
+time: the writer holds a lock (flock) on the file.
 """
 
 from __future__ import annotations
@@ -92,23 +92,14 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
     return _read(path, path.stat().st_size)
 
 
-def lacking(trajectory: Trajectory, summary: Mapping[str, Any], recorded: int = 0) -> str:
-    """What a log lacks of what its run had when its summary was written; nothing where it is whole, or nothing says
-    otherwise.
+def lacking(trajectory: Trajectory, summary: Mapping[str, Any]) -> str:
+    """What a log lacks of what its run had when its summary was written; nothing where it is whole.
 
     Args:
         summary: the run's, empty while it is unfinished. Read it before the log: a run may end meanwhile.
-        recorded: the last round of the run's metrics, which are written after the log; read it before the log too.
     """
-    done = summary.get("rounds_done")
-    if not isinstance(done, int):
-        behind = trajectory.rounds_done < recorded
-        return f"it ends at round {trajectory.rounds_done} and the metrics have round {recorded}" if behind else ""
-    if trajectory.rounds_done < done:
-        return f"it ends at round {trajectory.rounds_done} and the run had {done}"
-    if summary.get("weights_sha256") and done not in [entry.round for entry in trajectory.evaluations]:
-        return f"the evaluation after round {done} is not there"
-    return f"its last record ({trajectory.dropped_bytes} bytes) is damaged" if trajectory.dropped_bytes else ""
+    done = summary.get("rounds_done", 0)
+    return f"it ends at round {trajectory.rounds_done} and the run had {done}" if trajectory.rounds_done < done else ""
 
 
 def header_of_rounds(path: str | os.PathLike[str]) -> Header | None:

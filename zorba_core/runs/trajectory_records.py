@@ -30,7 +30,6 @@ class Header:
     base_weights_sha256: str
     num_clients: int
     num_blocks: int
-    environment_sha256: str = ""  # logs of earlier versions do not have it
 
 
 @dataclass(frozen=True)

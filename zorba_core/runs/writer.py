@@ -15,12 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from zorba_core.allocation import AllocationMetrics, write_allocation
-from zorba_core.checksums import write_sealed
-from zorba_core.data.checked_tables import write_table
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import fingerprint
+from zorba_core.files import fingerprint, write_json, write_parquet
 from zorba_core.runs import folder as runs
 from zorba_core.runs.folder import check_name
 from zorba_core.runs.trajectory import Note, TrajectoryLog
@@ -47,8 +45,8 @@ class RunWriter(Callback):
         self._records: list[RoundRecord] = []
         self._written: pa.Table | None = None
         self._rounds_done = 0
-        write_sealed(self.path / runs.CONFIG, config)
-        write_sealed(self.path / runs.ENVIRONMENT, environment)
+        write_json(self.path / runs.CONFIG, config)
+        write_json(self.path / runs.ENVIRONMENT, environment)
         write_allocation(self.path / runs.ALLOCATION, allocation)
         self._log = TrajectoryLog(self.path / runs.TRAJECTORY)
         try:
@@ -91,13 +89,13 @@ class RunWriter(Callback):
         before = self._written if self._written is not None else runs.METRIC_SCHEMA.empty_table()
         new = [asdict(record) for record in self._records[len(before) :]]  # a long run's rows are made once
         table = pa.concat_tables([before, pa.Table.from_pylist(new, schema=runs.METRIC_SCHEMA)]).combine_chunks()
-        write_table(self.path / runs.METRICS, table)
+        write_parquet(self.path / runs.METRICS, table)
         self._written = table
 
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is over: write what is left of the metrics, then the summary."""
         self.flush()
-        write_sealed(self.path / runs.SUMMARY, summary)
+        write_json(self.path / runs.SUMMARY, summary)
 
     def close(self) -> None:
         """Let another process write the folder."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from zorba_core.errors import MissingDataError
@@ -22,7 +23,6 @@ _SAME = ["seed", "num_clients", "lr", "alpha", "rounds"]  # in which the two run
 _COLUMNS = [*_SAME, "arm", "status", "V", "final_loss", "initial_loss", "dataset", "model"]
 NEIGHBOURS = 40
 _QUANTILES = (0.1, 0.9)
-_MOST_RUNS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,7 @@ class RunsByV:
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, modified: int) -> RunsByV:
     del modified  # part of the cache's key only
-    from zorba_core.data.checked_tables import read_table
-
-    runs = read_table(path, _MOST_RUNS).select(_COLUMNS).to_pandas()
+    runs = pd.read_parquet(path, columns=list(_COLUMNS))
     runs = runs[(runs.status == "finished") & runs.final_loss.notna() & (runs.V > 0)]
     full = runs[runs.arm == "full"].drop_duplicates(_SAME)
     pairs = runs[runs.arm != "full"].merge(full, on=_SAME, suffixes=("", "_full"))

@@ -23,10 +23,9 @@ from typing import Any
 from app.screens.train.jobs import ALLOCATION, JOB, JOBS, LOG, Job, job_folder, list_jobs, named_run, read_job
 from app.screens.train.process_identity import is_alive, start_stamp
 from zorba_core.allocation import AllocationMetrics, write_allocation
-from zorba_core.checksums import write_sealed
 from zorba_core.cli.options import option_words
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.files import open_own, write_text
+from zorba_core.files import open_own, write_json, write_text
 from zorba_core.runs.threads import usable_cores
 
 
@@ -76,7 +75,7 @@ def stop(runs_folder: Path, job: Job) -> None:
     if not is_alive(job.pid, job.stamp):
         return
     at_once = job.stop_asked is not None or named_run(runs_folder, job) is None
-    write_sealed(job_folder(runs_folder, job) / JOB, asdict(replace(job, stop_asked=time.time())))
+    write_json(job_folder(runs_folder, job) / JOB, asdict(replace(job, stop_asked=time.time())))
     with contextlib.suppress(ProcessLookupError):
         os.kill(job.pid, signal.SIGTERM if at_once else signal.SIGINT)
 
@@ -162,5 +161,5 @@ def _launch(folder: Path, kind: str, command: tuple[str, ...], rounds: int, titl
     # While the app lives it collects its children's exit, so that none is left as a zombie.
     threading.Thread(target=process.wait, daemon=True).start()
     job = Job(folder.name, kind, command, process.pid, stamp, time.time(), rounds, title, run)
-    write_sealed(folder / JOB, asdict(job))
+    write_json(folder / JOB, asdict(job))
     return job

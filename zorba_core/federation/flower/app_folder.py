@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from zorba_core.checksums import write_sealed
-from zorba_core.files import write_text
+from zorba_core.files import write_json, write_text
 
 _PYPROJECT = """\
 [build-system]
@@ -70,7 +69,7 @@ def write_request(
         "model": model,
         "force": force,
     }
-    write_sealed(folder / "request.json", request)
+    write_json(folder / "request.json", request)
     return folder / "request.json"
 
 

@@ -23,16 +23,14 @@ from typing import Any
 
 import psutil
 
-from zorba_core.checksums import parse_json
-from zorba_core.errors import InvalidInputError, MissingDataError, RunError, printable
-from zorba_core.files import open_own, read_regular, write_text
+from zorba_core.errors import MissingDataError, RunError, printable
+from zorba_core.files import open_own, read_json, write_text
 
 NO_FLOWER = "Flower 1.41 is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
 _HOST = "127.0.0.1"
 _COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
 _POLL_SECONDS = "0.2"  # Flower's default of 1.0 is waited for twice a round
 _PR_SET_PDEATHSIG = 1
-_MOST_BYTES = 2**26  # of a result, which holds the summary of a run
 _MOST_SAID = 300  # characters
 _SECONDS_TO_START, _SECONDS_TO_STOP = 60.0, 5.0
 
@@ -257,10 +255,10 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A small file that another process writes, or None while it is not there or cannot be read."""
+def read_if_whole(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file that another process writes; None while it is not there or is no such file."""
     try:
-        content = parse_json(read_regular(path, _MOST_BYTES))
-    except (OSError, ValueError, InvalidInputError):
+        content = read_json(path)
+    except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None

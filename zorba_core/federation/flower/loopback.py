@@ -11,7 +11,7 @@ from typing import Any
 
 from zorba_core.errors import RunError
 from zorba_core.federation.flower.app_folder import write_app, write_request
-from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_json
+from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_if_whole
 from zorba_core.federation.flower.locks import is_held
 from zorba_core.runs import Run, read_run
 
@@ -125,7 +125,7 @@ def read_result(path: Path) -> dict[str, Any] | None:
     """
     if not os.path.lexists(path):
         return None
-    result = read_json(path) or {}
+    result = read_if_whole(path) or {}
     says = (("done", "run"), ("failed", "error"))
     if not any(result.get("state") == state and isinstance(result.get(what), str) for state, what in says):
         raise RunError(

@@ -14,12 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from zorba_core.checksums import read_sealed, write_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.federation.flower.app_folder import write_request
 from zorba_core.federation.flower.deployment import Deployment, ended_by_signals
 from zorba_core.federation.flower.loopback import Tail, await_result, finished
-from zorba_core.files import write_json
+from zorba_core.files import read_json, write_json
 from zorba_core.runs import Run
 
 NODES = "simulation.json"  # {"nodes": the clients' --node-config, by seat; "workers": how many processes}
@@ -55,7 +54,7 @@ def simulate(
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     write_request(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
-    write_sealed(folder / NODES, {"nodes": [dict(node) for node in nodes], "workers": workers})
+    write_json(folder / NODES, {"nodes": [dict(node) for node in nodes], "workers": workers})
     lines = Tail(folder / "server.log")
     with ended_by_signals(), Deployment(folder) as deployment:
         tell(f"{len(nodes)} virtual clients, {workers} of Ray's processes (its ports are open to the network)")
@@ -74,17 +73,12 @@ def read_nodes(folder: Path) -> tuple[list[dict[str, Any]], int]:
     """
     path, anew = folder / NODES, "start the simulation again, which writes it anew"
     try:
-        content = read_sealed(path)
-        nodes, workers = content["nodes"], content["workers"]
-        if not isinstance(nodes, list) or not nodes or not all(isinstance(node, dict) for node in nodes):
-            raise TypeError
-        if type(workers) is not int or workers < 1:
-            raise TypeError
+        content = read_json(path)
+        return content["nodes"], content["workers"]
     except OSError as error:
         raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
     except (ValueError, TypeError, KeyError):
         raise InvalidInputError(f"{path}: not the clients of a simulation, the file is damaged; {anew}") from None
-    return nodes, workers
 
 
 def main(arguments: list[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zorba_core.checksums import write_sums
 from zorba_core.errors import InvalidInputError
 from zorba_core.files import atomic_folder, check_model_folder
 from zorba_core.runs.folder import Run
@@ -49,5 +48,4 @@ def export_run(
             save_model(tuned.network, folder)
         tuned.tokenizer.save_pretrained(folder)
         (folder / CARD).write_text(card, encoding="utf-8")
-        write_sums(folder)
     return to

@@ -21,7 +21,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.checksums import ChecksumError
 from zorba_core.data.tasks import Task
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
@@ -126,17 +125,15 @@ def _opened(
     task, saved = task_of(run), run.path / SAVED
     if saved.is_dir() and not adapters:
         settings = _settings_here(request)
-        try:
-            with warned_when_accepted(), use_threads(settings.threads):
-                network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
-                if settings.lora is not None:  # merged when they were saved
-                    sha256 = run.summary.get("saved_weights_sha256")
-                if sha256 not in (None, network.weights_sha256()):
-                    raise _another_model(saved)
-        except ChecksumError as error:
-            raise InvalidInputError(
-                f"{error}; or remove {saved}: the model is then rebuilt from the run's log"
-            ) from None
+        with warned_when_accepted(), use_threads(settings.threads):
+            network, tokenizer = open_network(task, saved, run.config["label_words"], settings.without_adapters())
+            if settings.lora is not None:  # merged when they were saved
+                sha256 = run.summary.get("saved_weights_sha256")
+            if sha256 not in (None, network.weights_sha256()):
+                raise InvalidInputError(
+                    f"{saved} does not hold the weights that the run ended with; put the original back, or remove this "
+                    "folder: the model is then rebuilt from the run's log"
+                )
         return TunedModel(run, task, settings, tokenizer, network, "saved model", base_source)
     settings = _settings_for_replay(request)
     first_order = method_facts(settings.method).first_order
@@ -152,13 +149,6 @@ def _opened(
         if not first_order:
             _keep(run.path, rebuilt.network)
     return TunedModel(run, task, settings, rebuilt.tokenizer, rebuilt.network, source, base_source)
-
-
-def _another_model(saved: Path) -> InvalidInputError:
-    return InvalidInputError(
-        f"{saved} does not hold the weights that the run ended with; put the original back, or remove this "
-        "folder: the model is then rebuilt from the run's log"
-    )
 
 
 def _replayed_before(run: Run, sha256: str | None, base_source: str | None):

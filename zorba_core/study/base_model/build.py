@@ -19,7 +19,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from zorba_core.checksums import write_sums
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
@@ -151,7 +150,6 @@ def _make(
     }
     write_json(work / "zorba.json", facts)
     write_text(work / "README.md", card_text(facts))
-    write_sums(work)
     return facts
 
 

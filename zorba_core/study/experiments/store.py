@@ -19,16 +19,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from zorba_core.data.checked_tables import UNREADABLE, read_table, write_table
 from zorba_core.engine import ENGINE_VERSION
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
+from zorba_core.files import write_parquet
 from zorba_core.study.experiments.definitions import EXPERIMENTS
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 
 DEFAULT_ROOT = Path("artifacts/experiments")
 WORK = "work"
-_MAX_BYTES, _MAX_ROWS = 16_000_000, 1_000_000  # the largest table here has 0.2 MB, and 6,000 rows
 _AGAIN = "restore it from a copy, or remove it and run the experiment again"
 
 RUN_COLUMNS: Mapping[str, pa.DataType] = {
@@ -190,7 +190,7 @@ def write_tables(folder: Path, runs: pd.DataFrame, curves: pd.DataFrame) -> None
     # The curves first: a reader between the two, or after a process that dies there, has no run without its curve.
     for name, frame, schema in (("curves", curves, CURVE_SCHEMA), ("runs", runs, RUN_SCHEMA)):
         table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
-        write_table(folder / f"{name}.parquet", table)
+        write_parquet(folder / f"{name}.parquet", table)
 
 
 def frame_of(rows: Sequence[Mapping], schema: pa.Schema) -> pd.DataFrame:
@@ -200,11 +200,7 @@ def frame_of(rows: Sequence[Mapping], schema: pa.Schema) -> pd.DataFrame:
 def _read(path: Path, schema: pa.Schema) -> pd.DataFrame:
     if not path.is_file():
         return schema.empty_table().to_pandas()
-    if path.stat().st_size > _MAX_BYTES:
-        raise InvalidInputError(f"{path}: larger than {_MAX_BYTES} bytes, which no experiment's table is")
     try:
-        return read_table(path, _MAX_ROWS).select(schema.names).cast(schema).to_pandas()
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {error}; {_AGAIN}") from None
-    except UNREADABLE as error:
+        return pq.read_table(path).select(schema.names).cast(schema).to_pandas()
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise InvalidInputError(f"{path}: not a table of runs ({first_line(error)[:200]}); {_AGAIN}") from None

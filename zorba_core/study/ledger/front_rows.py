@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zorba_core.allocation import AllocationProblem, Front, solve, sweep
-from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import read_json
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import Workload, psi_block_bytes, psi_model_bytes, whole_block_budgets
 from zorba_core.planning.models import ModelSpec, model_spec
@@ -279,7 +279,7 @@ def read_timings(path: Path) -> dict[str, dict[tuple[int, int], float]]:
         raise MissingDataError(f"{path} does not exist; make it with: python -m tests.benchmarks.bench_allocation")
     try:
         timings: dict[str, dict[tuple[int, int], float]] = {}
-        for row in read_sealed(path)["scaling"]:
+        for row in read_json(path)["scaling"]:
             if row["total"] is None:
                 timings.setdefault(row["solver"], {})[row["num_clients"], row["num_blocks"]] = float(row["cpu_s"])
         timings["lexicographic"], timings["exact"][50, 12]

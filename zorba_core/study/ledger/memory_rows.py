@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from zorba_core.checksums import read_sealed
 from zorba_core.errors import InvalidInputError, MissingDataError
+from zorba_core.files import read_json
 from zorba_core.planning.fleets import uniform_fleet
 from zorba_core.planning.memory import GIB, Workload, psi_block_bytes, psi_model_bytes, total_bytes, whole_block_budgets
 from zorba_core.planning.models import model_spec
@@ -245,7 +245,7 @@ def read_measured(path: Path) -> dict[int, float]:
     if not path.is_file():
         raise MissingDataError(f"{path} does not exist; make it with: python -m tests.benchmarks.bench_memory")
     try:
-        content = read_sealed(path)
+        content = read_json(path)
         return {int(row["active_blocks"]): float(np.mean(row["measured_bytes"])) / MIB for row in content["rows"]}
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError(f"{path}: not what tests.benchmarks.bench_memory writes ({error})") from None
