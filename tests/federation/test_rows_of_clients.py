@@ -154,14 +154,13 @@ def test_one_file_is_shared_out_as_a_run_in_one_process_divides_it(tiny_opt_fold
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda table: table["rows"].update(train="/etc/passwd"), "cannot say where rows lie"),
         (lambda table: table.update(name="other"), "the task is called 'other'"),
         (lambda table: table.update(made="os:system"), "unknown key 'made'"),
         (lambda table: table.pop("prompt"), "the key prompt is missing"),
         (lambda table: table.pop("rows"), r"the table \[rows\] is missing"),
     ],
 )
-def test_a_server_decides_the_form_of_rows_and_never_which_file_is_read(task, make_config, change, says):
+def test_a_shared_task_that_cannot_be_is_refused(task, make_config, change, says):
     config = replace(make_config(), dataset="reviews", task=shared_task(task))
     value = json.loads(config.to_json())
     table = json.loads(value["task"])

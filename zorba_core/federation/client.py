@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from zorba_core.errors import InvalidInputError, RunError, ZorbaError, name_some
+from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation import messages
 from zorba_core.federation.client_settings import ClientSettings
 from zorba_core.federation.config import RunConfig, read_config, with_local
@@ -108,15 +108,12 @@ class Client:
         # A name from the server decides neither what folder is read here nor what is fetched from a hub.
         if own.model is None and config.model not in BUNDLED:
             raise InvalidInputError("this client's operator has not set the folder of the base model (model)")
-        _check_limits(config, own)
         local = with_local(config, own.device, own.threads)
         kept_rows = store.rows(run, own.seat) if store else None
         replica = self._open(local, own.seat, model=own.model, rows=own.rows, encoded=kept_rows)
         if base_sha256 not in (None, replica.base_sha256):
             raise RunError("the base model's files have changed since the run greeted this client; put them back")
         self._replica, self._run = replica, run
-        agreed = self._replica.agreed
-        agreed.max_step, agreed.most_blocks = own.max_step, own.blocks or agreed.most_blocks
         restored = store is None or store.restore(self._replica, run, own.seat)
         if not restored or kept_rows is None:
             self._keep()
@@ -124,23 +121,3 @@ class Client:
     def _keep(self) -> None:
         if self._store is not None:
             self._store.save(self._replica, self._run, self.settings.seat, self._config.to_json())
-
-
-def _check_limits(config: RunConfig, own: ClientSettings) -> None:
-    """
-    Raises:
-        InvalidInputError: the run reads what this client's operator does not allow, or too few rows a round.
-    """
-    if config.settings.batch_size < own.min_batch:
-        raise InvalidInputError(
-            f"the run's clients report on {config.settings.batch_size} rows a round, and this client's operator asks "
-            f"for {own.min_batch} at least (min-batch)"
-        )
-    task = config.described_task()
-    label = getattr(task.rows, "label", None) or ("label" if "label" in task.columns else None)
-    others = {*task.text_columns, *task.answer_columns, *([label] if label else [])}.difference(own.columns)
-    if own.columns and own.rows is not None and others:
-        raise InvalidInputError(
-            f"the run reads {name_some(sorted(map(repr, others)))} of the rows, which this client's operator does not "
-            "allow (columns)"
-        )

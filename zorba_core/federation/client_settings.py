@@ -23,9 +23,6 @@ class ClientSettings:
     rows: str | None = None  # the file with this client's rows; None: its share of a built-in dataset
     device: str = "cpu"
     threads: int = 1
-    max_step: float = 1.0  # a round may move a block by so many times the length of its weights
-    columns: tuple[str, ...] = ()  # of the file with its rows, those that a run may read; empty: those that it asks for
-    min_batch: int = 1  # fewer rows a round say more of each: runs with a smaller batch are declined
 
     def __post_init__(self) -> None:
         if self.seat < 0:
@@ -36,10 +33,6 @@ class ClientSettings:
             raise InvalidInputError(
                 f"vram_bytes is {in_short(self.vram_bytes)}; at most {MAX_VRAM_GIB:g} GiB are taken"
             )
-        if self.min_batch < 1:
-            raise InvalidInputError(f"min_batch is {self.min_batch}; it must be at least 1")
-        if not self.max_step > 0:
-            raise InvalidInputError(f"max_step is {self.max_step}; it must be above 0")
         if not (self.blocks or self.vram_bytes) and self.device != "cuda":
             raise InvalidInputError("without a GPU to measure, give blocks or vram_bytes")
 

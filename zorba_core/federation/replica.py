@@ -28,7 +28,6 @@ from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
-from zorba_core.federation.agreed import Agreed
 from zorba_core.federation.config import RunConfig
 from zorba_core.federation.local_files import local_rows
 from zorba_core.federation.messages import Aggregate, MessageError, RoundAnswer, RoundTask
@@ -52,15 +51,13 @@ class Replica:
         self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
         self.round = round_index
         self.directions = directions or directions_of(network, settings)
-        self.agreed = Agreed(settings, network.num_blocks)
 
     @torch.no_grad()
     def apply(self, averages: Sequence[Aggregate]) -> None:
         """Move the weights through the rounds that they have not seen; those already applied are skipped.
 
         Raises:
-            MessageError: a round is missing between the replica's and the first one, they are not of this model, or
-                the run's config and this client's operator do not allow them (:mod:`zorba_core.federation.agreed`).
+            MessageError: a round is missing between the replica's and the first one, or they are not of this model.
         """
         new = tuple(average for average in averages if average.round > self.round)
         for expected, average in enumerate(new, start=self.round + 1):
@@ -72,10 +69,8 @@ class Replica:
                 raise MessageError(
                     f"averages are for {average.rho_bar_MQ.shape[0]} blocks, the model has {self.network.num_blocks}"
                 )
-            self.agreed.check_average(average)
         for average in new:
             with use_threads(self.settings.threads):
-                self.agreed.check_step(average, self.network, self.directions)
                 update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr)
             self.round = average.round
 
@@ -83,14 +78,12 @@ class Replica:
         """This client's scalars of the task's round; no weight is changed.
 
         Raises:
-            MessageError: the replica does not stand at the round before, a block is not of this model, or the run and
-                this client do not have the seeds or blocks that are asked for.
+            MessageError: the replica does not stand at the round before, or a block is not of this model.
         """
         if self.round != task.round - 1:
             raise MessageError(
                 f"round {task.round} starts from {task.round - 1} and the replica stands at {self.round}"
             )
-        self.agreed.check_task(task)
         if task.blocks[-1] >= self.network.num_blocks:
             raise MessageError(f"block {task.blocks[-1]} is not one of the model's {self.network.num_blocks}")
         # As the client of the same number in a run within one process: it draws its batches, and only it is asked.

@@ -37,6 +37,8 @@ def check_config(config: RunConfig, settings: ServerSettings) -> None:
             f"estimator is {config.settings.estimator}, which simulates clients by a backward pass, and a federation's "
             "clients take forward passes alone; use cohort or reference"
         )
+    if config.settings.adapter:
+        raise InvalidInputError("a federation begins from the base model and shares no adapters; leave adapter out")
     if settings.min_clients > config.num_clients:
         raise InvalidInputError(f"min_clients is {settings.min_clients} and there are {config.num_clients} seats")
     if config.task and not settings.evaluate_on:

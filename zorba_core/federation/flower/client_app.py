@@ -8,10 +8,7 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
     model="..."       the base model's folder here (needed unless the run's is one that comes with this package)
     rows="..."        the file with this client's own rows: CSV, TSV, JSON lines, Parquet, with the columns that the
                       run's task reads (default, for built-in datasets alone: its share, which is a rehearsal)
-    columns="text,label" those of the file that a run may read (default: those that its task names)
-    min-batch=8          decline runs whose clients report on fewer rows a round (default 1)
     device="cpu"  threads=1
-    max-step=1.0      refuse a round that would move a block by more than so many times the length of its weights
     resident=true     keep the model in a process of its own between messages (zorba_core.federation.flower.resident)
 """
 
@@ -41,11 +38,8 @@ _KNOWN = (
     "replica",
     "model",
     "rows",
-    "columns",
-    "min-batch",
     "device",
     "threads",
-    "max-step",
     "resident",
 )
 
@@ -97,11 +91,8 @@ def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:
             vram_bytes=round(float(node_config.get("vram-gib", 0)) * GIB),
             model=node_config.get("model"),
             rows=node_config.get("rows"),
-            columns=tuple(name.strip() for name in str(node_config.get("columns", "")).split(",") if name.strip()),
-            min_batch=int(node_config.get("min-batch", 1)),
             device=str(node_config.get("device", "cpu")),
             threads=int(node_config.get("threads", 1)),
-            max_step=float(node_config.get("max-step", 1.0)),
         )
     except (TypeError, ValueError, OverflowError) as error:  # the last: of an infinite number
         raise InvalidInputError(f"--node-config: {error}") from None
