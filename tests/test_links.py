@@ -9,7 +9,6 @@ import pytest
 from app.screens.train import processes
 from app.screens.train.jobs import JOBS
 from zorba_core.errors import InvalidInputError
-from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.files import atomic_folder, create_new, open_own
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs.trajectory import TrajectoryLog
@@ -37,12 +36,6 @@ def test_a_folder_whose_name_was_taken_meanwhile_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match=r"model exists now; give a folder that does not$"):
         write_meanwhile()
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "theirs"]
-
-
-def test_what_a_client_was_killed_over_is_not_looked_for_behind_a_link(tmp_path, outside):
-    (tmp_path / "replica").mkdir()
-    (tmp_path / "replica" / "blocks").symlink_to(outside)
-    ReplicaStore(tmp_path / "replica")._clean()
 
 
 def start(folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,16 +20,6 @@ from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.planning.methods import METHODS
 
 BUDGETS = (2, 1, 3, 1)
-
-
-def processes_under(home: Path) -> list[int]:
-    """Processes that were started with this FLWR_HOME and are not gone."""
-    variable, pids = f"FLWR_HOME={home}".encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone, or another user's
-            if variable in (process / "environ").read_bytes().split(b"\0"):
-                pids.append(int(process.name))
-    return pids
 
 
 @pytest.fixture

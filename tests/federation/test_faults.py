@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
-from tests.damage import tree
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.client import Client
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.membership import Incoming
-from zorba_core.federation.messages import TRAIN, Hello, Registration, decode, encode
+from zorba_core.federation.messages import TRAIN, Hello, Refusal, Registration, RoundTask, decode, encode
 from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.federation.session import resume, serve
 from zorba_core.runs import TRAJECTORY, read_run
@@ -105,34 +105,43 @@ def test_a_server_that_cannot_write_gives_the_lock_back(config, settings, make_c
     assert all_equal(resume(folder, Scripted(make_clients())))
 
 
-@pytest.mark.parametrize("damage", ["weights", "state", "rows"])
-def test_a_damaged_folder_is_not_trusted(config, settings, make_clients, tmp_path, damage):
-    clients = make_clients(stores=tmp_path / "stores")
-    first = replace(config, settings=replace(config.settings, rounds=2))
-    serve(first, settings, Scripted(clients), runs_folder=tmp_path / "runs", force=True)
-    (path,) = (tmp_path / "stores" / "seat-1").glob(f"{damage}*")
-    path.write_bytes(path.read_bytes()[:-9])
-    again = make_clients(stores=tmp_path / "stores")
-    run = serve(first, settings, Scripted(again), runs_folder=tmp_path / "runs", force=True)
-    assert all_equal(run)
-    assert run.summary["replicas"][1]["round"] == 2
-
-
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-1]), Path.unlink])
-def test_rows_that_were_damaged_are_replaced_when_the_client_starts_again(
-    config, settings, make_clients, tmp_path, damage
-):
+def test_a_client_without_the_files_of_its_replica_begins_at_the_base(config, settings, make_clients, tmp_path):
     clients = make_clients(stores=tmp_path / "stores")
     with pytest.raises(RunError, match="lost power"):
         serve(config, settings, Scripted(clients, {4: die}), runs_folder=tmp_path / "runs", force=True)
-    place = tmp_path / "stores" / "seat-1"
-    whole = tree(place)
-    damage(place / "rows.safetensors")
-    again = make_clients(stores=tmp_path / "stores")[101]
-    hello = Hello(clients[101]._run, clients[101]._config.to_json())
-    assert decode(again.answer(encode(hello)), Registration).round == 2  # its weights are kept
-    assert tree(place) == whole
-    assert ReplicaStore(place).rows(hello.run, 1) is not None
+    (tmp_path / "stores" / "seat-0" / "replica.safetensors").unlink()
+    (tmp_path / "stores" / "seat-1" / "replica.safetensors").write_bytes(b"torn")
+    (folder,) = (tmp_path / "runs").iterdir()
+    run = resume(folder, Scripted(make_clients(stores=tmp_path / "stores")))
+    assert all_equal(run)
+    joined = [content["replica_round"] for after, what, content in notes_of(run) if (after, what) == (3, "joined")]
+    assert joined == [0, 0, 2, 2]
+
+
+def test_a_process_for_each_message_answers_as_one_for_all(config, settings, make_clients, tmp_path):
+    """As under Flower: whoever gets a message finds replica and rows on disk."""
+
+    class Afresh(InProcess):
+        def exchange(self, outgoing, deadline):
+            self.clients = make_clients(stores=tmp_path / "stores")
+            return super().exchange(outgoing, deadline)
+
+    one = serve(config, settings, InProcess(make_clients()), runs_folder=tmp_path / "one", force=True)
+    many = serve(config, settings, Afresh(make_clients()), runs_folder=tmp_path / "many", force=True)
+    assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
+    assert all_equal(many)
+
+
+def test_a_base_model_that_changed_is_noticed(config, make_clients, tmp_path, tiny_opt_folder):
+    hello = encode(Hello(config.run, config.to_json()))
+    registered = decode(make_clients(stores=tmp_path)[100].answer(hello), Registration)
+    store = ReplicaStore(tmp_path / "seat-0")
+    state = {**store.state(), "base_sha256": "0" * 64}
+    save_file(load_file(store.folder / "replica.safetensors"), store.folder / "replica.safetensors", state)
+    task = encode(RoundTask(config.run, 1, np.arange(3, dtype=np.uint32), (0,), ()))
+    answer = decode(make_clients(stores=tmp_path)[100].answer(task), Refusal)
+    assert "the base model's files have changed" in answer.reason
+    assert registered.base_sha256 != "0" * 64
 
 
 def test_a_server_that_dies_goes_on_from_its_log_to_the_same_bits(config, settings, make_clients, tmp_path):

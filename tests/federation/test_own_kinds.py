@@ -40,6 +40,6 @@ def test_clients_with_their_own_files_choose_and_write_as_a_run_on_all_files_doe
     )
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
     assert many.environment["data"]["metric"] == ("accuracy" if kind == "options" else "exact_match")
-    assert [len(client._replica.rows) for client in own.values()] == [36, 36, 36]
+    assert [len(client._rows) for client in own.values()] == [36, 36, 36]
     asked = json.loads(rows_of("north").head(2).to_json(orient="records"))
     assert len(many.predict(pd.DataFrame(asked))) == 2

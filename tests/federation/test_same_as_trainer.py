@@ -51,7 +51,7 @@ def test_every_replica_ends_with_the_servers_weights(make_config, server_setting
     assert [client["seat"] for client in run.summary["replicas"]] == [0, 1, 2, 3]
     assert all(client["equal"] and client["round"] == 4 for client in run.summary["replicas"])
     for client in transport.clients.values():
-        assert client._replica.fingerprint() == run.summary["weights_sha256"]
+        assert client._replica.network.weights_sha256() == run.summary["weights_sha256"]
 
 
 @pytest.mark.parametrize(

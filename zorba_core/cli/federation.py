@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,6 @@ _TRAINED_WITH = (
     "dtype",
 )
 _NODES = "nodes.json"
-_LEAST_FREE = 2**20  # bytes; below that nothing more is written
 DEFAULT_SEATS = 4
 _DEFAULT_BLOCKS = (12, 6, 4, 2)  # by client, and again from the first, where the method lets each activate some
 
@@ -94,7 +92,6 @@ def up(
     simulated: bool = typer.Option(
         False, "--simulated", help="Virtual clients in Flower's simulation runtime (extra ray, whose ports are open)."
     ),
-    workers: int = typer.Option(1, help="With --simulated: processes that play the clients."),
     app_only: bool = typer.Option(False, "--app-only", help="Write request and app to --folder, and start nothing."),
     as_json: bool = JSON_OPTION,
 ) -> None:
@@ -104,7 +101,6 @@ def up(
     write the app with --app-only and follow zorba_core/federation/README.md.
     """
     from zorba_core.federation.flower.app_folder import write_app, write_request
-    from zorba_core.federation.flower.locks import alone_in
     from zorba_core.federation.flower.loopback import federate_on_loopback
     from zorba_core.federation.flower.simulation import simulate
     from zorba_core.federation.local_files import share_out
@@ -134,48 +130,45 @@ def up(
         path = write_app(write_request(folder, request_config(config, server), resume=resume, **output))
         emit({"app": str(path)}, as_json, [f"start it with: flwr run {path} YOUR-SUPERLINK"])
         return
-    own_rows, others = resume is not None and bool(config.task), bool(blocks or vram_gib)
-    goes_on = folder is not None and resume is not None and (own_rows or not others)
-    nodes = _nodes_before(folder, config.num_clients, own_rows=own_rows) if goes_on else None
-    if own_rows:
-        _check_rows(nodes, resume, folder)
-    if nodes is None or others:
+    before = _nodes_before(folder, config) if resume is not None else None
+    if before is None or blocks or vram_gib:
         from zorba_core.runs.session import read_spec
 
         needed = None if method_facts(config.settings.method).allocates else read_spec(config.model).num_blocks
         capacities = _nodes(config.num_clients, blocks, vram_gib, needed)
-        kept = [{"rows": node["rows"]} for node in nodes] if nodes else [{}] * config.num_clients
-        nodes = [{**node, "model": config.model, **rows} for node, rows in zip(capacities, kept, strict=True)]
+        rows = [{"rows": node["rows"]} if "rows" in node else {} for node in before or [{}] * config.num_clients]
+        nodes = [{**node, "model": config.model, **own} for node, own in zip(capacities, rows, strict=True)]
+    else:
+        nodes = before
     if resume is not None:
         check_unfinished(request)
     place = folder or Path(tempfile.mkdtemp(prefix="zorba-federation-"))
-    with alone_in(place):
-        if own is not None:
-            division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
-            try:
-                files = share_out(own, place, config.num_clients, **division)
-            except ZorbaError:
-                if folder is None:
-                    shutil.rmtree(place, ignore_errors=True)
-                raise
-            server = replace(server, evaluate_on=files.evaluate_on)
-            check_config(config, server)
-            nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
-        write_json(place / _NODES, {"nodes": nodes})
-        start = partial(simulate, workers=workers) if simulated else federate_on_loopback
+    if own is not None:
+        division = {"division": task_options.division, "alpha": task_options.alpha, "seed": settings.seed}
         try:
-            run = start(
-                place.resolve(),
-                request_config(config, server),
-                nodes,
-                resume=resume,
-                tell=lambda line: typer.echo(line, err=True),
-                **output,
-            )
-        except KeyboardInterrupt:
-            raise RunError(f"stopped; {_how_to_resume(place)}") from None
-        except ZorbaError as error:
-            raise type(error)(f"{error}; {_how_to_resume(place)}") from None
+            files = share_out(own, place, config.num_clients, **division)
+        except ZorbaError:
+            if folder is None:
+                shutil.rmtree(place)
+            raise
+        server = replace(server, evaluate_on=files.evaluate_on)
+        check_config(config, server)
+        nodes = [{**node, "rows": rows} for node, rows in zip(nodes, files.rows, strict=True)]
+    write_json(place / _NODES, nodes)
+    start = simulate if simulated else federate_on_loopback
+    try:
+        run = start(
+            place.resolve(),
+            request_config(config, server),
+            nodes,
+            resume=resume,
+            tell=lambda line: typer.echo(line, err=True),
+            **output,
+        )
+    except KeyboardInterrupt:
+        raise RunError(f"stopped; {_how_to_resume(place)}") from None
+    except ZorbaError as error:
+        raise type(error)(f"{error}; {_how_to_resume(place)}") from None
     if folder is None:
         shutil.rmtree(place, ignore_errors=True)
     emit({"run": str(run.path), **run.summary}, as_json, _lines(run))
@@ -240,52 +233,33 @@ def _nodes(clients: int, blocks: str | None, vram_gib: str | None, needed: int |
     return [{key: values[seat % len(values)]} for seat in range(clients)]
 
 
-def _nodes_before(place: Path, clients: int, *, own_rows: bool = False) -> list[dict[str, Any]] | None:
-    """The capacities of a resumed run's clients, if it was started in the same folder: None where it keeps none.
+def _nodes_before(folder: Path | None, config: RunConfig) -> list[dict[str, Any]] | None:
+    """What a resumed run's clients can hold and where their rows are, as the folder that it was started in says.
 
     Raises:
-        InvalidInputError: the file was damaged, or describes other clients. With other capacities than before it would
-            be another run, so none are assumed.
+        InvalidInputError: nothing says in which files the clients' own rows are, or it is another federation's folder.
     """
-    path = place / _NODES
-    otherwise = "" if own_rows else ", or state what each client can hold with --blocks or --vram-gib"
-    anew = f"restore it from a copy{otherwise}"  # nothing else says which file with rows is whose
-    try:
-        nodes = read_json(path)["nodes"]
-    except FileNotFoundError:
-        if next(place.glob("node-*"), None) is not None:
-            raise InvalidInputError(f"{path}: the clients of this folder are not in it; {anew}") from None
+    path = None if folder is None else folder / _NODES
+    if path is None or not path.is_file():
+        if config.task:
+            raise InvalidInputError(
+                f"the run's clients read rows of their own; give the folder that it was started in, with its {_NODES}, "
+                "as --folder"
+            )
         return None
-    except OSError as error:
-        raise InvalidInputError(f"{path}: {error.strerror}; {anew}") from None
-    except (ValueError, KeyError):
-        raise InvalidInputError(f"{path}: not the clients of a federation, the file is damaged; {anew}") from None
-    if len(nodes) != clients:
-        raise InvalidInputError(f"{path}: it describes {len(nodes)} clients, and the run has {clients}; {anew}")
+    nodes = read_json(path)
+    if len(nodes) != config.num_clients:
+        raise InvalidInputError(f"{path}: it describes {len(nodes)} clients, and the run has {config.num_clients}")
     return nodes
 
 
-def _check_rows(nodes: list[dict[str, Any]] | None, run: Path, folder: Path | None) -> None:
-    """Refuse to resume a run on rows of its clients' own where nothing says in which files they are."""
-    if nodes is not None and all("rows" in node for node in nodes):
-        return
-    missing = f"{folder / _NODES} does not name" if folder else "only the folder that it was started in names"
-    raise InvalidInputError(
-        f"{run}: its clients read rows of their own, and {missing} their files; give that folder, with its {_NODES}, "
-        "with --folder"
-    )
-
-
 def _how_to_resume(place: Path) -> str:
-    from zorba_core.federation.flower.deployment import read_if_whole
-
-    named = read_if_whole(place / "run.json")
+    named = place / "run.json"
     sentence = f"logs and replicas are in {place}"
-    if place.is_dir() and shutil.disk_usage(place).free < _LEAST_FREE:
-        sentence += ", whose disk is full: make room there first"
-    if named is None or not isinstance(named.get("run"), str):
+    if not named.is_file():
         return sentence
-    return f"{sentence}; resume with: zorba federation up --resume {named['run']} --folder {place}"
+    run = read_json(named)["run"]
+    return f"{sentence}; resume with: zorba federation up --resume {run} --folder {place}"
 
 
 def _lines(run: Run) -> list[str]:

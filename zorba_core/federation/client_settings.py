@@ -1,4 +1,4 @@
-"""What one client's operator decides. No torch here: a process that only passes messages on starts quickly."""
+"""What one client's operator decides."""
 
 from __future__ import annotations
 

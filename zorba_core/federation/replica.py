@@ -9,7 +9,6 @@ Shapes: M blocks, Q directions, R rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ from zorba_core.data.partition import divide
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task
 from zorba_core.engine.aggregation import update_blocks
-from zorba_core.engine.directions import Directions, directions_of
+from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
@@ -36,21 +35,13 @@ from zorba_core.runs.token_range import check_tokens
 
 
 class Replica:
-    """The model as a client holds it after ``round`` rounds, with the client's own rows and nobody else's."""
+    """The model as a client holds it after ``round`` rounds."""
 
-    def __init__(
-        self,
-        network: BlockNetwork,
-        rows: Rows,
-        settings: TrainSettings,
-        base_sha256: str,
-        round_index: int = 0,
-        directions: Directions | None = None,
-    ) -> None:
-        """``directions``: those of the weights after ``round_index`` rounds; None where these are the base's."""
-        self.network, self.rows, self.settings, self.base_sha256 = network, rows, settings, base_sha256
-        self.round = round_index
-        self.directions = directions or directions_of(network, settings)
+    def __init__(self, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings) -> None:
+        """``network`` holds the base model."""
+        self.network, self.tokenizer, self.settings, self.round = network, tokenizer, settings, 0
+        self.base_sha256 = network.weights_sha256()
+        self.directions = directions_of(network, settings)
 
     @torch.no_grad()
     def apply(self, averages: Sequence[Aggregate]) -> None:
@@ -74,8 +65,8 @@ class Replica:
                 update_blocks(self.network, average.rho_bar_MQ, average.seeds_Q, self.directions, average.lr)
             self.round = average.round
 
-    def report(self, task: RoundTask, seat: int) -> RoundAnswer:
-        """This client's scalars of the task's round; no weight is changed.
+    def report(self, task: RoundTask, seat: int, rows: Rows) -> RoundAnswer:
+        """The scalars of the task's round of the client with these rows; no weight is changed.
 
         Raises:
             MessageError: the replica does not stand at the round before, or a block is not of this model.
@@ -94,65 +85,51 @@ class Replica:
             RoundPlan(task.round, task.seeds_Q, asked_N),
             self.network,
             A_MN,
-            FederatedRows(self.rows, {seat: np.arange(len(self.rows))}, self.rows),
+            FederatedRows(rows, {seat: np.arange(len(rows))}, rows),
             self.settings,
             self.directions,
         )
         with use_threads(self.settings.threads):
             reports = method_of(self.settings).report(context)
         return RoundAnswer(
-            "", seat, task.round, reports.rho_NQ[seat], float(reports.loss_N[seat]), reports.forward_passes
+            task.run, seat, task.round, reports.rho_NQ[seat], float(reports.loss_N[seat]), reports.forward_passes
         )
 
     def fingerprint(self) -> str:
         return self.network.weights_sha256()
 
 
-@dataclass(frozen=True, eq=False)
-class Base:
-    """The model at round 0, which is the same for every client."""
-
-    network: BlockNetwork
-    tokenizer: PreTrainedTokenizerBase
-    sha256: str
-
-
-def open_replica(
-    config: RunConfig, seat: int, *, model: str | None = None, rows: str | None = None, encoded: Rows | None = None
-) -> Replica:
-    """The replica at round 0.
+def open_replica(config: RunConfig, model: str | None = None) -> Replica:
+    """The replica at round 0, which is the same for every client.
 
     Args:
         model: the base model's folder or name on this machine; None takes the config's name.
-        rows: a file with this client's own rows, of the columns that the task reads; None takes the seat's share of a
-            built-in dataset, divided as a run within one process divides it.
-        encoded: the rows as tokens already, where an earlier process of this client kept them.
 
     Raises:
-        InvalidInputError, MissingDataError: the model or the rows are missing or do not fit.
+        InvalidInputError, MissingDataError: the model is missing or does not fit.
     """
-    base = open_base(config, model)
-    if encoded is None:
-        encoded = open_rows(config, seat, base, rows)
-    return Replica(base.network, encoded, config.settings, base.sha256)
-
-
-def open_base(config: RunConfig, model: str | None = None) -> Base:
-    """The base model, as :func:`open_replica` takes it."""
     with use_threads(config.settings.threads):
         network, tokenizer = open_network(
             config.described_task(), model or config.model, config.label_words, config.settings
         )
-        return Base(network, tokenizer, network.weights_sha256())
+        return Replica(network, tokenizer, config.settings)
 
 
-def open_rows(config: RunConfig, seat: int, base: Base, rows: str | None = None) -> Rows:
-    """A client's rows as tokens, as :func:`open_replica` takes them."""
+def open_rows(config: RunConfig, seat: int, replica: Replica, rows: str | None = None) -> Rows:
+    """A client's rows as tokens.
+
+    Args:
+        rows: a file with this client's own rows, of the columns that the task reads; None takes the seat's share of a
+            built-in dataset, divided as a run within one process divides it.
+
+    Raises:
+        InvalidInputError, MissingDataError: the rows are missing or do not fit.
+    """
     if not seat < config.num_clients:
         raise InvalidInputError(f"seat is {seat}; this run has the seats 0 to {config.num_clients - 1}")
     task = with_label_words(config.described_task(), config.label_words or None)
-    encoded = encode(task, _own_rows(config, task, seat, rows), base.tokenizer, config.settings.seq_len)
-    check_tokens(base.network, base.tokenizer, encoded)
+    encoded = encode(task, _own_rows(config, task, seat, rows), replica.tokenizer, config.settings.seq_len)
+    check_tokens(replica.network, replica.tokenizer, encoded)
     return encoded
 
 

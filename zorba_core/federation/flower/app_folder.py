@@ -45,13 +45,12 @@ app = {side}_app.app
 
 
 def write_request(
-    folder: str | os.PathLike[str],
+    folder: Path,
     config: dict[str, Any],
     *,
     runs_folder: str | os.PathLike[str],
     name: str | None = None,
     resume: str | os.PathLike[str] | None = None,
-    model: str | None = None,
     force: bool = False,
 ) -> Path:
     """What the server is to do, as a file below ``folder``, which stays on the server's machine. The result of an
@@ -66,7 +65,6 @@ def write_request(
         "runs_folder": str(Path(runs_folder).resolve()),
         "name": name,
         "resume": None if resume is None else str(Path(resume).resolve()),
-        "model": model,
         "force": force,
     }
     write_json(folder / "request.json", request)

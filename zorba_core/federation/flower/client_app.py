@@ -9,23 +9,23 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
     rows="..."        the file with this client's own rows: CSV, TSV, JSON lines, Parquet, with the columns that the
                       run's task reads (default, for built-in datasets alone: its share, which is a rehearsal)
     device="cpu"  threads=1
-    resident=true     keep the model in a process of its own between messages (zorba_core.federation.flower.resident)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from zorba_core.errors import InvalidInputError
+from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
-from zorba_core.federation.flower import resident
 from zorba_core.federation.flower.records import from_records, to_records
 from zorba_core.federation.messages import CATCH_UP, HELLO, MessageError, Payload
+from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.planning.memory import GIB
 
 app = ClientApp()
@@ -40,7 +40,6 @@ _KNOWN = (
     "rows",
     "device",
     "threads",
-    "resident",
 )
 
 
@@ -50,26 +49,16 @@ _KNOWN = (
 def answer(message: Message, context: Context) -> Message:
     """Every kind of message goes the same way; the protocol's own reading tells them apart."""
     settings, folder = client_settings(context.node_config)
-    if context.node_config.get("resident", True):
-        # Our parent is the SuperNode's executor: it lives as long as the SuperNode does, this process for one message.
-        return answered(message, lambda payload: resident.ask(settings, folder, payload, owner=os.getppid()))
-    return answered(message, lambda payload: _answer_here(settings, folder, payload))
+    return answered(message, Client(settings, ReplicaStore(folder)))
 
 
-def answered(message: Message, ask: Callable[[Payload], Payload]) -> Message:
-    """The reply to a message, from whoever knows the answer."""
+def answered(message: Message, client: Client) -> Message:
+    """The client's reply to a message."""
     try:
         payload = from_records(message.content)
     except MessageError as error:
         payload = Payload(str(error))
-    return Message(to_records(ask(payload), up=True), reply_to=message)
-
-
-def _answer_here(settings: ClientSettings, folder: Path, payload: Payload) -> Payload:
-    from zorba_core.federation.client import Client
-    from zorba_core.federation.replica_store import ReplicaStore
-
-    return Client(settings, ReplicaStore(folder)).answer(payload)
+    return Message(to_records(client.answer(payload), up=True), reply_to=message)
 
 
 def client_settings(node_config: Mapping) -> tuple[ClientSettings, Path]:

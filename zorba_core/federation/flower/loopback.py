@@ -1,25 +1,44 @@
-"""A whole federation on this machine: started, watched and ended. What ``zorba federation up`` does."""
+"""A whole federation on this machine: a SuperLink and k SuperNodes on loopback, started, watched and ended.
+
+Every process gets a folder of its own below the federation's, and nothing listens beyond 127.0.0.1. All processes carry
+the federation's folder in their environment, by which they are found and ended, whoever started them. Where this
+process is killed, the kernel ends its children (Linux), and what they started watches them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zorba_core.errors import RunError
+import psutil
+
+from zorba_core.errors import MissingDataError, RunError, printable
 from zorba_core.federation.flower.app_folder import write_app, write_request
-from zorba_core.federation.flower.deployment import Deployment, ended_by_signals, read_if_whole
-from zorba_core.federation.flower.locks import is_held
+from zorba_core.files import read_json, write_text
 from zorba_core.runs import Run, read_run
 
 Notice = Callable[[str], None]
 FAILED = "failed: "  # how the server's last line begins where it failed
+_HOST = "127.0.0.1"
+_COMMANDS = Path(sys.executable).parent  # where Flower's commands lie
+_NAME = "ZORBA_FEDERATION"  # of the variable that holds the federation's folder
+_WITH_PARENT = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+os.execv(sys.argv[1], sys.argv[1:])
+"""  # a command that the kernel ends with its parent
 _LOOK = 0.3  # seconds
-_GRACE = 20.0  # for a ServerApp to write its result after the SuperLink ended
-_SECONDS_TO_BEGIN = 180.0  # for a ServerApp that was submitted: Flower starts it, and it imports
+_SECONDS_TO_START, _SECONDS_TO_BEGIN, _GRACE = 60.0, 180.0, 10.0
 
 
 def federate_on_loopback(
@@ -32,109 +51,163 @@ def federate_on_loopback(
     resume: Path | None = None,
     force: bool = False,
     tell: Notice = lambda line: None,
-    watch: Callable[[Deployment], None] = lambda deployment: None,
 ) -> Run:
     """Run to the end with one SuperNode for each of ``nodes`` (their ``--node-config``, by seat).
 
-    ``folder`` keeps logs and replicas; ``tell`` gets the server's lines as they come; ``watch`` is called with the
-    deployment a few times a second. All processes are gone when this returns or raises.
+    ``folder`` keeps logs and replicas; ``tell`` gets the server's lines as they come. All processes are gone when this
+    returns or raises.
 
     Raises:
         RunError: the server failed or died.
         MissingDataError: Flower is not installed.
     """
     request = write_request(folder, config, runs_folder=runs_folder, name=name, resume=resume, force=force)
-    lines = Tail(folder / "server.log")
-    with ended_by_signals(), Deployment(folder) as deployment:
-        tell(f"SuperLink on 127.0.0.1:{deployment.port('superlink')}, logs in {folder}")
-        deployment.start_superlink()
+    with Loopback(folder) as processes:
+        tell(f"SuperLink on {_HOST}:{processes.start_superlink()}, logs in {folder}")
         for seat, node in enumerate(nodes):
-            deployment.start_node(seat, node)
-        deployment.submit(write_app(request))
+            processes.start_node(seat, node)
+        processes.submit(write_app(request))
         tell(f"{len(nodes)} SuperNodes started; the first messages take longest, each client loads its model")
-        result = await_result(deployment, folder, lambda: lines.tell(tell), watch)
-    lines.tell(tell)
-    return finished(result)
+        return processes.await_run("flwr-serverapp", tell)
 
 
-def finished(result: Mapping[str, Any]) -> Run:
-    """The run whose result the server wrote.
+class Loopback:
+    """The processes of one federation: ``superlink``, ``node-0``, ... Use as a context: leaving it ends them all, also
+    by SIGTERM."""
 
-    Raises:
-        RunError: it failed.
-    """
-    if result["state"] != "done":
-        raise RunError(f"the server failed: {result['error']}")
-    return read_run(result["run"])
+    def __init__(self, folder: Path) -> None:
+        if not (_COMMANDS / "flower-superlink").is_file():
+            raise MissingDataError(
+                "Flower 1.41 is not installed here: pip install -c constraints.txt torch==2.13.0 -e '.[flower]'"
+            )
+        self.folder = folder.resolve()
+        self._home = self.folder / "flwr-home"
+        self._home.mkdir(parents=True, exist_ok=True)
+        self._address = ""  # of the SuperLink
+        self._stack = contextlib.ExitStack()
 
+    def __enter__(self) -> Loopback:
+        self._stack.enter_context(_ended_by_signals())
+        return self
 
-def await_result(
-    deployment: Deployment,
-    folder: Path,
-    each_look: Callable[[], None] = lambda: None,
-    watch: Callable[[Deployment], None] = lambda deployment: None,
-    process: str = "superlink",
-) -> dict[str, Any]:
-    """Wait until the server, which lives no longer than ``process``, has written its result.
+    def __exit__(self, *exception: object) -> None:
+        with self._stack:
+            while processes := self._processes():
+                for process in processes:
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
+                psutil.wait_procs(processes)
 
-    Raises:
-        RunError: it ended without a result, as where its disk is full or the system killed it, or never began; or the
-            result was damaged.
-    """
-    server, gone_since = _Server(folder / "request.json"), None
-    while (result := read_result(folder / "result.json")) is None:
-        each_look()
-        watch(deployment)
-        running, there = deployment.running(process), server.there()
-        if running and there:
-            gone_since = None
-        elif gone_since is None:
-            gone_since = time.monotonic()
-        elif time.monotonic() - gone_since > (_LOOK if running else _GRACE):
-            who = "the server" if running else f"the {process} process"
-            raise RunError(f"{who} ended without a word of how; see {folder / process / 'log.txt'}")
-        time.sleep(_LOOK)
-    return result
+    def start_superlink(self) -> int:
+        """Start the SuperLink and wait until it listens on the port that is returned.
 
-
-@dataclass
-class _Server:
-    """What is seen from outside of the server that a request is for: it holds the request's file while it lives."""
-
-    request: Path
-    _file: tuple[int, int] | None = None  # a request that is written anew is another server's
-    _came: bool = False
-    _since: float = field(default_factory=time.monotonic)
-
-    def there(self) -> bool:
-        """Whether it lives, or may yet begin."""
-        status = self.request.stat() if self.request.exists() else None
-        file = status and (status.st_ino, status.st_mtime_ns)
-        if file != self._file:
-            self._file, self._came, self._since = file, False, time.monotonic()
-        held = is_held(self.request)
-        self._came |= held
-        return held or not (self._came or time.monotonic() - self._since > _SECONDS_TO_BEGIN)
-
-
-def read_result(path: Path) -> dict[str, Any] | None:
-    """How a server says that it ended; None while it has not.
-
-    Raises:
-        RunError: the file was damaged: servers write it whole or not at all.
-    """
-    if not os.path.lexists(path):
-        return None
-    result = read_if_whole(path) or {}
-    says = (("done", "run"), ("failed", "error"))
-    if not any(result.get("state") == state and isinstance(result.get(what), str) for state, what in says):
-        raise RunError(
-            f"{path}: not how a server says that it ended, the file is damaged; see {path.with_name('server.log')}"
+        Raises:
+            RunError: it does not listen in time.
+        """
+        port = _free_port()
+        self._address = f"{_HOST}:{port}"
+        write_text(
+            self._home / "config.toml",
+            f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\naddress = "{self._address}"\ninsecure = true\n',
         )
-    return result
+        command = [_COMMANDS / "flower-superlink", "--insecure", "--host", _HOST, "--port", str(port)]
+        self.start("superlink", [*command, "--disable-runtime-dependency-installation"])
+        until = time.monotonic() + _SECONDS_TO_START
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
+                return port
+            time.sleep(0.1)
+        raise RunError(f"the SuperLink does not listen on port {port}; see {self.folder / 'superlink' / 'log.txt'}")
+
+    def start_node(self, seat: int, node_config: Mapping[str, Any]) -> None:
+        """Start the SuperNode of a seat, whose replica lies below the federation's folder."""
+        name = f"node-{seat}"
+        config = {"seat": seat, "replica": str(self.folder / name / "replica"), **node_config}
+        words = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in config.items())
+        command = [_COMMANDS / "flower-supernode", "--insecure", "--superlink", self._address]
+        self.start(name, [*command, "--host", _HOST, "--port", str(_free_port()), "--node-config", words])
+
+    def start(self, name: str, command: Sequence[str | Path]) -> None:
+        """Start a process under Flower's environment, with a folder of its own for its log."""
+        folder = self.folder / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(folder / "log.txt", "ab") as log:
+            subprocess.Popen(
+                [sys.executable, "-c", _WITH_PARENT, *map(str, command)],
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for this process, which ends the others
+            )
+
+    def submit(self, app: Path) -> None:
+        """Hand the app to the SuperLink, which starts the ServerApp.
+
+        Raises:
+            RunError: it was refused.
+        """
+        command = [str(_COMMANDS / "flwr"), "run", str(app), "loop"]
+        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunError(f"flwr run failed: {printable(done.stderr or done.stdout)[-300:]}")
+
+    def await_run(self, server: str, tell: Notice) -> Run:
+        """The run, once the server has written how it ended. The server is the process with that word in its command.
+
+        Raises:
+            RunError: it failed, never began, or ended without a result, as where the system killed it.
+        """
+        result, lines = self.folder / "result.json", _Lines(self.folder / "server.log")
+        until = time.monotonic() + _SECONDS_TO_BEGIN
+        while not result.is_file():
+            lines.tell(tell)
+            if self._lives(server):
+                until = time.monotonic() + _GRACE
+            elif time.monotonic() > until:
+                raise RunError(f"the server stopped unexpectedly; see the logs in {self.folder}")
+            time.sleep(_LOOK)
+        lines.tell(tell)
+        found = read_json(result)
+        if "run" not in found:
+            raise RunError(f"the server failed: {found['error']}")
+        return read_run(found["run"])
+
+    def _lives(self, word: str) -> bool:
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                if word in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    return True
+        return False
+
+    def _processes(self) -> list[psutil.Process]:
+        """All that was started here, and all that these started in turn."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(_NAME) == str(self.folder):
+                    found.append(process)
+        return found
+
+    def _environment(self) -> dict[str, str]:
+        """What every Flower process here runs under."""
+        return {
+            **os.environ,
+            _NAME: str(self.folder),
+            "FLWR_HOME": str(self._home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # Flower's default of 1.0 is waited for twice a round
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+            "PYTHONUNBUFFERED": "1",
+            "PATH": os.pathsep.join([str(_COMMANDS), os.environ.get("PATH", "")]),
+        }
 
 
-class Tail:
+class _Lines:
     """The lines that a file gains."""
 
     def __init__(self, path: Path) -> None:
@@ -150,6 +223,27 @@ class Tail:
                 if not line.endswith(b"\n"):
                     break
                 self._at += len(line)
-                text = line.decode("utf-8", "replace").strip()
+                text = line.decode("utf-8").strip()
                 if text and not text.startswith(FAILED):  # the error that ends the command says it
                     tell(text)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within the context SIGTERM and SIGHUP end this process as Ctrl-C does: through every ``finally``."""
+
+    def leave(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return probe.getsockname()[1]
