@@ -10,7 +10,6 @@ import math
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,21 +35,18 @@ WRONG_PATH = (
     errno.ELOOP,
     errno.EINVAL,
 )
-_AWAY = "move it away, or give the name of a file"
-_LONGEST_NAME = 200  # bytes; file systems take 255, and a temporary name is a little longer
 
 
 def check_target(target: str | os.PathLike[str]) -> None:
     """Refuse a name that no file can be written under. Commands ask before they compute; nothing is made.
 
     Raises:
-        InvalidInputError: it is a folder or a device, it stands in a file, it is too long, or its folder cannot be
-            written.
+        InvalidInputError: it is a folder, it stands in a file, or its folder cannot be written.
     """
     if os.path.isdir(target):
-        raise InvalidInputError(f"cannot write {os.fspath(target)!r}: it is a folder; {_AWAY}")
-    if os.path.exists(target) and not os.path.isfile(target):  # renaming over a device would end it for every program
-        raise InvalidInputError(f"cannot write {os.fspath(target)!r}: it is a device or a pipe; {_AWAY}")
+        raise InvalidInputError(
+            f"cannot write {os.fspath(target)!r}: it is a folder; move it away, or give the name of a file"
+        )
     check_folder(os.path.dirname(os.path.abspath(target)), os.fspath(target))
 
 
@@ -58,58 +54,17 @@ def check_folder(folder: str | os.PathLike[str], for_what: str | None = None) ->
     """Refuse a folder in which nothing can be written; it may be missing where it can be made.
 
     Raises:
-        InvalidInputError: it, or one it stands in, is a file, has too long a name or one that is no text, or cannot be
-            written.
+        InvalidInputError: it, or one it stands in, is a file or cannot be written.
     """
     path = Path(os.path.abspath(folder))
+    there = next(part for part in (path, *path.parents) if os.path.lexists(part))
     problem = ""
-    if not _is_text(f"{path}{for_what or ''}"):
-        problem = "the name is no text in UTF-8; rename the folder, or choose another one"
-    elif any(len(os.fsencode(part)) > _LONGEST_NAME for part in (*path.parts, os.path.basename(for_what or ""))):
-        problem = f"a name has at most {_LONGEST_NAME} bytes"
-    else:
-        there = next(part for part in (path, *path.parents) if os.path.lexists(part))
-        if not os.path.isdir(there):
-            problem = f"{there} is no folder"
-        elif not os.access(there, os.W_OK | os.X_OK):
-            problem = f"{there} cannot be written; choose another folder"
-        elif os.statvfs(there).f_blocks == 0 and not _takes_files(there):  # /proc and its kind say that root may write
-            problem = f"{there} takes no files; choose another folder"
+    if not os.path.isdir(there):
+        problem = f"{there} is no folder"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        problem = f"{there} cannot be written; choose another folder"
     if problem:
         raise InvalidInputError(f"cannot write {for_what or os.fspath(folder)!r}: {problem}")
-
-
-def _is_text(name: str) -> bool:
-    """False for bytes that are no UTF-8, which Python keeps as halves of characters, and for a NUL."""
-    with contextlib.suppress(UnicodeEncodeError):
-        return b"\0" not in name.encode()
-    return False
-
-
-def as_named(path: str | os.PathLike[str]) -> str:
-    """The path for a library that takes a leading ``~`` for a home: here it is a name as any other, as for Python."""
-    return os.path.abspath(path)
-
-
-def _takes_files(folder: Path) -> bool:
-    try:
-        os.rmdir(tempfile.mkdtemp(prefix=".zorba-", dir=folder))
-    except OSError:
-        return False
-    return True
-
-
-def check_model_folder(folder: str | os.PathLike[str]) -> None:
-    """As :func:`check_folder`, for a folder that safetensors writes: it takes Unicode names only.
-
-    Raises:
-        InvalidInputError: as :func:`check_folder`, or a name that is no Unicode.
-    """
-    try:
-        os.path.abspath(folder).encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"cannot write {os.fspath(folder)!r}: a model's folder needs a Unicode name") from None
-    check_folder(folder)
 
 
 @contextlib.contextmanager
@@ -165,87 +120,6 @@ def named_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from error
 
 
-def check_regular(path: str | os.PathLike[str]) -> int:
-    """The bytes of a file that can be read to its end: a pipe would be waited for, and a device may have no end.
-
-    Raises:
-        OSError: it is not there, or its folder cannot be read.
-        InvalidInputError: it is a folder, a device or a pipe, or a link to one.
-    """
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        kind = "folder" if stat.S_ISDIR(status.st_mode) else "device or a pipe"
-        raise InvalidInputError(f"{os.fspath(path)}: it is a {kind} where a file belongs; restore the file from a copy")
-    return status.st_size
-
-
-def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
-    """A descriptor of a lock or a log, which are written in place: an ``opener`` for :func:`open`. A link in its place
-    may lead to a file of another program, and a pipe would be waited for. Nothing is emptied before that is known.
-
-    Raises:
-        OSError: it cannot be opened.
-        InvalidInputError: it is a link, a folder, a device or a pipe.
-    """
-    try:
-        handle = os.open(path, (flags & ~os.O_TRUNC) | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
-    except OSError:
-        _refuse_strange(path)
-        raise
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        _refuse_strange(path)
-    os.set_blocking(handle, True)
-    if flags & os.O_TRUNC:
-        os.ftruncate(handle, 0)
-    return handle
-
-
-def create_new(path: str | os.PathLike[str], flags: int = os.O_WRONLY, mode: int = 0o666) -> int:
-    """A descriptor of a file that was not there: an ``opener`` for :func:`open`. What lies there is removed first; of a
-    link only the link."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-
-
-def check_own_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a link, or what is no folder, where a folder belongs whose files this program removes. It may be missing.
-
-    Raises:
-        InvalidInputError: it is one.
-    """
-    link = os.path.islink(folder)
-    if link or (os.path.lexists(folder) and not os.path.isdir(folder)):
-        problem = f"it is {'a link' if link else 'no folder'}, and a folder belongs there; move it away"
-        raise InvalidInputError(f"cannot use {os.fspath(folder)!r}: {problem}")
-
-
-def _refuse_strange(path: str | os.PathLike[str]) -> None:
-    status = os.lstat(path)
-    if not stat.S_ISREG(status.st_mode):
-        kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder"}
-        kind = kinds.get(stat.S_IFMT(status.st_mode), "device or a pipe")
-        raise InvalidInputError(f"cannot write {os.fspath(path)!r}: it is a {kind}; move it away")
-
-
-def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """What a file holds whose size nobody vouches for. No more than ``most_bytes`` are ever read.
-
-    Raises:
-        OSError: it cannot be read.
-        InvalidInputError: as :func:`check_regular`, or it is larger.
-    """
-    if check_regular(path) <= most_bytes:  # a sparse file costs nobody anything until it is read
-        with open(path, "rb") as file:
-            content = file.read(most_bytes + 1)  # it may grow meanwhile, and files of /proc say that they are empty
-        if len(content) <= most_bytes:
-            return content
-    raise InvalidInputError(
-        f"{os.fspath(path)}: it has more than {most_bytes} bytes, which no such file has; restore it from a copy"
-    )
-
-
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process had not yet renamed: of :func:`atomic_path`, and of safetensors, whose files are
     written to ``.tmp`` and six characters first."""
@@ -258,10 +132,10 @@ def atomic_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """As :func:`atomic_path`, for a model's folder that does not exist yet.
 
     Raises:
-        InvalidInputError: as :func:`check_model_folder`, or it exists when it is to get its name.
+        InvalidInputError: as :func:`check_folder`, or it exists when it is to get its name.
     """
     target = Path(os.path.abspath(target))
-    check_model_folder(target)
+    check_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:
@@ -328,10 +202,8 @@ def write_parquet(target: str | os.PathLike[str], table: pa.Table) -> None:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON: NumPy scalars and arrays become numbers and lists, a NaN or infinity becomes ``null``, and bytes of
-    a file's name that are no Unicode are escaped, so that the text can be encoded."""
-    text = json.dumps(_plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode()
+    """Strict JSON: NumPy scalars and arrays become numbers and lists, a NaN or infinity becomes ``null``."""
+    return json.dumps(_plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

@@ -227,25 +227,3 @@ def test_the_live_curve_reads_on_where_a_log_grows_and_anew_where_it_is_another(
     assert accuracies(live.update()) == [0.5, 0.25, 0.125]
     log.write_bytes(lines[0])
     assert accuracies(live.update()) == [0.5]
-
-
-@pytest.mark.parametrize("spoiled", ["zeros", "long name", "loop", "pipe"])
-def test_a_log_that_names_no_run_hides_no_other_job_and_no_title(tmp_path, spoiled):
-    run = tmp_path / "a-1"
-    run.mkdir()
-    (run / "config.json").write_text("{}")
-    good = write_job(tmp_path, title="Good")
-    (tmp_path / JOBS / good.id / LOG).write_text(f"run {run}\n")
-    bad = write_job(tmp_path, id="20260102-000000-abcdef")
-    log = tmp_path / JOBS / bad.id / LOG
-    if spoiled == "pipe":
-        os.mkfifo(log)  # opening it would wait for a writer
-    elif spoiled == "loop":
-        (tmp_path / "loop").symlink_to("loop")
-        log.write_text(f"run {tmp_path}/loop/a-1\n")
-    else:
-        log.write_text(f"run {tmp_path}/" + ("\0" * 12 if spoiled == "zeros" else "a" * 300) + "\n")
-    listing = list_jobs(tmp_path)
-    assert [state_of(tmp_path, job).run for job in listing.jobs] == [None, run]
-    assert titles_of_runs(tmp_path) == {"a-1": "Good"}
-    assert len(log_lines(tmp_path, bad)) == (0 if spoiled == "pipe" else 1)

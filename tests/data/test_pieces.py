@@ -19,8 +19,6 @@ from zorba_core.data.file_rows import FrameRows
 from zorba_core.data.label_words import words_for
 from zorba_core.data.pieces import piece_ids, puts_space_first
 from zorba_core.data.prompts import Prompts
-from zorba_core.data.tables import read_table
-from zorba_core.errors import InvalidInputError
 
 TEXTS = [
     "the food was good",
@@ -136,17 +134,3 @@ def test_rows_of_a_tokenizer_without_padding_end_where_their_text_does(tokenizer
     frame = pd.DataFrame({"text": ["good", "the parcel never came"], "label": [0, 1]})
     encoded = encode(task, frame, tokenizer, 40)
     assert int(encoded.length_E.min()) < int(encoded.length_E.max()) <= 40
-
-
-def test_half_a_character_is_refused_by_its_text(tiny_tokenizer):
-    """JSON and arguments of a command can hold what no encoding can."""
-    with pytest.raises(InvalidInputError, match="half of a character"):
-        piece_ids(tiny_tokenizer, ["a good film", "caf\udcff"])
-
-
-def test_half_a_character_in_a_file_is_refused_by_its_line(tmp_path):
-    (tmp_path / "rows.jsonl").write_text('{"text": "a", "label": 1}\n{"text": "caf\\udcff", "label": 0}\n')
-    (tmp_path / "rows.json").write_text('[{"text": "a"}, {"text": ["caf\\ud83d"]}]')
-    for name in ("rows.jsonl", "rows.json"):
-        with pytest.raises(InvalidInputError, match=rf"{name}.*2: half of a character"):
-            read_table(tmp_path / name)

@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import subprocess
@@ -121,13 +120,6 @@ def test_weights_that_the_files_lack_are_refused_and_not_drawn_at_random(saved, 
     assert capfd.readouterr().err == ""  # the loader's table says nothing beside it
 
 
-def test_a_file_without_tensors_is_refused_before_memory_is_taken(saved, monkeypatch):
-    changed_weights(saved, dict.clear)
-    monkeypatch.setattr("transformers.OPTForCausalLM.from_pretrained", lambda *_, **__: pytest.fail("loaded"))
-    with pytest.raises(InvalidInputError, match=r"its files lack \d\d of its parameters, the first model\.decoder"):
-        load_model(saved)
-
-
 def test_a_tensor_of_another_shape_is_refused_by_its_name(saved, capfd):
     name = "model.decoder.layers.0.fc1.bias"
     changed_weights(saved, lambda tensors: tensors.update({name: torch.zeros(3)}))
@@ -168,22 +160,4 @@ def test_adapters_among_a_models_files_are_refused(saved):
     adapted = peft.get_peft_model(load_model(saved), peft.LoraConfig(r=2, target_modules=["fc1"]))
     adapted.save_pretrained(saved)
     with pytest.raises(InvalidInputError, match="adapters among its files"):
-        load_model(saved)
-
-
-@pytest.mark.parametrize("place", ["../other.safetensors", "/tmp/other.safetensors", "..", ""])
-def test_an_index_that_names_files_outside_its_folder_is_refused(saved, place):
-    shutil.copy(saved / "model.safetensors", saved.parent / "other.safetensors")
-    (saved / "model.safetensors").rename(saved / "one.safetensors")
-    index = {name: "one.safetensors" for name in load_file(saved / "one.safetensors")}
-    index[next(iter(index))] = place
-    (saved / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
-    with pytest.raises(InvalidInputError, match="it names files outside the folder"):
-        load_model(saved)
-
-
-def test_a_config_that_names_another_file_of_weights_is_refused(saved):
-    config = saved / "config.json"
-    config.write_text(config.read_text().replace("{", '{"transformers_weights": "sub/x.safetensors.index.json",', 1))
-    with pytest.raises(InvalidInputError, match="transformers_weights names a file of weights"):
         load_model(saved)

@@ -311,5 +311,3 @@ def check_rows_table(table: Mapping[str, Any]) -> None:
         accepted = (int, float) if name == "test_fraction" else list if name == "label_values" else str
         if isinstance(value, bool) or not isinstance(value, accepted):
             raise InvalidInputError(f"[rows] {name} is {in_short(value)}, of the wrong kind")
-        if isinstance(value, str) and "\0" in value:
-            raise InvalidInputError(f"[rows] {name} is {in_short(value)}; nothing has a name with a NUL in it")

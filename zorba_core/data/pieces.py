@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zorba_core.data.characters import check_characters
-
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -20,13 +18,7 @@ _ANCHORS = ("\n", ":", "a")  # texts to put in front of a piece, for its tokens 
 
 
 def piece_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, first: bool = False) -> list[list[int]]:
-    """Tokens of each piece as it stands within a text, or with ``first`` at its beginning; none added.
-
-    Raises:
-        InvalidInputError: a text that no encoding can hold.
-    """
-    for text in texts:
-        check_characters(text, "a text")
+    """Tokens of each piece as it stands within a text, or with ``first`` at its beginning; none added."""
     if first or not puts_space_first(tokenizer):
         return _plain(tokenizer, texts)
     ids = _plain(tokenizer, [text[1:] if text.startswith(" ") else text for text in texts])

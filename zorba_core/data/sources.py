@@ -21,9 +21,7 @@ import pyarrow.parquet
 
 from zorba_core.data.hash_split import hash_split
 from zorba_core.data.labels import label_text
-from zorba_core.data.unpacked_size import check_parquet
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line
-from zorba_core.files import as_named
 
 if TYPE_CHECKING:
     from zorba_core.data.tasks import Task
@@ -188,16 +186,14 @@ def read_parquet(file: Path, columns: list[str]) -> pd.DataFrame:
     """Columns of a Parquet file, or one line that names the file and what is wrong with it."""
     check_parquet_size(file)
     try:
-        with pyarrow.parquet.ParquetFile(as_named(file)) as packed:
+        with pyarrow.parquet.ParquetFile(file) as packed:
             schema = packed.schema_arrow
             missing = [column for column in columns if column not in schema.names]
             if missing:
                 there = ", ".join(schema.names)
                 raise InvalidInputError(f"{file} lacks the column(s) {', '.join(missing)}; it has {there}")
-            try:
-                check_parquet(packed, _MAX_ROWS, columns=columns)
-            except InvalidInputError as error:
-                raise InvalidInputError(f"{file}: {error}") from None
+            if packed.metadata.num_rows > _MAX_ROWS:
+                raise InvalidInputError(f"{file}: {packed.metadata.num_rows:,} rows are more than {_MAX_ROWS:,}")
             return packed.read(columns=columns).to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError, MemoryError) as error:
         raise InvalidInputError(f"{file} cannot be read as Parquet: {first_line(error)}") from error

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from zorba_core.data.tables import LINE_KINDS, json_lines, read_cached, readable_encoding, separator_of
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import as_named, atomic_path, check_target
+from zorba_core.files import atomic_path, check_target
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +108,12 @@ def _objects(table: TableFile) -> list[dict[str, Any]]:
 
 def _write_parquet(target: Path, table: TableFile, added: Mapping[str, Sequence[Any]]) -> None:
     if table.path.suffix.lower() == ".parquet":
-        content = pq.read_table(as_named(table.path))
+        content = pq.read_table(table.path)
     else:
         content = pa.table({name: pa.array(table.frame[name].tolist()) for name in table.frame})
     for name, values in added.items():
         content = content.append_column(name, pa.array(values))
-    pq.write_table(content, as_named(target))
+    pq.write_table(content, target)
 
 
 _Writer = Callable[[Path, TableFile, Mapping[str, Sequence[Any]]], None]

@@ -49,7 +49,7 @@ def read_task(path: str | os.PathLike[str]) -> Task:
         raise InvalidInputError(f"{path}: larger than {MAX_BYTES:,} bytes, which is no task file")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path}: not TOML: {str(error).splitlines()[0]}") from None
     try:
         return task_from(table, path.parent)

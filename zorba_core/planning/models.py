@@ -111,7 +111,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
         raise InvalidInputError(f"{path}: {size} bytes is too large for a model config (limit {MAX_CONFIG_BYTES})")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):  # also a number of too many digits
+    except ValueError:
         raise InvalidInputError(f"{path}: not JSON; give a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise InvalidInputError(f"{path}: a model config must be a JSON object, not a {type(config).__name__}")

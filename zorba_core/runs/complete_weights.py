@@ -7,35 +7,26 @@ model answers like any other, so it is refused here.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.errors import in_short
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
-
-INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
-_MOST_INDEX = 10**8  # bytes
+    from transformers import PreTrainedModel
 
 
-def load_complete(source: str, config: PretrainedConfig, **options: bool) -> PreTrainedModel:
+def load_complete(source: str, **options: bool) -> PreTrainedModel:
     """The model of a folder, or of a name on the hub.
 
     Raises:
-        InvalidInputError: the index of the files cannot be read, or names one outside the folder.
         ValueError: a parameter is missing or has another shape; or there are adapters among the files. The message
             does not name the folder.
         Exception: any other that ``transformers`` raises.
     """
     from transformers import AutoModelForCausalLM
 
-    if any((Path(source) / name).is_file() for name in (SINGLE, INDEX)):
-        _check_size(paths_in(source), config)
     with _without_report():
         model, report = AutoModelForCausalLM.from_pretrained(
             source,
@@ -50,7 +41,7 @@ def load_complete(source: str, config: PretrainedConfig, **options: bool) -> Pre
     parameters = dict(model.named_parameters(remove_duplicate=False))  # a tied head was taken off the missing ones
     missing = sorted(name for name in report["missing_keys"] if name in parameters)
     if missing:
-        raise ValueError(_missing(missing))
+        raise ValueError(f"its files lack {len(missing)} of its parameters, the first {missing[0]}")
     for name, in_files, in_model in sorted(report["mismatched_keys"]):
         raise ValueError(f"{name} has the shape {tuple(in_files)} and its config asks for {tuple(in_model)}")
     left = sorted(report["unexpected_keys"])
@@ -60,59 +51,6 @@ def load_complete(source: str, config: PretrainedConfig, **options: bool) -> Pre
             "out: check that config.json belongs to these files", source, len(left), in_short(left[0])
         )  # fmt: skip
     return model
-
-
-def paths_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """The safetensors files of a model's folder: one, or where that is not there those that its index names.
-
-    Raises:
-        InvalidInputError: the index cannot be read or names a file outside the folder.
-    """
-    folder = Path(folder)
-    index = folder / INDEX
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    try:
-        if index.stat().st_size > _MOST_INDEX:
-            raise ValueError("it is larger than any index")
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        if not names or any(Path(name).name != name or name in ("", "..") for name in names):
-            raise ValueError("it names files outside the folder")
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise InvalidInputError(f"{index} cannot be read: {error}") from None
-    return [folder / name for name in names]
-
-
-def _missing(names: list[str]) -> str:
-    return f"its files lack {len(names)} of its parameters, the first {names[0]}"
-
-
-def _check_size(paths: Iterable[Path], config: PretrainedConfig) -> None:
-    """Refuse a config that asks for more numbers than the files have bytes, before memory is taken for them.
-
-    Raises:
-        ValueError: names what is missing.
-    """
-    import torch
-    from safetensors import safe_open
-    from transformers import AutoModelForCausalLM
-
-    paths = list(paths)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    numbers = sum(parameter.numel() for parameter in model.parameters())
-    size = sum(path.stat().st_size for path in paths)
-    if numbers <= size:
-        return
-    stored: set[str] = set()
-    for path in paths:
-        with safe_open(path, "pt") as file:
-            stored.update(file.keys())
-    prefix = f"{model.base_model_prefix}."
-    missing = [name for name, _ in model.named_parameters() if not {name, name.removeprefix(prefix)} & stored]
-    if missing:
-        raise ValueError(_missing(missing))
-    raise ValueError(f"its config asks for {numbers:,} numbers and its files have {size:,} bytes")
 
 
 @contextlib.contextmanager

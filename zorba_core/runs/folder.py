@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from zorba_core.allocation import Allocation, AllocationMetrics, allocation_from_file
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError, in_short, one_line
-from zorba_core.files import as_named, fingerprint
+from zorba_core.files import fingerprint
 from zorba_core.runs.trajectory import header_of_rounds
 from zorba_core.runs.trajectory_records import Header
 
@@ -296,7 +296,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def _read_metrics(path: Path) -> pd.DataFrame:
     try:
-        table = pq.read_table(as_named(path))
+        table = pq.read_table(path)
     except (pa.ArrowException, OSError):
         raise InvalidInputError(f"{path}: not a metrics table; {_DAMAGED}") from None
     if "backward_passes" not in table.column_names:  # of a run from before there were first-order methods

@@ -106,7 +106,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size <= _MAX_BYTES else None
-    except (ValueError, RecursionError):
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         raise InvalidInputError(f"{path} is no JSON object of at most {_MAX_BYTES} bytes")

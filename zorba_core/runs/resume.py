@@ -28,7 +28,7 @@ from zorba_core.engine.loop import LocalRounds, init
 from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
-from zorba_core.files import atomic_folder, check_model_folder, remove_leftovers
+from zorba_core.files import atomic_folder, check_folder, remove_leftovers
 from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Request, Run, read_request, read_run
 from zorba_core.runs import folder as runs
@@ -179,7 +179,7 @@ def replay(
     if save is not None:
         if os.path.lexists(save):
             raise InvalidInputError(f"{save} exists already; give a folder that does not")
-        check_model_folder(save)
+        check_folder(save)
     with use_threads(settings.threads):
         network, tokenizer = _open_base(request, settings, model)
         evaluations = [entry for entry in trajectory.evaluations if entry.round <= target]

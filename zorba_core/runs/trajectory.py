@@ -35,7 +35,6 @@ from typing import Any
 
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
-from zorba_core.files import open_own
 from zorba_core.runs.trajectory_records import (
     Header,
     Note,
@@ -106,8 +105,6 @@ def header_of_rounds(path: str | os.PathLike[str]) -> Header | None:
     """The header of a log that has records behind it, from its first line alone; None where there is no such log, or
     its first record is damaged (:func:`read_trajectory` says so)."""
     try:
-        if not os.path.isfile(path):  # a pipe would be waited for
-            return None
         with open(path, "rb") as file:
             record = checked_record(file.readline(_MAX_HEADER_BYTES), 0)
             if record is None or record.pop("kind", "") != "header" or not file.read(1):
@@ -185,7 +182,7 @@ class TrajectoryLog:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         path = self._path = Path(path)
-        self._file = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -267,6 +264,6 @@ def checked_record(line: bytes, before: int) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    except ValueError:
         return None
     return record if isinstance(record, dict) else None

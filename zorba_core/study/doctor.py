@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from packaging.requirements import Requirement
 
 import zorba_core
-from zorba_core.files import as_named
 from zorba_core.runs.threads import usable_cores
 
 FindingState = Literal["ok", "note", "broken"]
@@ -131,7 +130,7 @@ def _dataset(folder: Path, splits: Sequence[str], columns: Sequence[str]) -> Fin
     for split in splits:
         file = folder / f"{split}.parquet"
         try:
-            table = pq.ParquetFile(as_named(file))
+            table = pq.ParquetFile(file)
         except FileNotFoundError:
             return Finding(name, "note", f"no {file}", f"put {split}.parquet there, columns {', '.join(columns)}")
         except (pa.ArrowException, OSError) as error:

@@ -158,7 +158,7 @@ def log_lines(runs_folder: Path, job: Job, lines: int = 12) -> Sequence[str]:
 def named_run(runs_folder: Path, job: Job) -> Path | None:
     """The run's folder, once the process has named it: everything is loaded and checked, and the rounds begin."""
     log = job_folder(runs_folder, job) / LOG
-    if not log.is_file():  # opening a pipe would wait for its writer
+    if not log.is_file():
         return None
     try:
         with log.open("rb") as file:

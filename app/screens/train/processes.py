@@ -25,7 +25,7 @@ from app.screens.train.process_identity import is_alive, start_stamp
 from zorba_core.allocation import AllocationMetrics, write_allocation
 from zorba_core.cli.options import option_words
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.files import open_own, write_json, write_text
+from zorba_core.files import write_json, write_text
 from zorba_core.runs.threads import usable_cores
 
 
@@ -93,7 +93,7 @@ def forget(runs_folder: Path, job: Job) -> None:
 
 def being_written(run: Path) -> bool:
     """Whether some process, started here or elsewhere, trains this run now: it holds the lock of the run's log."""
-    if not (run / "trajectory.log").is_file():  # opening a pipe would wait for its writer
+    if not (run / "trajectory.log").is_file():
         return False
     try:
         with (run / "trajectory.log").open("rb") as log:
@@ -119,7 +119,7 @@ def _starting(runs_folder: Path) -> Iterator[Path]:
         jobs.mkdir(parents=True, exist_ok=True)
         if not (jobs / ".gitignore").exists():
             write_text(jobs / ".gitignore", "*\n")
-        handle = open_own(jobs / ".lock", os.O_WRONLY | os.O_CREAT)
+        handle = os.open(jobs / ".lock", os.O_WRONLY | os.O_CREAT)
     except OSError as error:
         raise InvalidInputError(f"the runs folder {str(runs_folder)!r} cannot be written: {error.strerror}") from None
     with open(handle, "wb") as lock:

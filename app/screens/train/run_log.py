@@ -55,7 +55,7 @@ class LiveLog:
 
     def update(self) -> LiveLog:
         try:
-            if not self.path.is_file():  # opening a pipe would wait for its writer
+            if not self.path.is_file():
                 return self
             began = self._offset
             if self.path.stat().st_size < began or self.damaged_at is not None:
@@ -138,7 +138,7 @@ def _round(record: dict[str, Any]) -> Round:
 
 def tail(path: Path, lines: int = 12, most_bytes: int = 16_000) -> Sequence[str]:
     """The last lines of a text file; none when it cannot be read."""
-    if not path.is_file():  # opening a pipe would wait for its writer
+    if not path.is_file():
         return ()
     try:
         with path.open("rb") as file:

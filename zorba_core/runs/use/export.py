@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from zorba_core.errors import InvalidInputError
-from zorba_core.files import atomic_folder, check_model_folder
+from zorba_core.files import atomic_folder, check_folder
 from zorba_core.runs.folder import Run
 from zorba_core.runs.model_folder import save_adapters, save_model
 from zorba_core.runs.model_source import without_bar
@@ -35,7 +35,7 @@ def export_run(
     to = Path(to)
     if os.path.lexists(to):
         raise InvalidInputError(f"{to} exists already; give a folder that does not")
-    check_model_folder(to)
+    check_folder(to)
     if isinstance(run, TunedModel):
         tuned = open_tuned(run.run, model=run.base_source, adapters=True) if adapter else run
     else:

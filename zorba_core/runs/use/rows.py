@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.characters import check_characters
 from zorba_core.data.file_rows import FileRows, FrameRows, prepared, refuse_rows, text_of
 from zorba_core.data.tables import readable_encoding
 from zorba_core.data.task_files import is_own
@@ -35,8 +34,6 @@ def text_rows(task: Task, texts: Texts | FileRows) -> pd.DataFrame:
     else:
         if not isinstance(texts, pd.DataFrame):
             items = [texts] if isinstance(texts, str | Mapping) else list(texts)
-            for number, item in enumerate(items, start=1):
-                check_characters(item, f"text {number}")
             texts = pd.DataFrame([_row_of(task, item) for item in items])
         if texts.empty:
             raise InvalidInputError("there are no rows to predict: give at least one text")

@@ -23,7 +23,7 @@ from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
 from zorba_core.errors import InvalidInputError, in_short
-from zorba_core.files import check_model_folder, named_in_errors, place_folder, write_json, write_text
+from zorba_core.files import check_folder, named_in_errors, place_folder, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text
 from zorba_core.study.base_model.corpus import corpus_texts, windows
 from zorba_core.study.base_model.model import (
@@ -70,7 +70,7 @@ def make_base(
         if not 0 <= value <= most:
             raise InvalidInputError(f"{name} is {in_short(value)}; it must be from 0 to {most}")
     out = Path(os.path.abspath(Path(os.path.expanduser(out))))
-    check_model_folder(out.parent if out.is_file() else out)
+    check_folder(out.parent if out.is_file() else out)
     if out.exists() and not out.is_dir():
         raise InvalidInputError(f"{out} is a file: name a folder")
     if out.is_dir() and any(out.iterdir()) and not force:

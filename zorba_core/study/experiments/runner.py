@@ -21,7 +21,6 @@ from typing import TextIO
 import pandas as pd
 
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.files import open_own
 from zorba_core.study.experiments import store
 from zorba_core.study.experiments.specs import Experiment, RunSpec
 from zorba_core.study.experiments.worker import Refused, RunRows, run_spec
@@ -139,7 +138,7 @@ def _alone(work: Path) -> Iterator[None]:
         RunError: another one does.
     """
     work.mkdir(parents=True, exist_ok=True)
-    with open(work / ".lock", "ab", opener=open_own) as file:
+    with open(work / ".lock", "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
