@@ -19,9 +19,9 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import estimator_of
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.files import write_json
@@ -39,7 +39,7 @@ def measure(active: int, device: str) -> dict[str, object]:
     """One round of a single client in this process; ``{"bytes": ..., "what": ...}`` as the run folders have it."""
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
-    network = BlockNetwork(OPTForCausalLM(OPTConfig()), [10, 20], device=device)  # the default config is OPT-125M's
+    network = Blocks(OPTForCausalLM(OPTConfig()), [10, 20], device=device)  # the default config is OPT-125M's
     rng = np.random.default_rng(SEED)
     batch = Encoded(
         torch.from_numpy(rng.integers(3, 50_000, (BATCH_SIZE, SEQ_LEN))).to(device),

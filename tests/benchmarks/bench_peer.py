@@ -30,8 +30,8 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import Allocation, AllocationProblem, solve
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, init, step
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.files import write_json
 from zorba_core.runs.environment import describe
@@ -104,7 +104,7 @@ def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
     data = FederatedRows(rows, [np.arange(*pair) for pair in itertools.pairwise(starts)], rows)
 
     def by(estimator: str, A_MN: np.ndarray) -> Callable[[], float]:
-        network = BlockNetwork(load_model(SETTINGS.model), LABEL_IDS)
+        network = Blocks(load_model(SETTINGS.model), LABEL_IDS)
         settings = replace(SETTINGS.run_settings, lr=LR, estimator=estimator)
         allocation, state = Allocation(A_MN), init(network, settings)
 
@@ -115,7 +115,7 @@ def own_rounds(batches_N: list[Encoded]) -> dict[str, Callable[[], float]]:
 
         return run
 
-    M, N = BlockNetwork(load_model(SETTINGS.model), LABEL_IDS).num_blocks, len(batches_N)
+    M, N = Blocks(load_model(SETTINGS.model), LABEL_IDS).num_blocks, len(batches_N)
     problem = AllocationProblem(np.full(N, M), M, total=SETTINGS.total_blocks)
     matrices = {
         "full": np.ones((M, N), dtype=bool),

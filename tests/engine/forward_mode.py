@@ -19,15 +19,15 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate, batch_loss, mean_loss
-from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 
 
 @torch.no_grad()
 def estimate_jvp(
-    network: BlockNetwork,
+    network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
@@ -54,7 +54,7 @@ def estimate_jvp(
 
 
 def _derivative(
-    network: BlockNetwork, batch: Rows, active_M: np.ndarray, direction_M: Sequence[Tensor], inactive: Inactive
+    network: Blocks, batch: Rows, active_M: np.ndarray, direction_M: Sequence[Tensor], inactive: Inactive
 ) -> float:
     """The derivative of F_n along the directions of the active blocks."""
     with forward_ad.dual_level():
@@ -73,7 +73,7 @@ def _derivative(
 class _DualBlock(nn.Module):
     """One block as a module whose ``forward`` is the network's way of running it, for ``functional_call``."""
 
-    def __init__(self, network: BlockNetwork, block: int) -> None:
+    def __init__(self, network: Blocks, block: int) -> None:
         super().__init__()
         self.block = network.block_module(block)
         self._run = lambda hidden: network.run_block(block, hidden)
@@ -82,7 +82,7 @@ class _DualBlock(nn.Module):
         return self._run(hidden_BLH)
 
 
-def run_along(network: BlockNetwork, m: int, direction: Tensor, hidden_BLH: Tensor) -> Tensor:
+def run_along(network: Blocks, m: int, direction: Tensor, hidden_BLH: Tensor) -> Tensor:
     wrapped, duals, start = _DualBlock(network, m), {}, 0
     for name, parameter in network.block_parameters(m).items():
         part = direction[start : start + parameter.numel()].view(parameter.shape)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from tests.engine.forward_mode import estimate_jvp
-from tests.engine.test_families import CASES, LABELS, VOCABULARY, label_logits, own_label_logits, prompts  # noqa: F401
+from tests.engine.test_blocks import CASES, LABELS, VOCABULARY
 from zorba_core.engine.adapters import is_adapter, with_adapters
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.lora import Lora
@@ -26,6 +26,26 @@ from zorba_core.runs.model_folder import save_adapters, save_model
 FAMILIES = ["opt", "gpt2", "qwen3", "gpt-neox in sequence", "falcon two norms", "bloom", "phi3 windows", "gemma2"]
 LORA = Lora(rank=3, alpha=6.0)
 A_MN = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
+
+
+@pytest.fixture
+def prompts() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(1, VOCABULARY, (5, 12), generator=generator), torch.tensor([11, 2, 5, 11, 0])
+
+
+def label_logits(network: Blocks, token_ids_BL: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
+    """By the network's pieces."""
+    return network.head(network(Encoded(token_ids_BL, last_B, torch.zeros_like(last_B))))
+
+
+def own_label_logits(model: PreTrainedModel, token_ids_BL: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
+    """Each prompt alone and without padding, by the model's own forward pass."""
+    rows = [
+        model(row[None, : last + 1], use_cache=False).logits[0, -1, LABELS]
+        for row, last in zip(token_ids_BL, last_B, strict=True)
+    ]
+    return torch.stack(rows)
 
 
 def base(family: str) -> torch.nn.Module:
@@ -37,8 +57,8 @@ def base(family: str) -> torch.nn.Module:
     return model
 
 
-def network_of(family: str, lora: Lora = LORA, seed: int = 7, *, moved: bool = True, **options: object) -> BlockNetwork:
-    network = BlockNetwork(with_adapters(base(family), lora, seed), LABELS, **options)
+def network_of(family: str, lora: Lora = LORA, seed: int = 7, *, moved: bool = True, **options: object) -> Blocks:
+    network = Blocks(with_adapters(base(family), lora, seed), LABELS, **options)
     if moved:  # away from B = 0, where half of the numbers change nothing
         generator = torch.Generator().manual_seed(5)
         for m in range(network.num_blocks):
@@ -60,8 +80,8 @@ def batches() -> list[Encoded]:
 
 @torch.no_grad()
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_own(family, prompts):  # noqa: F811
-    expected = label_logits(BlockNetwork(base(family), LABELS, dtype=torch.float64), *prompts)
+def test_a_run_begins_from_the_bases_logits_and_pieces_are_the_adapted_models_own(family, prompts):
+    expected = label_logits(Blocks(base(family), LABELS, dtype=torch.float64), *prompts)
     network = network_of(family, moved=False, dtype=torch.float64)
     assert torch.allclose(label_logits(network, *prompts), expected, rtol=1e-12, atol=1e-12)
     network = network_of(family, dtype=torch.float64)
@@ -116,17 +136,17 @@ def test_the_first_adapters_follow_from_the_seed_alone():
 
 @torch.no_grad()
 @pytest.mark.parametrize("family", ["gpt2", "falcon", "gemma2"])
-def test_saved_adapters_are_merged_or_apart(family, tmp_path, prompts):  # noqa: F811
+def test_saved_adapters_are_merged_or_apart(family, tmp_path, prompts):
     network = network_of(family)
     expected = label_logits(network, *prompts)
     fingerprint = save_model(network, tmp_path / "merged")
-    merged = BlockNetwork(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"), LABELS)
+    merged = Blocks(AutoModelForCausalLM.from_pretrained(tmp_path / "merged"), LABELS)
     assert merged.weights_sha256() == fingerprint != network.weights_sha256()
     assert not merged.has_adapters
     assert torch.allclose(label_logits(merged, *prompts), expected, rtol=1e-4, atol=1e-4)
     save_adapters(network, tmp_path / "apart", "the base")
     assert not (tmp_path / "apart" / "model.safetensors").exists()
-    apart = BlockNetwork(PeftModel.from_pretrained(base(family), tmp_path / "apart"), LABELS)
+    apart = Blocks(PeftModel.from_pretrained(base(family), tmp_path / "apart"), LABELS)
     assert torch.equal(label_logits(apart, *prompts), expected)
     assert torch.equal(label_logits(network, *prompts), expected)
 
@@ -156,4 +176,4 @@ def test_without_peft_one_line_says_what_to_install(monkeypatch):
 
 def test_only_adapters_can_be_saved_apart(tmp_path):
     with pytest.raises(InvalidInputError, match="has no adapters"):
-        save_adapters(BlockNetwork(base("opt"), LABELS), tmp_path / "apart", "the base")
+        save_adapters(Blocks(base("opt"), LABELS), tmp_path / "apart", "the base")

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.network import BlockNetwork
 
 # Blocks 0, 1, 2, 3 are activated by clients {0, 1, 2}, {0}, {1, 2} and nobody.
 A_MN = np.array([[1, 1, 1], [1, 0, 0], [0, 1, 1], [0, 0, 0]], dtype=bool)
@@ -39,7 +39,7 @@ def test_averaging_changes_none_of_its_inputs():
 
 
 def test_blocks_move_along_the_directions_and_a_block_without_reports_stays(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt"), [5, 6], dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), [5, 6], dtype=torch.float64)
     directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
     before_M = [network.block_weights(m).clone() for m in range(3)]
     rho_bar_MQ = np.array([[0.5, -2.0], [0.0, 0.0], [1.0, 0.0]])

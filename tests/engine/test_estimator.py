@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import batch_loss, estimate, perturbed
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 
 LABELS = [11, 250]
@@ -29,12 +29,12 @@ BATCHES = [batch(seed) for seed in range(3)]
 
 
 @pytest.fixture
-def network(make_tiny_model) -> BlockNetwork:
+def network(make_tiny_model) -> Blocks:
     # A smooth activation: the kinks of OPT's ReLU are everywhere, and across one the difference quotient is off.
-    return BlockNetwork(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
+    return Blocks(make_tiny_model("opt", activation="gelu"), LABELS, dtype=torch.float64)
 
 
-def gradient_by_block(network: BlockNetwork, rows: Encoded, active_M, inactive="frozen") -> dict[int, torch.Tensor]:
+def gradient_by_block(network: Blocks, rows: Encoded, active_M, inactive="frozen") -> dict[int, torch.Tensor]:
     """grad F_n of each active block, by autograd through the network's own pieces."""
     network.model.requires_grad_(True)
     hidden = network.embed(rows.token_ids_RL)
@@ -71,7 +71,7 @@ def test_rho_tends_to_the_directional_derivative_and_its_error_falls_as_mu(netwo
 
 @pytest.mark.slow
 def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt", num_blocks=1), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt", num_blocks=1), LABELS, dtype=torch.float64)
     directions = Directions("gaussian", network.sizes_M, dtype=torch.float64)
     size, count = network.sizes_M[0], 6000
     rho_NQ = estimate(network, BATCHES[:1], np.ones((1, 1)), range(count), directions, mu=1e-6).rho_NQ
@@ -84,7 +84,7 @@ def test_the_mean_of_many_estimates_points_along_the_gradient(make_tiny_model):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_estimation_leaves_the_weights_bit_for_bit(make_tiny_model, dtype):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model("opt"), LABELS, dtype=dtype)
     before = network.weights_sha256()
     estimate(network, BATCHES, A_MN, SEEDS, Directions("gaussian", network.sizes_M, dtype=dtype), mu=0.3)
     assert network.weights_sha256() == before

@@ -11,13 +11,13 @@ import torch
 from torch.nn import functional as F
 
 from tests.engine.forward_mode import estimate_jvp
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import batch_loss, estimate
 from zorba_core.engine.evaluation import evaluate, label_log_probabilities
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import from_tensors, to_tensors
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.text_rows import NO_TOKEN, TextRows
@@ -54,7 +54,7 @@ def choice_rows(rows: int, seed: int) -> ChoiceRows:
 MAKERS = [text_rows, choice_rows]
 
 
-def own_loss(network: BlockNetwork, rows: TextRows) -> float:
+def own_loss(network: Blocks, rows: TextRows) -> float:
     """transformers' loss of the whole sequences, their prompts masked."""
     length = int(rows.length_E.max()) + 1
     ids_RL = torch.zeros(len(rows), length, dtype=torch.long)
@@ -68,7 +68,7 @@ def own_loss(network: BlockNetwork, rows: TextRows) -> float:
 
 
 def test_the_loss_of_text_is_transformers_loss_of_labels(family, make_tiny_model):
-    network = BlockNetwork(make_tiny_model(family), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
     for seed in range(3):
         rows = text_rows(5, seed)
         assert batch_loss(network, rows) == pytest.approx(own_loss(network, rows), abs=1e-6)
@@ -76,7 +76,7 @@ def test_the_loss_of_text_is_transformers_loss_of_labels(family, make_tiny_model
 
 
 def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(family, make_tiny_model):
-    network = BlockNetwork(make_tiny_model(family), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
     prompts, answers, label_E = choices(6, 0)
     scores = []
     for prompt, options in zip(prompts, answers, strict=True):
@@ -99,7 +99,7 @@ def test_the_score_of_an_answer_is_the_sum_of_its_tokens_log_probabilities(famil
 
 def test_answers_of_one_token_cost_one_row_and_score_as_label_words_do(make_tiny_model):
     words = [11, 250, 3]
-    network = BlockNetwork(make_tiny_model("opt"), words, dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), words, dtype=torch.float64)
     prompts, _, _ = choices(5, 1)
     label_E = np.array([0, 2, 1, 1, 0])
     rows = ChoiceRows.of(prompts, [[(word,) for word in words]] * 5, label_E, seq_len=12, pad_id=0)
@@ -119,7 +119,7 @@ def test_answers_that_start_alike_share_a_row():
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_the_cohort_is_the_reference_for_every_family(family, make_tiny_model, make, inactive):
-    network = BlockNetwork(make_tiny_model(family), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
     batches_N = [make(3 + n % 2, n) for n in range(5)]
     A_MN = np.random.default_rng(1).random((3, 5)) < 0.6
     directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
@@ -134,7 +134,7 @@ def test_the_cohort_is_the_reference_for_every_family(family, make_tiny_model, m
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("inactive", ["frozen", "dropped"])
 def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_tiny_model, make, inactive):
-    network = BlockNetwork(make_tiny_model(family), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model(family), [], dtype=torch.float64)
     batches_N = [make(3 + n % 2, n) for n in range(4)]
     A_MN = np.random.default_rng(1).random((3, 4)) < 0.6
     directions = Directions("rademacher", network.sizes_M, dtype=torch.float64)
@@ -142,13 +142,14 @@ def test_one_backward_pass_gives_the_derivatives_of_forward_mode(family, make_ti
     scale = np.abs(forward_mode.rho_NQ).max()
     assert scale > 0.1
     backward = estimate_exact(network, batches_N, A_MN, SEEDS, directions, inactive=inactive)
-    assert np.abs(backward.rho_NQ - forward_mode.rho_NQ).max() <= 1e-10 * scale
-    assert backward.loss_N == pytest.approx(forward_mode.loss_N, rel=1e-10)
+    tolerance = 1e-5 if family == "llama" else 1e-10  # Llama's norms compute in float32 whatever they are given
+    assert np.abs(backward.rho_NQ - forward_mode.rho_NQ).max() <= tolerance * scale
+    assert backward.loss_N == pytest.approx(forward_mode.loss_N, rel=tolerance)
 
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_rows_of_every_kind_are_chosen_joined_and_stored_without_change(make_tiny_model, make):
-    network = BlockNetwork(make_tiny_model("opt"), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), [], dtype=torch.float64)
     rows = make(6, 3)
     loss_E = rows.losses(network, network(rows))
     picked = rows.rows(np.array([4, 1, 1])).trimmed()
@@ -176,7 +177,7 @@ def test_elsewhere_than_on_a_cpu_lengths_are_whole_steps(make):
 
 def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
     """Teacher forcing and writing agree: an answer counts as right exactly when the model writes it and then ends."""
-    network = BlockNetwork(make_tiny_model("opt"), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), [], dtype=torch.float64)
     prompts, _, _ = choices(8, 5)
     written = generate_tokens(network, prompts, max_new_tokens=4, end=None)
     assert [len(tokens) for tokens in written] == [4] * 8
@@ -193,7 +194,7 @@ def test_exact_match_is_what_greedy_writing_gives(make_tiny_model):
 
 
 def test_what_is_written_ends_at_the_end_token_and_does_not_depend_on_the_prompts_beside_it(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("gpt2"), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model("gpt2"), [], dtype=torch.float64)
     prompts, _, _ = choices(6, 5)
     long = generate_tokens(network, prompts, max_new_tokens=6, end=None)
     alone = [generate_tokens(network, [prompt], max_new_tokens=6, end=None)[0] for prompt in prompts]
@@ -208,7 +209,7 @@ def test_what_is_written_ends_at_the_end_token_and_does_not_depend_on_the_prompt
 def test_log_probabilities_do_not_depend_on_the_pieces_they_are_computed_in(make_tiny_model, monkeypatch):
     from zorba_core.engine import vocabulary
 
-    network = BlockNetwork(make_tiny_model("opt"), [], dtype=torch.float64)
+    network = Blocks(make_tiny_model("opt"), [], dtype=torch.float64)
     hidden_SH = torch.randn(7, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     state_K, token_K = torch.tensor([6, 0, 0, 3, 6, 2]), torch.tensor([399, 0, 255, 256, 3, 17])
     logits_SV = network.vocabulary_logits(hidden_SH, torch.arange(network.vocabulary_size))

@@ -11,18 +11,18 @@ import torch
 from tests.engine.test_cohort import LABELS, MU, SEEDS, TOLERANCE, assert_same, batches, random_allocation
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DirectionKind
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 
 SHAPES = (((40, 30), (40,), (7, 50)), ((500, 400),))
 
 
-def low_rank(network: BlockNetwork, rank: int = 1, dtype: torch.dtype = torch.float64) -> Directions:
+def low_rank(network: Blocks, rank: int = 1, dtype: torch.dtype = torch.float64) -> Directions:
     return Directions("low-rank", network.shapes_M, rank=rank, dtype=dtype)
 
 
@@ -38,7 +38,7 @@ def test_a_matrix_moves_along_products_of_two_vectors_and_a_vector_along_its_own
 
 
 def test_rank_one_is_the_default_and_settings_choose_it(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS)
+    network = Blocks(make_tiny_model("opt"), LABELS)
     for rank in (1, 4):
         directions = directions_of(network, TrainSettings(direction="low-rank", rank=rank))
         matrix = directions.block(0, 1)[: 16 * 16].view(16, 16)  # a block's first parameter: keys' 16 x 16
@@ -59,14 +59,14 @@ def test_weights_are_moved_as_by_the_whole_direction_piece_by_piece(dtype, rank)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_cohort_has_the_bits_of_the_reference(make_tiny_model, dtype):
-    network = BlockNetwork(make_tiny_model("opt", num_blocks=4), LABELS, dtype=dtype)
+    network = Blocks(make_tiny_model("opt", num_blocks=4), LABELS, dtype=dtype)
     directions = low_rank(network, 2, dtype)
     asked = (network, batches(9), random_allocation(0, 4, 9), SEEDS, directions)
     assert_same(estimate(*asked, mu=MU), estimate_cohort(*asked, mu=MU), TOLERANCE[dtype])
 
 
 def test_an_update_moves_the_weights_by_a_sum_of_the_directions(make_tiny_model):
-    network = BlockNetwork(make_tiny_model("gpt2"), LABELS, dtype=torch.float64)
+    network = Blocks(make_tiny_model("gpt2"), LABELS, dtype=torch.float64)
     directions, before = low_rank(network, 2), [network.block_weights(m).clone() for m in range(3)]
     rho_bar_MQ = np.array([[0.5, -1.0], [0.0, 0.0], [2.0, 0.25]])
     update_blocks(network, rho_bar_MQ, SEEDS, directions, 0.1)

@@ -10,11 +10,11 @@ import torch
 from torch.nn import functional as F
 
 from zorba_core.allocation import Allocation
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import init, plan_round, run, step
 from zorba_core.engine.methods.fedzo import client_seeds
 from zorba_core.engine.methods.first_order import gradient_cohort, gradient_reference
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rounds import FederatedRows, RoundContext, client_batch
 from zorba_core.engine.rows import Encoded
@@ -46,10 +46,10 @@ def rows() -> FederatedRows:
 
 @pytest.fixture
 def new_network(make_tiny_model):
-    return lambda family="opt", dtype=torch.float32: BlockNetwork(make_tiny_model(family), [70, 71], dtype=dtype)
+    return lambda family="opt", dtype=torch.float32: Blocks(make_tiny_model(family), [70, 71], dtype=dtype)
 
 
-def weights(network: BlockNetwork) -> list[torch.Tensor]:
+def weights(network: Blocks) -> list[torch.Tensor]:
     return [network.block_weights(m).clone() for m in range(network.num_blocks)]
 
 

@@ -13,11 +13,11 @@ import torch
 from tests.plugin_example.zorba_example import CENTRAL
 from zorba_core.allocation import Allocation
 from zorba_core.engine import noise
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS, DirectionKind
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.loop import run
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
@@ -42,7 +42,7 @@ def weights_of(make_tiny_model):
         return Encoded(token_ids_RL, torch.full((count,), 7), label_R)
 
     def train(**changes) -> str:
-        network = BlockNetwork(make_tiny_model("opt"), [70, 71])
+        network = Blocks(make_tiny_model("opt"), [70, 71])
         held = FederatedRows(rows(20, 1), [np.arange(10), np.arange(10, 20)], rows(8, 2))
         run(network, FULL, held, dataclasses.replace(SETTINGS, **changes))
         return network.weights_sha256()

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from zorba_core.allocation import Allocation
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.reference import estimate
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import FederatedRows
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.precision import check_capability
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
@@ -36,8 +36,8 @@ def batches(num_clients: int = 4) -> list[Encoded]:
     ]
 
 
-def network_of(family: str, make_tiny_model, precision: str = "bf16") -> BlockNetwork:
-    return BlockNetwork(make_tiny_model(family), LABELS, precision=precision)
+def network_of(family: str, make_tiny_model, precision: str = "bf16") -> Blocks:
+    return Blocks(make_tiny_model(family), LABELS, precision=precision)
 
 
 def relative_error(found: np.ndarray, exact: np.ndarray) -> float:
@@ -65,7 +65,6 @@ def test_weights_hidden_states_and_logits_keep_their_dtype(family, make_tiny_mod
     rows = batches(1)[0]
     hidden_BLH = network.run_block(0, network.embed(rows.token_ids_RL))
     assert hidden_BLH.dtype == network.block_weights(0).dtype == torch.float32
-    assert network.run_last_block(hidden_BLH, rows.last_R).dtype == torch.float32
     assert network.head(network(rows)).dtype == torch.float64
 
 
@@ -132,7 +131,7 @@ def test_a_gpu_that_can_only_imitate_a_precision_is_refused():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_on_a_gpu_the_scalars_still_point_the_right_way(make_tiny_model, precision):
-    network = BlockNetwork(make_tiny_model("opt"), LABELS, device="cuda", precision=precision)
+    network = Blocks(make_tiny_model("opt"), LABELS, device="cuda", precision=precision)
     directions = Directions("rademacher", network.sizes_M, device="cuda")
     found_NQ = estimate_cohort(network, batches(), A_MN, SEEDS, directions, mu=1e-2).rho_NQ
     with network.at_precision("highest"):

@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine import products
-from zorba_core.engine.network import SAME_BITS_ROWS
+from zorba_core.engine.blocks import SAME_BITS_ROWS
 
 
 @pytest.fixture(params=[True, False], ids=["oneDNN", "PyTorch"])

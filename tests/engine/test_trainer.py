@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from zorba_core.allocation import Allocation
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, init, run, step
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import STATUSES
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
@@ -35,7 +35,7 @@ def rows() -> FederatedRows:
 
 @pytest.fixture
 def new_network(make_tiny_model):
-    return lambda dtype=torch.float32: BlockNetwork(make_tiny_model("opt"), [70, 71], dtype=dtype)
+    return lambda dtype=torch.float32: Blocks(make_tiny_model("opt"), [70, 71], dtype=dtype)
 
 
 def test_two_runs_of_one_seed_are_bit_identical_and_another_seed_differs(new_network, rows):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.federation.conftest import BUDGETS
 from tests.tiny_models import tiny_model
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.reports import MALFORMED, NON_FINITE, NOT_ASKED, OUTLIER, REPORTED, SILENT
 from zorba_core.errors import InfeasibleError
 from zorba_core.federation import messages
@@ -34,7 +34,7 @@ def notes() -> list[tuple[str, dict]]:
 @pytest.fixture
 def make_server(make_config, notes):
     def make(budgets=BUDGETS, **changes) -> Server:
-        network = BlockNetwork(tiny_model("opt"), [5, 6])
+        network = Blocks(tiny_model("opt"), [5, 6])
         server = Server(
             make_config(num_clients=4), ServerSettings(**changes), network,
             lambda what, content: notes.append((what, content)),
@@ -161,7 +161,7 @@ def test_one_client_cannot_stop_a_run_in_which_it_is_the_only_one_asked(make_con
     server = Server(
         make_config(settings),
         ServerSettings(),
-        BlockNetwork(tiny_model("opt"), [5, 6]),
+        Blocks(tiny_model("opt"), [5, 6]),
         lambda *note: notes.append(note),
     )
     for seat in range(4):
@@ -182,9 +182,7 @@ def test_one_client_cannot_stop_a_run_in_which_it_is_the_only_one_asked(make_con
 @pytest.mark.parametrize("answer", ["standing", "refusal", "nonsense", "silence"])
 def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_on(make_config, monkeypatch, answer):
     settings = replace(make_config().settings, participation=0.25, rounds=12)
-    server = Server(
-        make_config(settings), ServerSettings(), BlockNetwork(tiny_model("opt"), [5, 6]), lambda *note: None
-    )
+    server = Server(make_config(settings), ServerSettings(), Blocks(tiny_model("opt"), [5, 6]), lambda *note: None)
     for seat in range(4):
         register(server, seat, blocks=3)
     server.replan()

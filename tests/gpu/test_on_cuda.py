@@ -17,12 +17,12 @@ from tests.engine.forward_mode import estimate_jvp
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike
 from zorba_core.engine import noise
 from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.reference import estimate
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
@@ -46,8 +46,8 @@ def batches(count: int, rows: int = 4, device: str | torch.device = "cuda") -> l
     ]
 
 
-def networks(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> tuple[BlockNetwork, BlockNetwork]:
-    return tuple(BlockNetwork(copy.deepcopy(model), LABELS, dtype=dtype, device=device) for device in ("cpu", "cuda"))
+def networks(model: torch.nn.Module, dtype: torch.dtype = torch.float64) -> tuple[Blocks, Blocks]:
+    return tuple(Blocks(copy.deepcopy(model), LABELS, dtype=dtype, device=device) for device in ("cpu", "cuda"))
 
 
 def allocation(num_blocks: int = 4, num_clients: int = 9) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from zorba_core.engine.families import family_of
+from zorba_core.engine.blocks import block_list
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.planning.models import PRESETS, model_spec, spec_from_config
 from zorba_core.planning.parameter_counts import parameter_counts
@@ -67,7 +67,7 @@ def test_a_block_is_counted_layer_by_layer(family):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(CONFIGS[family])
     counts = parameter_counts(CONFIGS[family].to_dict(), family)
-    block = family_of(model).blocks()[1]
+    block = block_list(model)[1]
     assert counts.block == sum(parameter.numel() for parameter in block.parameters())
     layers = {name: module for name, module in block.named_modules() if name and hasattr(module, "weight")}
     for ending, linear in counts.linears.items():

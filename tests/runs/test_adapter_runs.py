@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run
 from zorba_core.runs.model_source import load_model
@@ -62,7 +62,7 @@ def test_the_merged_model_the_log_and_the_exported_model_predict_alike(run, tmp_
         export_run(rebuilt, tmp_path / "exported")
     finally:
         (tmp_path / "elsewhere").rename(run.path / "model")
-    assert BlockNetwork(load_model(tmp_path / "exported"), [0]).weights_sha256() == saved.network.weights_sha256()
+    assert Blocks(load_model(tmp_path / "exported"), [0]).weights_sha256() == saved.network.weights_sha256()
 
 
 def test_an_exported_adapter_is_apart_from_its_base(run, tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from tests.engine.test_families import CASES, built
+from tests.engine.test_blocks import CASES, built
 from tests.runs.resumable import ALLOCATION
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.model_source import load_tokenizer
@@ -42,7 +42,7 @@ def test_a_run_trains_saves_and_replays(saved, tmp_path):
     run = fine_tune(
         ALLOCATION, model=saved, settings=SETTINGS, runs_folder=tmp_path / "runs", save_model=True, force=True
     )
-    trained = BlockNetwork(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
+    trained = Blocks(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
     assert trained.weights_sha256() == run.summary["weights_sha256"] != run.environment["base_weights_sha256"]
     assert replay(run.path).network.weights_sha256() == run.summary["weights_sha256"]
 

@@ -8,8 +8,8 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM
 
 from zorba_core.allocation import Allocation
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.runs.preflight import preflight
@@ -28,7 +28,7 @@ ROWS = FederatedRows(rows_of_two_kinds(60, 1), [np.arange(n, 60, 4) for n in ran
 
 
 @pytest.fixture(scope="module")
-def network() -> BlockNetwork:
+def network() -> Blocks:
     """An OPT with weights of the size that OPT's have (standard deviation 0.02), 0.3 million in its blocks."""
     config = OPTConfig(
         vocab_size=100, hidden_size=64, ffn_dim=256, num_hidden_layers=6, num_attention_heads=4,
@@ -40,10 +40,10 @@ def network() -> BlockNetwork:
         for name, parameter in model.named_parameters():
             if "norm" not in name:
                 parameter.normal_(0, 0.02, generator=generator)
-    return BlockNetwork(model, [40, 50])
+    return Blocks(model, [40, 50])
 
 
-def measured(network: BlockNetwork, **settings) -> tuple[dict[str, float], list[str], str]:
+def measured(network: Blocks, **settings) -> tuple[dict[str, float], list[str], str]:
     report = preflight(network, ALLOCATION, ROWS, TrainSettings(seq_len=16, **settings))
     failed = [check.name for check in report.failed]
     return {check.name: check.measured for check in report.checks}, failed, report.reason() if failed else ""

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.cli import main
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.runs import TRAJECTORY
 from zorba_core.runs import resume as resuming
 from zorba_core.runs.resume import replay
@@ -39,7 +39,7 @@ def test_any_round_is_rebuilt_from_base_and_log_alone(whole, tmp_path, monkeypat
         rebuilt = replay(whole.path, round_index=t, save=tmp_path / str(t))
         assert rebuilt.network.weights_sha256() == weights.of_round[t]
         assert rebuilt.checked_at == t // 3 * 3
-        saved = BlockNetwork(AutoModelForCausalLM.from_pretrained(tmp_path / str(t)), [0, 1])
+        saved = Blocks(AutoModelForCausalLM.from_pretrained(tmp_path / str(t)), [0, 1])
         assert saved.weights_sha256() == weights.of_round[t]
     assert replay(whole.path).round == 9
 
@@ -84,5 +84,5 @@ def test_replay_prints_what_it_rebuilt(whole, monkeypatch, capsys, tmp_path):
     result = json.loads(capsys.readouterr().out)
     assert not left.value.code
     assert (result["round"], result["checked_at_round"], result["saved"]) == (6, 6, save)
-    saved = BlockNetwork(AutoModelForCausalLM.from_pretrained(save), [0, 1])
+    saved = Blocks(AutoModelForCausalLM.from_pretrained(save), [0, 1])
     assert saved.weights_sha256() == result["weights_sha256"]

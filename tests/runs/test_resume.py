@@ -11,8 +11,8 @@ import pytest
 
 from tests import damage
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.methods import interface as methods
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.files import read_json, write_json
@@ -51,7 +51,7 @@ def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tin
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_and_a_reason(make_tiny_model, tmp_path):
-    writer = Checkpoint(tmp_path, BlockNetwork(make_tiny_model("opt"), [70, 71]))
+    writer = Checkpoint(tmp_path, Blocks(make_tiny_model("opt"), [70, 71]))
     writer.on_evaluation(EvaluationEntry(3, 0.5, 0.7, ""))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))

@@ -7,8 +7,8 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from zorba_core.allocation import Allocation
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError, RunError
 from zorba_core.runs import list_runs, notices
@@ -52,7 +52,7 @@ def test_one_seed_gives_one_set_of_weights_and_another_seed_another(tiny_opt_fol
 
 def test_the_saved_model_is_the_one_the_summary_fingerprints(tiny_opt_folder, tmp_path):
     run = fine_tune(ALLOCATION, model=tiny_opt_folder, settings=SETTINGS, runs_folder=tmp_path, save_model=True)
-    saved = BlockNetwork(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
+    saved = Blocks(AutoModelForCausalLM.from_pretrained(run.path / "model"), [0, 1])
     assert saved.weights_sha256() == run.summary["weights_sha256"]
     assert saved.weights_sha256() != run.environment["base_weights_sha256"]
     assert read_spec(run.path / "model").num_blocks == 3

@@ -12,8 +12,8 @@ import torch
 
 from zorba_core.allocation import Allocation
 from zorba_core.cli import main
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import FederatedRows, run
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
@@ -37,8 +37,8 @@ def rows() -> FederatedRows:
 
 
 @pytest.fixture
-def network(make_tiny_model) -> BlockNetwork:
-    return BlockNetwork(make_tiny_model("opt"), [70, 71])
+def network(make_tiny_model) -> Blocks:
+    return Blocks(make_tiny_model("opt"), [70, 71])
 
 
 def test_the_advised_rate_learns_and_the_weights_are_left_bit_for_bit(network, rows):

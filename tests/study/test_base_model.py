@@ -10,7 +10,7 @@ from zorba_core.cli import build_app
 from zorba_core.data.encoding import encode, label_token_ids
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import TASKS
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.model_source import load_model, load_tokenizer
 from zorba_core.study.base_model.build import make_base
@@ -131,7 +131,7 @@ def test_a_llama_is_another_architecture_with_blocks_that_the_engine_runs():
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert len(blocks_of(model)) == recipe.num_blocks
     assert blocks_of(model)[0].self_attn.k_proj.out_features == recipe.hidden_size // recipe.num_heads
-    network, ids = BlockNetwork(build_model(recipe, 300, seed=5), [7, 9]), torch.arange(4, 24)[None]
+    network, ids = Blocks(build_model(recipe, 300, seed=5), [7, 9]), torch.arange(4, 24)[None]
     with torch.no_grad():
         hidden = network.embed(ids)
         for m in range(network.num_blocks):

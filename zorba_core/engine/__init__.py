@@ -8,7 +8,7 @@ from __future__ import annotations
 from zorba_core.lazy import names_on_demand
 
 _HOME = {
-    "BlockNetwork": "network",
+    "Blocks": "blocks",
     "Callback": "callbacks",
     "DIRECTIONS": "direction_kinds",
     "DirectionKind": "direction_kinds",

@@ -9,18 +9,16 @@ Shapes: r rank.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import warnings
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from zorba_core.engine import noise
-from zorba_core.engine.families import family_of
+from zorba_core.engine.blocks import block_list, fingerprint_of, is_adapter
 from zorba_core.errors import MissingDataError
 from zorba_core.planning.lora import Lora
 
@@ -42,7 +40,7 @@ def with_adapters(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
         from peft import LoraConfig, get_peft_model
     except ImportError:
         raise MissingDataError("--train lora needs PEFT: pip install 'zorba-core[lora]'") from None
-    blocks = family_of(model).blocks()
+    blocks = block_list(model)
     linears = [name for name, module in blocks[0].named_modules() if isinstance(module, (nn.Linear, Conv1D))]
     chosen = set(lora.layers(linears))
     names = {id(module): name for name, module in model.named_modules()}
@@ -64,20 +62,6 @@ def with_adapters(model: PreTrainedModel, lora: Lora, seed: int) -> PeftModel:
         for index, block in enumerate(blocks):
             _initialise(block, index, seed)
     return adapted
-
-
-def is_adapter(name: str) -> bool:
-    """Is the parameter of that name a number of an adapter?"""
-    return ".lora_A." in name or ".lora_B." in name
-
-
-def fingerprint_of(named_parameters: Iterable[tuple[str, Tensor]]) -> str:
-    """SHA-256 of every parameter's bits, by name."""
-    digest = hashlib.sha256()
-    for name, parameter in sorted(named_parameters):
-        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}\n".encode())
-        digest.update(parameter.detach().contiguous().cpu().view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 def base_sha256(model: nn.Module) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.network import BlockNetwork
 
 
 def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarray | None = None) -> np.ndarray:
@@ -38,7 +38,7 @@ def average_per_block(rho_NQ: np.ndarray, A_MN: np.ndarray, reported_N: np.ndarr
 
 @torch.no_grad()
 def update_blocks(
-    network: BlockNetwork,
+    network: Blocks,
     rho_bar_MQ: np.ndarray,
     seeds_Q: Sequence[int],
     directions: Directions,

@@ -99,10 +99,6 @@ class ChoiceRows:
         length = whole_length(int(self.length_E.max()), device)
         return ChoiceRows(ids_RL[:, :length].to(device), *(part.to(device) for part in others))
 
-    def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
-        """The last block's output at the prompt's end and along the path, (R, P, H)."""
-        return network.run_last_block(hidden_RLH, self._position_RP(rows))
-
     def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
         """The same of hidden states after the last block, (R, P, H)."""
         position_RP = self._position_RP(rows)

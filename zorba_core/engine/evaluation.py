@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.choice_rows import ChoiceRows
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
@@ -41,7 +41,7 @@ def choose_rows(num_rows: int, most: int | None, seed: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def evaluate(network: BlockNetwork, rows: Rows, batch_size: int = BATCH_SIZE) -> Evaluation:
+def evaluate(network: Blocks, rows: Rows, batch_size: int = BATCH_SIZE) -> Evaluation:
     """Accuracy and loss of the whole network (every block with its weights) on all ``rows``."""
     right, loss, weight = 0, 0.0, 0.0
     for _, batch, final in _in_batches(network, rows, batch_size):
@@ -51,9 +51,7 @@ def evaluate(network: BlockNetwork, rows: Rows, batch_size: int = BATCH_SIZE) ->
 
 
 @torch.no_grad()
-def label_log_probabilities(
-    network: BlockNetwork, rows: Encoded | ChoiceRows, batch_size: int = BATCH_SIZE
-) -> np.ndarray:
+def label_log_probabilities(network: Blocks, rows: Encoded | ChoiceRows, batch_size: int = BATCH_SIZE) -> np.ndarray:
     """Log-probability of each label or option of each example among those it chooses from, (E, C), float64: the softmax
     over scores, where a score is the sum of the log-probabilities of the answer's tokens. -inf where an example has
     fewer than C options. The labels that ``rows`` hold play no part."""
@@ -65,7 +63,7 @@ def label_log_probabilities(
     return log_p_EC
 
 
-def _in_batches(network: BlockNetwork, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:
+def _in_batches(network: Blocks, rows: Rows, batch_size: int) -> Iterator[tuple[np.ndarray, Rows, Tensor]]:
     """Which examples, those examples, and what their loss reads of the last block; about ``batch_size`` rows at a time.
     Examples of similar length share a batch, so that little of it is padding."""
     order_E = torch.argsort(rows.length_E, stable=True)

@@ -23,11 +23,11 @@ import numpy as np
 from zorba_core.allocation import Allocation, AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
 from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback, RoundRecord
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.evaluation import Evaluation, evaluate
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import round_seeds, shared_seeds
 from zorba_core.engine.records import EvaluationEntry, MethodState, RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, asked_clients, describe_refusals, judge_reports
@@ -53,7 +53,7 @@ class Rounds(Protocol):
     """The source of rounds for the loop. The network holds the weights after ``rounds_done`` of them."""
 
     settings: TrainSettings
-    network: BlockNetwork
+    network: Blocks
 
     @property
     def rounds_done(self) -> int: ...
@@ -67,7 +67,7 @@ class Rounds(Protocol):
         again."""
 
 
-def init(network: BlockNetwork, settings: TrainSettings) -> TrainState:
+def init(network: Blocks, settings: TrainSettings) -> TrainState:
     """Draw the P shared seeds, all different."""
     seeds_P = shared_seeds(settings.seed, settings.num_seeds)
     method = method_of(settings)
@@ -84,7 +84,7 @@ def plan_round(state: TrainState, num_clients: int, settings: TrainSettings) -> 
 
 def step(
     state: TrainState,
-    network: BlockNetwork,
+    network: Blocks,
     allocation: AllocationMetrics,
     rows: FederatedRows,
     settings: TrainSettings,
@@ -125,7 +125,7 @@ def step(
 def repeat_round(
     state: TrainState,
     done: RoundEntry | RoundResult,
-    network: BlockNetwork,
+    network: Blocks,
     allocation: AllocationMetrics,
     settings: TrainSettings,
 ) -> TrainState:
@@ -154,7 +154,7 @@ class LocalRounds:
 
     def __init__(
         self,
-        network: BlockNetwork,
+        network: Blocks,
         allocation: AllocationMetrics,
         rows: FederatedRows,
         settings: TrainSettings,
@@ -174,7 +174,7 @@ class LocalRounds:
 
 
 def run(
-    network: BlockNetwork,
+    network: Blocks,
     allocation: AllocationMetrics,
     rows: FederatedRows,
     settings: TrainSettings,
@@ -268,9 +268,7 @@ def _entry_of(rounds: Rounds, result: RoundResult, before: RoundRecord, seconds:
     )
 
 
-def check_fit(
-    network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
-) -> None:
+def check_fit(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings) -> None:
     num_blocks, num_clients = allocation.A_MN.shape
     if num_blocks != network.num_blocks:
         raise InvalidInputError(f"the allocation is for {num_blocks} blocks and the model has {network.num_blocks}")
@@ -286,7 +284,7 @@ def check_fit(
     check_model(network, settings)
 
 
-def check_model(network: BlockNetwork, settings: TrainSettings) -> None:
+def check_model(network: Blocks, settings: TrainSettings) -> None:
     """Refuse rows longer than the model has positions; best before they are encoded."""
     if settings.seq_len > network.max_positions:
         raise InvalidInputError(

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from zorba_core.engine.batches import client_rows
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.reports import REPORTED
 from zorba_core.engine.row_kinds import Rows
@@ -54,7 +54,7 @@ class RoundContext:
     """Everything that a method may look at in a round, wherever it runs."""
 
     plan: RoundPlan
-    network: BlockNetwork
+    network: Blocks
     A_MN: np.ndarray
     rows: FederatedRows | None  # None where no client computes: a round that is replayed
     settings: TrainSettings

@@ -2,7 +2,7 @@
 
 What the engine asks of rows is where their hidden states are read after the last block, and what their loss is:
 
-    final = rows.after_last_block(network, hidden_RLH)      hidden_RLH: before the last block
+    final = rows.read(hidden_RLH)                           hidden_RLH: after the last block
     F_n = sum(rows.losses(network, final)) / sum(rows.weights)                       float64
 
 over the examples E of client n. Here an example is one row and weighs 1. The other kinds of rows are
@@ -28,9 +28,7 @@ _STEP_ELSEWHERE = 32  # positions
 
 
 class Network(Protocol):
-    """What rows use of :class:`zorba_core.engine.network.BlockNetwork`, which imports them."""
-
-    def run_last_block(self, hidden_BLH: Tensor, last_B: Tensor) -> Tensor: ...
+    """What rows use of :class:`zorba_core.engine.blocks.Blocks`, which imports them."""
 
     def head(self, hidden_BH: Tensor) -> Tensor: ...
 
@@ -128,13 +126,6 @@ class Encoded(OneRowEach):
         """The same rows without the positions that are padding in all of them."""
         longest = whole_length(int(self.last_R.max()) + 1, device)
         return Encoded(self.token_ids_RL[:, :longest].to(device), self.last_R.to(device), self.label_R.to(device))
-
-    def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
-        """What the loss reads of the last block, (R, H), from the hidden states before it.
-
-        ``rows``: which of these rows ``hidden_RLH`` has.
-        """
-        return network.run_last_block(hidden_RLH, self.last_R[rows])
 
     def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
         """What the loss reads of hidden states after the last block, (R, H)."""

@@ -64,10 +64,6 @@ class TextRows(OneRowEach):
             self.token_ids_RL[:, :length].to(device), self.prompt_R.to(device), self.target_RT[:, :answer].to(device)
         )
 
-    def after_last_block(self, network: Network, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
-        """The last block's output where a token of the answer is predicted, (R, T, H)."""
-        return network.run_last_block(hidden_RLH, self._position_RT(rows))
-
     def read(self, hidden_RLH: Tensor, rows: slice | Tensor = slice(None)) -> Tensor:
         """The same of hidden states after the last block, (R, T, H)."""
         position_RT = self._position_RT(rows)

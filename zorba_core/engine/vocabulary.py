@@ -1,7 +1,7 @@
 """Log-probabilities over the whole vocabulary, at the few positions where an answer stands.
 
 The vocabulary is gone through in pieces, so that neither all logits nor a float64 copy of the whole head is ever held.
-Products are in float64, as those of label words are (:mod:`zorba_core.engine.families`).
+Products are in float64, as those of label words are (:mod:`zorba_core.engine.blocks`).
 
 Shapes: S hidden states, H hidden size, K tokens that are asked for.
 """
@@ -20,7 +20,7 @@ _LEAST_PIECE = 256  # vocabulary rows
 
 
 class Head(Protocol):
-    """What is used of :class:`zorba_core.engine.network.BlockNetwork`."""
+    """What is used of :class:`zorba_core.engine.blocks.Blocks`."""
 
     @property
     def vocabulary_size(self) -> int: ...

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zorba_core.allocation import Allocation
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InfeasibleError, name_some
 from zorba_core.federation import messages
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -46,7 +46,7 @@ class Incoming:
 class Membership:
     """Members, seats and plan of one run; the rounds are :class:`zorba_core.federation.server.Server`'s."""
 
-    def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
+    def __init__(self, config: RunConfig, settings: ServerSettings, network: Blocks, note: NoteTaker) -> None:
         self.config, self.settings, self.network = config, settings, network
         self.run = config.run
         self.members = Members(config.num_clients)

@@ -20,9 +20,9 @@ from zorba_core.data.partition import divide
 from zorba_core.data.splits import load_split
 from zorba_core.data.tasks import Task
 from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import directions_of
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rounds import FederatedRows, RoundContext, RoundPlan
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
@@ -37,7 +37,7 @@ from zorba_core.runs.token_range import check_tokens
 class Replica:
     """The model as a client holds it after ``round`` rounds."""
 
-    def __init__(self, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings) -> None:
+    def __init__(self, network: Blocks, tokenizer: PreTrainedTokenizerBase, settings: TrainSettings) -> None:
         """``network`` holds the base model."""
         self.network, self.tokenizer, self.settings, self.round = network, tokenizer, settings, 0
         self.base_sha256 = network.weights_sha256()

@@ -18,10 +18,10 @@ import numpy as np
 
 from zorba_core.allocation import Allocation
 from zorba_core.engine.aggregation import update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.loop import init, plan_round
 from zorba_core.engine.methods.interface import Scalars
 from zorba_core.engine.methods.registry import method_of
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.reports import MALFORMED, NOT_ASKED, REPORTED, SILENT, STATUSES, judge_reports
 from zorba_core.engine.rounds import RoundPlan, RoundResult, TrainState
 from zorba_core.engine.schedule import lr_of_round
@@ -47,7 +47,7 @@ from zorba_core.federation.robust import aggregate
 class Server(Membership):
     """The state of one run: members, plan, averages so far and the weights they make."""
 
-    def __init__(self, config: RunConfig, settings: ServerSettings, network: BlockNetwork, note: NoteTaker) -> None:
+    def __init__(self, config: RunConfig, settings: ServerSettings, network: Blocks, note: NoteTaker) -> None:
         super().__init__(config, settings, network, note)
         self._method, self._state = method_of(config.settings), init(network, config.settings)
         self._catching_up: dict[Address, int] = {}  # whom this round sends averages only, and where it stood

@@ -16,8 +16,8 @@ from typing import Any
 
 from zorba_core.allocation import Allocation
 from zorba_core.data.encoding import with_label_words
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.rounds import FederatedRows
 from zorba_core.engine.row_kinds import Rows
@@ -51,7 +51,7 @@ _SHOWN = ("joined", "left", "turned away", "waiting", "refused", "void round", "
 class ServerParts:
     """What a server computes with, loaded and checked."""
 
-    network: BlockNetwork
+    network: Blocks
     evaluation: Rows
     environment: dict[str, Any]
 

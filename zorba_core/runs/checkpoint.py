@@ -20,8 +20,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.files import atomic_path
@@ -38,7 +38,7 @@ class Checkpoint(Callback):
         RunError: while writing: the disk is full, or fails. The checkpoint before stays.
     """
 
-    def __init__(self, folder: Path, network: BlockNetwork, apart: int = 1) -> None:
+    def __init__(self, folder: Path, network: Blocks, apart: int = 1) -> None:
         self._path, self._network, self._apart = folder / CHECKPOINT, network, apart
         self._latest = checkpoint_round(folder) if apart > 1 else 0
 
@@ -73,7 +73,7 @@ def checkpoint_round(folder: Path) -> int:
 
 
 @torch.no_grad()
-def restore(folder: Path, network: BlockNetwork, trajectory: Trajectory) -> int:
+def restore(folder: Path, network: Blocks, trajectory: Trajectory) -> int:
     """Put the checkpoint's weights into the network, which holds the base's; the round that they are of.
 
     Raises:

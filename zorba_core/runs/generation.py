@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import GenerationConfig
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import BATCH_SIZE
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MAX_NEW_TOKENS = 64
 
 
 def generate(
-    network: BlockNetwork,
+    network: Blocks,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Sequence[int]],
     *,
@@ -47,7 +47,7 @@ def generate(
 
 @torch.no_grad()
 def generate_tokens(
-    network: BlockNetwork,
+    network: Blocks,
     prompts: Sequence[Sequence[int]],
     *,
     max_new_tokens: int,

@@ -14,9 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from zorba_core.engine.adapters import base_sha256, fingerprint_of, is_adapter
-from zorba_core.engine.families import family_of
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.adapters import base_sha256
+from zorba_core.engine.blocks import Blocks, block_list, fingerprint_of, is_adapter
 from zorba_core.errors import InvalidInputError, MissingDataError, in_short
 from zorba_core.files import write_json
 from zorba_core.planning.lora import Lora
@@ -26,7 +25,7 @@ ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetens
 _MAX_BYTES = 1_000_000
 
 
-def save_model(network: BlockNetwork, folder: str | os.PathLike[str]) -> str:
+def save_model(network: Blocks, folder: str | os.PathLike[str]) -> str:
     """Write the model in Hugging Face format, adapters merged into the weights beside them.
 
     Returns:
@@ -34,14 +33,14 @@ def save_model(network: BlockNetwork, folder: str | os.PathLike[str]) -> str:
     """
     if network.adapted is None:
         separate = copy.deepcopy(network.model)
-        _unshare(family_of(separate).blocks())
+        _unshare(block_list(separate))
     else:
         separate = copy.deepcopy(network.adapted).merge_and_unload()
     separate.save_pretrained(folder)
     return fingerprint_of(separate.named_parameters())
 
 
-def save_adapters(network: BlockNetwork, folder: str | os.PathLike[str], base: str) -> None:
+def save_adapters(network: Blocks, folder: str | os.PathLike[str], base: str) -> None:
     """Write the adapters alone, in PEFT's format, with the fingerprint of the weights that they belong to.
 
     Args:
@@ -53,7 +52,7 @@ def save_adapters(network: BlockNetwork, folder: str | os.PathLike[str], base: s
     if network.adapted is None:
         raise InvalidInputError("this model has no adapters: its blocks' own weights were trained (--train blocks)")
     separate = copy.deepcopy(network.adapted)
-    _unshare(family_of(separate.get_base_model()).blocks())
+    _unshare(block_list(separate.get_base_model()))
     separate.peft_config["default"].base_model_name_or_path = base
     separate.save_pretrained(folder)
     write_json(Path(folder) / BASE_FACTS, {"base": base, "base_weights_sha256": base_sha256(network.model)})

@@ -33,13 +33,13 @@ import torch
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.engine.aggregation import average_per_block, shared_step
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions, directions_of
 from zorba_core.engine.estimators.cohort import estimate_cohort
 from zorba_core.engine.estimators.exact import estimate_exact
 from zorba_core.engine.estimators.registry import ESTIMATORS, estimator_of
 from zorba_core.engine.methods.fedzo import client_seeds, own_coefficients
 from zorba_core.engine.methods.first_order import gradient_cohort
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, client_batch
 from zorba_core.engine.row_kinds import Rows
@@ -121,7 +121,7 @@ class Preflight:
 
 @torch.no_grad()
 def preflight(
-    network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
+    network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
 ) -> Preflight:
     """Measure a setting. The network's weights are left as they were, bit for bit."""
     clients = np.unique(np.linspace(0, allocation.num_clients - 1, _CLIENTS).round().astype(int))
@@ -170,7 +170,7 @@ def preflight(
     return Preflight(tuple(checks), float(np.sqrt(np.mean(np.square(exact_NQ)))), differences)
 
 
-def first_batch(network: BlockNetwork, rows: FederatedRows, settings: TrainSettings, client: int) -> Rows:
+def first_batch(network: Blocks, rows: FederatedRows, settings: TrainSettings, client: int) -> Rows:
     """What the client computes with in round 1."""
     return client_batch(rows, settings, 1, client, network.device)
 
@@ -180,7 +180,7 @@ def _relative_error(estimated_NQ: np.ndarray, exact_NQ: np.ndarray) -> float:
     return float(np.linalg.norm(estimated_NQ - exact_NQ)) / scale if scale > 0 else float("nan")
 
 
-def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Directions, seed: int, mu: float) -> float:
+def _lost_perturbation(network: Blocks, A_MN: np.ndarray, directions: Directions, seed: int, mu: float) -> float:
     lost = intended = 0.0
     for m in np.flatnonzero(A_MN.any(axis=1)):
         shift = directions.block(seed, int(m)).mul_(mu)
@@ -193,7 +193,7 @@ def _lost_perturbation(network: BlockNetwork, A_MN: np.ndarray, directions: Dire
     return (lost / intended) ** 0.5 if intended > 0 else 1.0
 
 
-def _square_of_weights(network: BlockNetwork, blocks: Iterable[int]) -> float:
+def _square_of_weights(network: Blocks, blocks: Iterable[int]) -> float:
     kept_M = (network.block_weights(int(m)) for m in blocks)
     return sum(float(kept[piece].double().square().sum()) for kept in kept_M for piece in _pieces(len(kept)))
 
@@ -262,7 +262,7 @@ def _scalar_check(error: float, mu_cure: str, exact_NQ: np.ndarray, settings: Tr
     )
 
 
-def _of_gradient(network: BlockNetwork, batches_N: list[Rows], settings: TrainSettings) -> Preflight:
+def _of_gradient(network: Blocks, batches_N: list[Rows], settings: TrainSettings) -> Preflight:
     gradients = gradient_cohort(network, batches_N)
     gradient_M = [total.div(max(gradients.counted, 1)) for total in gradients.sum_M]
     square = (
@@ -273,7 +273,7 @@ def _of_gradient(network: BlockNetwork, batches_N: list[Rows], settings: TrainSe
 
 
 def _step_checks(
-    network: BlockNetwork,
+    network: Blocks,
     blocks: Iterable[int],
     step_of: Callable[[int], torch.Tensor],
     averaged: float,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.loop import init, repeat_round
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import EvaluationEntry, RoundEntry
 from zorba_core.engine.rounds import TrainState
 from zorba_core.engine.settings import TrainSettings
@@ -20,7 +20,7 @@ from zorba_core.runs.trajectory import Trajectory
 
 @torch.no_grad()
 def replay_rounds(
-    network: BlockNetwork,
+    network: Blocks,
     allocation: AllocationMetrics,
     settings: TrainSettings,
     rounds: Sequence[RoundEntry],

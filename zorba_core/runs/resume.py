@@ -23,9 +23,9 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.own_data import Data
 from zorba_core.data.partition import DIRICHLET
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_folder, check_folder, remove_leftovers
@@ -129,7 +129,7 @@ class Rebuilt:
     """The model of one round of a run."""
 
     round: int
-    network: BlockNetwork
+    network: Blocks
     tokenizer: PreTrainedTokenizerBase
     checked_at: int | None  # the last round up to it whose fingerprint in the log the replay matched
 
@@ -216,7 +216,7 @@ def _alpha_of(request: Request) -> float:
 
 def _from_checkpoint(
     request: Request,
-    network: BlockNetwork,
+    network: Blocks,
     log: TrajectoryLog,
     trajectory: Trajectory,
     notice: Notice,
@@ -230,7 +230,7 @@ def _from_checkpoint(
     return log.trajectory
 
 
-def _begun_from(request: Request, network: BlockNetwork, trajectory: Trajectory, target: int) -> int:
+def _begun_from(request: Request, network: Blocks, trajectory: Trajectory, target: int) -> int:
     """The round that the network stands at: a long run's checkpoint, where there is one up to ``target``, else 0."""
     if not 0 < checkpoint_round(request.path) <= target:
         return 0
@@ -273,7 +273,7 @@ def check_log(request: Request, trajectory: Trajectory) -> None:
 
 def _open_base(
     request: Request, settings: TrainSettings, model: str | os.PathLike[str] | None
-) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
+) -> tuple[Blocks, PreTrainedTokenizerBase]:
     config = request.config
     source = config["model"] if model is None else model
     with warned_when_accepted():
@@ -282,7 +282,7 @@ def _open_base(
     return network, tokenizer
 
 
-def check_base(request: Request, network: BlockNetwork, source: str | os.PathLike[str]) -> None:
+def check_base(request: Request, network: Blocks, source: str | os.PathLike[str]) -> None:
     """Refuse another base model than the run began with."""
     actual, expected = network.weights_sha256(), request.environment["base_weights_sha256"]
     if actual != expected:

@@ -30,11 +30,11 @@ from zorba_core.data.splits import load_split
 from zorba_core.data.task_files import has_files
 from zorba_core.data.tasks import Task, get_task
 from zorba_core.engine.adapters import with_adapters
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.engine.loop import FederatedRows, LocalRounds, check_fit, check_model
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError
@@ -191,14 +191,12 @@ def fine_tune(
     return read_run(path)
 
 
-def finish_run(
-    path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, save_model: bool
-) -> dict[str, Any]:
+def finish_run(path: Path, network: Blocks, tokenizer: PreTrainedTokenizerBase, save_model: bool) -> dict[str, Any]:
     """After the last round: save the model where it was asked for. Returns what the summary says of it."""
     return save_model_in(path, network, tokenizer) if save_model else {}
 
 
-def save_model_in(path: Path, network: BlockNetwork, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def save_model_in(path: Path, network: Blocks, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Write the model in Hugging Face format into the run's folder. For the summary: its fingerprint, where merging
     adapters makes it another one than the run's."""
     with named_in_errors(path / "model"):
@@ -252,20 +250,21 @@ def use_threads(count: int) -> Iterator[None]:
 
 def open_network(
     task: Task, model: str | os.PathLike[str], label_words: Sequence[str] | None, settings: TrainSettings
-) -> tuple[BlockNetwork, PreTrainedTokenizerBase]:
+) -> tuple[Blocks, PreTrainedTokenizerBase]:
     tokenizer = load_tokenizer(model)
     label_ids_C = head_tokens(with_label_words(task, label_words or None), tokenizer)
     loaded = load_model(model)  # float32: float64 begins from the bits of a float32 run
     adapted = None if settings.lora is None else with_adapters(loaded, settings.lora, settings.seed)
     if settings.lora is not None and settings.adapter:
         begin_from(loaded, settings.adapter, settings.lora)
-    network = BlockNetwork(
+    network = Blocks(
         loaded if adapted is None else adapted,
         label_ids_C,
         dtype=settings.torch_dtype,
         device=settings.device,
         precision=settings.precision,
     )
+    network.check()
     check_model(network, settings)
     check_tokens(network, tokenizer, label_ids_C.tolist())
     return network, tokenizer

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import Outcome
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import RoundEntry
 from zorba_core.engine.reports import NOT_ASKED, REPORTED, SILENT, STATUSES
 from zorba_core.engine.settings import TrainSettings
@@ -57,7 +57,7 @@ class CountReports(Callback):
 
 
 def summarise(
-    network: BlockNetwork,
+    network: Blocks,
     allocation: AllocationMetrics,
     settings: TrainSettings,
     outcome: Outcome,

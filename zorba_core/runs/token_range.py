@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.choice_rows import ChoiceRows
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.text_rows import TextRows
 from zorba_core.errors import InvalidInputError, in_short
 
 
-def check_tokens(network: BlockNetwork, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
+def check_tokens(network: Blocks, tokenizer: PreTrainedTokenizerBase, *parts: Rows | Sequence[int]) -> None:
     """
     Args:
         parts: rows, or tokens.

@@ -37,9 +37,9 @@ from typing import Any
 import numpy as np
 
 from zorba_core.allocation import AllocationMetrics
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, repeat_round, step
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.rounds import FederatedRows, RoundResult
 from zorba_core.engine.settings import TrainSettings
@@ -85,7 +85,7 @@ class Tuning:
 
 
 def tune(
-    network: BlockNetwork,
+    network: Blocks,
     allocation: AllocationMetrics,
     rows: FederatedRows,
     settings: TrainSettings,
@@ -158,7 +158,7 @@ class _Trial:
     """Runs of the same rounds at different rates, each as far as it was asked for."""
 
     def __init__(
-        self, network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
+        self, network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
     ) -> None:
         self._network, self._allocation, self._rows, self._settings = network, allocation, rows, settings
         self._base = [network.block_weights(m).clone() for m in range(network.num_blocks)]
@@ -208,7 +208,7 @@ class _Trial:
         return loss if math.isfinite(loss) else math.inf
 
 
-def _computed(network: BlockNetwork, settings: TrainSettings) -> TrainSettings:
+def _computed(network: Blocks, settings: TrainSettings) -> TrainSettings:
     """With exact scalars where the model is small enough to afford them."""
     affordable = (
         settings.estimator == "cohort"
@@ -235,9 +235,7 @@ def hold_out(rows: FederatedRows, seed: int) -> FederatedRows:
     return FederatedRows(rows.train, held_N, rows.train.rows(np.sort(taken)))
 
 
-def _grid(
-    network: BlockNetwork, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings
-) -> list[float]:
+def _grid(network: Blocks, allocation: AllocationMetrics, rows: FederatedRows, settings: TrainSettings) -> list[float]:
     """Rates at which a round's step is a given share of the weights' length, by preflight's measure of one of them."""
     report = preflight(network, allocation, rows, settings)
     hopeless = [check for check in report.failed if check.name in ("perturbation", "scalars")]

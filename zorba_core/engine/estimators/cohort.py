@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.engine.blocks import SAME_BITS_ROWS, Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.network import SAME_BITS_ROWS, BlockNetwork, Inactive
 from zorba_core.engine.products import rows_of_a_step
 from zorba_core.engine.row_kinds import Rows
 
@@ -42,7 +42,7 @@ _PIECE_CPU, _LEAST_POSITIONS_CPU, _LEAST_POSITIONS_BF16, _PIECE_ELSEWHERE = 2**1
 
 @torch.no_grad()
 def estimate_cohort(
-    network: BlockNetwork,
+    network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
@@ -74,7 +74,7 @@ def estimate_cohort(
     return Estimate(rho_NQ, loss_N, forward_passes=num_clients * (1 + len(seeds_Q)))
 
 
-def rows_at_once(network: BlockNetwork, length: int) -> int:
+def rows_at_once(network: Blocks, length: int) -> int:
     """Rows of ``length`` positions that go through a block together."""
     width = int(network.model.config.hidden_size)
     on_cpu = network.device.type == "cpu"
@@ -84,7 +84,7 @@ def rows_at_once(network: BlockNetwork, length: int) -> int:
 
 
 @contextlib.contextmanager
-def moved(network: BlockNetwork, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
+def moved(network: Blocks, block: int, directions: Directions, seed: int, mu: float) -> Iterator[None]:
     """Within the context w_m + mu v_m; afterwards exactly the bits of before."""
     with network.moving([block]) as weights_by_block:
         directions.add_to(weights_by_block[block], seed, block, mu)
@@ -112,7 +112,7 @@ class Cohort:
 
     def __init__(
         self,
-        network: BlockNetwork,
+        network: Blocks,
         batches_N: Sequence[Rows],
         A_MN: np.ndarray,
     ) -> None:
@@ -172,14 +172,13 @@ class Cohort:
 
     def through(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:
+            hidden_RLH = self._network.run_block(block, group.hidden_RLH[rows])
             if block == self._network.num_blocks - 1:
-                group.final_R[rows] = group.batch.after_last_block(self._network, group.hidden_RLH[rows], rows)
+                group.final_R[rows] = group.batch.read(hidden_RLH, rows)
+            elif hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
+                group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
             else:
-                hidden_RLH = self._network.run_block(block, group.hidden_RLH[rows])
-                if hidden_RLH.shape == group.hidden_RLH.shape:  # of all rows: not copied
-                    group.hidden_RLH = hidden_RLH.to(group.hidden_RLH.dtype)
-                else:
-                    group.hidden_RLH[rows] = hidden_RLH
+                group.hidden_RLH[rows] = hidden_RLH
 
     def through_dropped(self, block: int, pieces: list[Piece]) -> None:
         for group, rows in pieces:

@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
 
+from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.reference import Estimate
-from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.precision import products_in
 from zorba_core.engine.row_kinds import Rows
 
@@ -46,7 +46,7 @@ Layers = list[tuple[nn.Module, Starts]]  # of a block
 
 @torch.no_grad()
 def estimate_exact(
-    network: BlockNetwork,
+    network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],
@@ -87,7 +87,7 @@ def _scalars_along(gradient_CD: Tensor, block: int, seeds_Q: Sequence[int], dire
     return total_CQ.cpu().numpy()
 
 
-def _shares(network: BlockNetwork, batches_N: Sequence[Rows], *, together: bool) -> list[list[list[int]]]:
+def _shares(network: Blocks, batches_N: Sequence[Rows], *, together: bool) -> list[list[list[int]]]:
     """The clients, those with the longest rows first, in shares of groups. ``together``: of several clients each."""
     most = max(1, TABLE_BYTES // (sum(network.sizes_M) * network.dtype.itemsize))  # clients of a share
     positions = _POSITIONS_CPU if network.device.type == "cpu" else _POSITIONS_ELSEWHERE
@@ -107,7 +107,7 @@ def _shares(network: BlockNetwork, batches_N: Sequence[Rows], *, together: bool)
 
 
 def _add_gradients(
-    network: BlockNetwork,
+    network: Blocks,
     layers_M: Sequence[Layers] | None,
     batches_C: Sequence[Rows],
     A_MC: np.ndarray,
@@ -155,7 +155,7 @@ def _add_gradients(
     )
 
 
-def _through(network: BlockNetwork, block: int, hidden_RLH: Tensor, active_R: Tensor, inactive: Inactive) -> Tensor:
+def _through(network: Blocks, block: int, hidden_RLH: Tensor, active_R: Tensor, inactive: Inactive) -> Tensor:
     """All rows through a block; with ``dropped``, those of clients that do not activate it without its weights."""
     if inactive == "frozen" or active_R.all():
         return network.run_block(block, hidden_RLH)
@@ -163,7 +163,7 @@ def _through(network: BlockNetwork, block: int, hidden_RLH: Tensor, active_R: Te
     return torch.where(active_R[:, None, None], network.run_block(block, hidden_RLH), without_RLH)
 
 
-def _layers(network: BlockNetwork) -> list[Layers] | None:
+def _layers(network: Blocks) -> list[Layers] | None:
     """Of each block the modules that have trained parameters of their own; None if one is no linear layer or norm."""
     layers_M: list[Layers] = []
     for m in range(network.num_blocks):

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.engine.blocks import Blocks, Inactive
 from zorba_core.engine.directions import Directions
-from zorba_core.engine.network import BlockNetwork, Inactive
 from zorba_core.engine.row_kinds import Rows
 
 
@@ -39,7 +39,7 @@ class Estimate:
 
 
 def batch_loss(
-    network: BlockNetwork, batch: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
+    network: Blocks, batch: Rows, active_M: Sequence[bool] | None = None, inactive: Inactive = "frozen"
 ) -> float:
     """F_n(w; xi): the mean cross-entropy of the batch's answers.
 
@@ -48,13 +48,13 @@ def batch_loss(
     return float(mean_loss(network, batch, network(batch, active_M, inactive)))
 
 
-def mean_loss(network: BlockNetwork, batch: Rows, final: Tensor) -> Tensor:
+def mean_loss(network: Blocks, batch: Rows, final: Tensor) -> Tensor:
     """F_n from what the batch reads of the last block's output: float64, without a dimension."""
     return batch.losses(network, final).sum() / batch.weights.sum()
 
 
 @contextlib.contextmanager
-def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
+def perturbed(network: Blocks, shift_by_block: dict[int, Tensor]) -> Iterator[None]:
     """Within the context, w_m + shift for the given blocks; afterwards exactly the bits of before."""
     with network.moving(shift_by_block) as weights_by_block:
         for m, shift in shift_by_block.items():
@@ -64,7 +64,7 @@ def perturbed(network: BlockNetwork, shift_by_block: dict[int, Tensor]) -> Itera
 
 @torch.no_grad()
 def estimate(
-    network: BlockNetwork,
+    network: Blocks,
     batches_N: Sequence[Rows],
     A_MN: np.ndarray,
     seeds_Q: Sequence[int],

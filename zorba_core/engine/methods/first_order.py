@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.methods.interface import Method
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.records import MethodState
 from zorba_core.engine.rounds import Reports, RoundContext
 from zorba_core.engine.row_kinds import Rows
@@ -75,7 +75,7 @@ class FirstOrder(Method):
         return None, state
 
 
-def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Rows]) -> Gradient:
+def gradient_cohort(network: Blocks, batches_N: Sequence[Rows]) -> Gradient:
     """All clients in one batch and one backward pass."""
     loss_N, sum_M = _pass(network, batches_N)
     passes = len(batches_N)
@@ -86,7 +86,7 @@ def gradient_cohort(network: BlockNetwork, batches_N: Sequence[Rows]) -> Gradien
     return Gradient(sum_M, loss_N, passes, passes)
 
 
-def gradient_reference(network: BlockNetwork, batches_N: Sequence[Rows]) -> Gradient:
+def gradient_reference(network: Blocks, batches_N: Sequence[Rows]) -> Gradient:
     """One client after another, written to be read: each its own forward and backward pass."""
     loss_N, total_M = np.zeros(len(batches_N)), _zeros(network)
     for n, batch in enumerate(batches_N):
@@ -97,7 +97,7 @@ def gradient_reference(network: BlockNetwork, batches_N: Sequence[Rows]) -> Grad
     return Gradient(total_M, loss_N, len(batches_N), len(batches_N))
 
 
-def _pass(network: BlockNetwork, batches: Sequence[Rows]) -> tuple[np.ndarray, tuple[Tensor, ...]]:
+def _pass(network: Blocks, batches: Sequence[Rows]) -> tuple[np.ndarray, tuple[Tensor, ...]]:
     """Each batch's mean loss, and the gradient of their sum."""
     if not batches:
         return np.zeros(0), _zeros(network)
@@ -113,19 +113,19 @@ def _pass(network: BlockNetwork, batches: Sequence[Rows]) -> tuple[np.ndarray, t
     return loss_N, gradient_M
 
 
-def _losses(network: BlockNetwork, batch: Rows) -> Tensor:
+def _losses(network: Blocks, batch: Rows) -> Tensor:
     hidden_RLH = network.embed(batch.token_ids_RL)
-    for m in range(network.num_blocks - 1):
+    for m in range(network.num_blocks):
         hidden_RLH = network.run_block(m, hidden_RLH)
-    return batch.losses(network, batch.after_last_block(network, hidden_RLH))
+    return batch.losses(network, batch.read(hidden_RLH))
 
 
-def _zeros(network: BlockNetwork) -> tuple[Tensor, ...]:
+def _zeros(network: Blocks) -> tuple[Tensor, ...]:
     return tuple(torch.zeros_like(network.block_weights(m)) for m in range(network.num_blocks))
 
 
 @contextlib.contextmanager
-def differentiable(network: BlockNetwork) -> Iterator[None]:
+def differentiable(network: Blocks) -> Iterator[None]:
     """Within the context what is trained of the blocks, and that alone, is differentiated by."""
     parameters = [p for m in range(network.num_blocks) for p in network.block_parameters(m).values()]
     try:

@@ -18,8 +18,8 @@ from zorba_core.data.file_rows import CLIENT
 from zorba_core.data.partition import DIRICHLET
 from zorba_core.data.prompts import fill
 from zorba_core.data.splits import load_split
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows, evaluate
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.randomness import stream
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
@@ -161,7 +161,7 @@ def evaluate_run(
     )
 
 
-def _judge(tuned: TunedModel, network: BlockNetwork, frame: pd.DataFrame, rows: Rows) -> Judged:
+def _judge(tuned: TunedModel, network: Blocks, frame: pd.DataFrame, rows: Rows) -> Judged:
     task = tuned.task
     if task.kind == "text":
         loss, (given, _) = evaluate(network, rows).loss, written(tuned, network, frame)

@@ -14,9 +14,9 @@ import pandas as pd
 
 from zorba_core.data.encoding import count_cuts, encode, encode_prompts
 from zorba_core.data.file_rows import FileRows
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.evaluation import label_log_probabilities
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
 from zorba_core.runs.folder import Run
@@ -147,12 +147,12 @@ def encoded(tuned: TunedModel, frame: pd.DataFrame) -> tuple[Rows, int]:
     return rows, count_cuts(task, frame, tokenizer, seq_len)["prompts_cut"]
 
 
-def label_probabilities(network: BlockNetwork, rows: Encoded | ChoiceRows) -> np.ndarray:
+def label_probabilities(network: Blocks, rows: Encoded | ChoiceRows) -> np.ndarray:
     """Probability of each label, or option, among those of its row, (R, C), float64."""
     return np.exp(label_log_probabilities(network, rows))
 
 
-def written(tuned: TunedModel, network: BlockNetwork, frame: pd.DataFrame) -> tuple[list[str], int]:
+def written(tuned: TunedModel, network: Blocks, frame: pd.DataFrame) -> tuple[list[str], int]:
     """What the model writes after each row's prompt, and how many texts lost their end.
 
     Prompts have the ``seq_len`` tokens of training; what is written comes on top, as far as the model's positions

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from zorba_core.data.tasks import Task
-from zorba_core.engine.network import BlockNetwork
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import atomic_path
@@ -44,11 +44,11 @@ class TunedModel:
     task: Task
     settings: TrainSettings
     tokenizer: PreTrainedTokenizerBase
-    network: BlockNetwork
+    network: Blocks
     source: str  # "saved model", "log" or "replayed before"
     base_source: str | None  # where the base model lies, if it is not where the config says
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
-    _base: BlockNetwork | None = field(default=None, repr=False)
+    _base: Blocks | None = field(default=None, repr=False)
 
     @property
     def label_words(self) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class TunedModel:
         with self._lock, use_threads(self.settings.threads):
             yield
 
-    def base(self) -> BlockNetwork:
+    def base(self) -> Blocks:
         """The base model, loaded when first asked for.
 
         Raises:
@@ -169,7 +169,7 @@ def _replayed_before(run: Run, sha256: str | None, base_source: str | None):
     return rebuilt if network.weights_sha256() == sha256 else None
 
 
-def _keep(folder: Path, network: BlockNetwork) -> None:
+def _keep(folder: Path, network: Blocks) -> None:
     """A convenience: a folder that cannot be written, or a full disk, is no reason to fail."""
     weights = {f"block.{block}": network.block_weights(block) for block in range(network.num_blocks)}
     with contextlib.suppress(OSError, SafetensorError, InvalidInputError), atomic_path(folder / REPLAYED) as temporary:

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort, rows_at_once
 from zorba_core.engine.estimators.reference import Estimate, estimate
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.rows import Encoded
 from zorba_core.runs.environment import describe
 from zorba_core.runs.model_source import load_model
@@ -39,7 +39,7 @@ from zorba_core.study.bench.common import (
 def run_bench(settings: BenchSettings, report: Report = lambda line: None) -> dict[str, Any]:
     """Time rounds of each allocation; the result is plain data for JSON."""
     with use_threads(settings.threads):
-        network = BlockNetwork(load_model(settings.model), LABEL_IDS, device=settings.device)
+        network = Blocks(load_model(settings.model), LABEL_IDS, device=settings.device)
         return {
             "settings": asdict(settings),
             "environment": describe(settings.run_settings),
@@ -49,7 +49,7 @@ def run_bench(settings: BenchSettings, report: Report = lambda line: None) -> di
         }
 
 
-def time_rounds(network: BlockNetwork, settings: BenchSettings, report: Report) -> dict[str, Any]:
+def time_rounds(network: Blocks, settings: BenchSettings, report: Report) -> dict[str, Any]:
     """Whole rounds (estimate and update) and their floor, all allocations taking turns with each other."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
     directions = Directions(settings.direction, network.shapes_M, device=settings.device)
@@ -107,7 +107,7 @@ def _started(A_MN: np.ndarray, settings: BenchSettings) -> np.ndarray:
 
 @torch.no_grad()
 def _plain_passes(
-    network: BlockNetwork, batches_N: list[Encoded], started_M: np.ndarray, num_perturbations: int, piece: int
+    network: Blocks, batches_N: list[Encoded], started_M: np.ndarray, num_perturbations: int, piece: int
 ) -> None:
     everything = batches_N[0].joined(batches_N, network.device)
     token_ids_RL, everyone = everything.token_ids_RL, len(everything)
@@ -115,10 +115,10 @@ def _plain_passes(
         for start in range(0, int(rows_M[-1]), piece):
             stop = min(start + piece, int(rows_M[-1]))
             hidden = network.embed(token_ids_RL[start:stop])
-            for m in range(network.num_blocks - 1):
+            for m in range(network.num_blocks):
                 rows = min(int(rows_M[m]), stop) - start
                 if rows == stop - start:
                     hidden = network.run_block(m, hidden)
                 elif rows > 0:  # the values do not matter here, the work does
                     network.run_block(m, hidden[:rows])
-            network.head(everything.after_last_block(network, hidden, slice(start, stop)))
+            network.head(everything.read(hidden, slice(start, stop)))

@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import OPTConfig, OPTForCausalLM
 
 from zorba_core.engine.aggregation import average_per_block, update_blocks
+from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import Directions
 from zorba_core.engine.estimators.cohort import estimate_cohort
-from zorba_core.engine.network import BlockNetwork
 from zorba_core.engine.precision import products_in
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.environment import describe
@@ -48,7 +48,7 @@ def run_targets(
 
 
 def _time_model(spec: ModelSpec, settings: BenchSettings, report: Report) -> dict[str, Any]:
-    network = BlockNetwork(_random_model(spec, settings), LABEL_IDS, device=settings.device)
+    network = Blocks(_random_model(spec, settings), LABEL_IDS, device=settings.device)
     run = _whole_round(network, settings)
     by_precision: dict[str, dict[str, Any]] = {}
     for name in settings.precisions:
@@ -83,7 +83,7 @@ def _random_model(spec: ModelSpec, settings: BenchSettings) -> OPTForCausalLM:
         return OPTForCausalLM(config)
 
 
-def _whole_round(network: BlockNetwork, settings: BenchSettings) -> Callable[[], None]:
+def _whole_round(network: Blocks, settings: BenchSettings) -> Callable[[], None]:
     """Estimate and update with every client activating every block."""
     batches_N = client_batches(settings, network.model.config.vocab_size)
     A_MN = np.ones((network.num_blocks, settings.num_clients), dtype=bool)
