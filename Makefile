@@ -27,7 +27,7 @@ help:
 	@echo "make lint         ruff"
 	@echo "make notebooks    run every walkthrough and store its outputs"
 	@echo "make report       the ledger of claims and its page, from what is in artifacts"
-	@echo "make screenshots  pictures of every page in both themes, into artifacts/screenshots"
+	@echo "make screenshots  pictures of every page, into artifacts/screenshots"
 	@echo "make clean        remove the environment"
 
 install: $(STAMP)

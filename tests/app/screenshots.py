@@ -1,4 +1,4 @@
-"""Pictures of every page in both themes, for the README: `python -m tests.app.screenshots [FOLDER [NAME ...]]`.
+"""Pictures of every page, two of them in both themes: `python -m tests.app.screenshots [FOLDER [NAME ...]]`.
 
 The Runs page shows what is in artifacts/runs and artifacts/experiments. Streamlit scrolls inside the page, so a picture
 is as tall as its window.
@@ -22,7 +22,6 @@ METHODS_BY_BYTES = (
     "/runs?source=tables.standard&only_dataset=sst2&curves=seeds&cost=bytes&log_curves=cost"
     "&measure=eval_accuracy,eval_loss&" + "&".join(f"runs={name}" for name in METHODS)
 )
-BOTH, LIGHT = ("light", "dark"), ("light",)
 
 
 class Picture(NamedTuple):
@@ -31,32 +30,28 @@ class Picture(NamedTuple):
     name: str
     address: str
     ready: str  # what to wait for
-    width: int
     height: int
-    themes: tuple[str, ...] = BOTH
+    themes: tuple[str, ...] = ("light",)
 
 
 PICTURES = [
-    Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1440, 1340),
-    Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1440, 1560),
+    Picture("fleet", "/fleet?fleet=steam&model=opt-1.3b", "[class*=st-key-affordable_plot] .main-svg", 1340),
+    Picture("trade-off", "/?show=bound,paper,baselines,two-level,exact", FRONT_POINT, 1560, ("light", "dark")),
     Picture(
-        "allocation", "/allocation?flips=0.26_1.9_3.22_8.46", "[class*=st-key-matrix_editor] [data-at]", 1440, 1080
+        "allocation",
+        "/allocation?flips=0.26_1.9_3.22_8.46",
+        "[class*=st-key-matrix_editor] [data-at]",
+        1080,
+        ("light", "dark"),
     ),
-    Picture("solvers", "/allocation?view=solvers", "[class*=st-key-difference_plot] .main-svg", 1440, 1280, LIGHT),
-    Picture(
-        "algorithm-1", "/allocation?view=steps&point=7&step=5", "[class*=st-key-greedy_plot] .main-svg", 1440, 1080
-    ),
-    Picture("cut", "/allocation?view=proof", "[class*=st-key-cut_plot] .main-svg", 1440, 1080, LIGHT),
-    Picture("toy", "/toy?claim=observation-3", "[class*=st-key-toy_map] .main-svg", 1440, 1500),
-    Picture("theory", "/theory", "[class*=st-key-rounds_plot] .main-svg", 1440, 1300),
-    Picture("hidden", "/theory?part=hidden", "[class*=st-key-hidden_plot] .main-svg", 1440, 1250, LIGHT),
-    Picture("train", "/train", "[class*=st-key-train_allocation] .main-svg", 1440, 1080),
-    Picture("runs", METHODS_BY_BYTES, CURVES, 1440, 1500),
-    Picture("one-run", "/runs", f"{CURVES}, [data-testid=stCode]", 1440, 1840, LIGHT),
-    Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1440, 1200),
-    Picture("infeasible", "/?fleet=two-kinds&small=0.5&clients=20", "[data-testid=stAlert]", 1440, 860, LIGHT),
-    Picture("phone", "/", FRONT_POINT, 390, 1500, LIGHT),
+    Picture("algorithm-1", "/allocation?view=steps&point=7&step=5", "[class*=st-key-greedy_plot] .main-svg", 1080),
+    Picture("toy", "/toy?claim=observation-3", "[class*=st-key-toy_map] .main-svg", 1500),
+    Picture("theory", "/theory", "[class*=st-key-rounds_plot] .main-svg", 1300),
+    Picture("train", "/train", "[class*=st-key-train_allocation] .main-svg", 1080),
+    Picture("runs", METHODS_BY_BYTES, CURVES, 1500),
+    Picture("paper", "/paper", "[data-testid=stExpander], [data-testid=stCode]", 1200),
 ]
+_WIDTH = 1440
 SETTLE_MS = 2_500
 _FLAT_COLORS = 32
 
@@ -67,7 +62,7 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
     with serve() as address, chromium() as browser:
         for picture in PICTURES if not names else [one for one in PICTURES if one.name in names]:
             for theme in picture.themes:
-                size = {"width": picture.width, "height": picture.height}
+                size = {"width": _WIDTH, "height": picture.height}
                 context = browser.new_context(color_scheme=theme, viewport=size, reduced_motion="reduce")
                 page = context.new_page()
                 page.goto(address + picture.address)
