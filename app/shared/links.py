@@ -172,12 +172,6 @@ def remembered(key: str, default: ValueT, parse: Callable[[str], ValueT | None])
     return default if value is None else value
 
 
-def carry(key: str, value: Any, default: Any) -> None:
-    """Keep a choice of another page's widget in the address of a page that shows what follows from it."""
-    _remember(key, value)
-    keep(key, None if value == default else str(value))
-
-
 def forget(key: str) -> None:
     """Reset a choice whose object the reader has removed."""
     for known in (_REMEMBERED, _OPENED):

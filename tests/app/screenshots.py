@@ -40,7 +40,7 @@ PICTURES = [
     Picture(
         "allocation",
         "/allocation?flips=0.26_1.9_3.22_8.46",
-        "[class*=st-key-matrix_editor] [data-at]",
+        "[class*=st-key-matrix_] canvas",
         1080,
         ("light", "dark"),
     ),

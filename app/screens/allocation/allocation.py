@@ -9,7 +9,6 @@ import streamlit as st
 
 from app.screens.allocation import edit, proof, solvers, steps
 from app.shared import selection, state
-from app.shared.carried import carry_preference
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
 from app.shared.infeasible import explain
@@ -31,7 +30,6 @@ def page() -> None:
     if not isinstance(study, Study):
         explain(study, scenario)
         return
-    carry_preference()
     point = selection.current_point(study)
     _introduction(study, point)
     _views(study, point)
@@ -61,8 +59,6 @@ def _views(study: Study, point: int) -> None:
         label_visibility="collapsed",
         width="stretch",
     )
-    if chosen != "edit":
-        edit.carry(study, point)
     {"edit": edit.show, "solvers": solvers.show, "steps": steps.show, "proof": proof.show}[chosen](study, point)
 
 

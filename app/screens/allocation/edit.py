@@ -5,118 +5,97 @@ Shapes: M blocks, N clients; W clients shown. ``A_MN`` bool, rows are blocks.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
-from app.screens.allocation import files, kinds
-from app.screens.allocation.edits import Edits
+from app.screens.allocation import files
+from app.screens.allocation.edits import as_link, flipped, with_cells
 from app.screens.allocation.judgement import Judgement, judge
-from app.screens.allocation.matrix_editor import Column, matrix_editor, operations
 from app.screens.allocation.verdict import verdict
 from app.screens.train.words import NEW
 from app.shared import components, selection, state
 from app.shared.components import Download, Number, as_pdf
-from app.shared.escape import in_figure
 from app.shared.files import allocation_npz
-from app.shared.links import choice, keep, linked, linked_number, number
-from app.shared.scenario import block_gib
+from app.shared.links import keep, linked, linked_number
+from app.shared.scenario import Scenario
 from app.shared.study import Study
 from app.shared.tradeoff import AXES
 from zorba_core.allocation import Allocation, Solution
-from zorba_core.plots import allocation_figure, client_order
+from zorba_core.plots import client_order
 
-KEY = "matrix_editor"
 ORDERS = {"vram": "VRAM", "budget": "budget", "blocks": "blocks held", "least": "least popularity", "given": "as given"}
-SHOWN = 60  # clients whose single cells can be drawn and hit
-_EDITS, _FIRST = "allocation_edits", "first_client"
-_HINT = "Click a cell, or walk with the arrow keys and press space. Ctrl+Z takes a change back."
+SHOWN = 60  # clients with a column each
+_EDITOR = "matrix_editor"
+
+
+@dataclass(frozen=True, eq=False)
+class _Editor:
+    """The matrix under edit. The table of ``turn`` starts from ``start_MN`` and keeps its own edits; ``A_MN`` has
+    them."""
+
+    of: tuple[Scenario, int]
+    turn: int
+    start_MN: NDArray[np.bool_]
+    A_MN: NDArray[np.bool_]
+    clients: tuple[int, ...] = ()  # that have a column
 
 
 def show(study: Study, point: int) -> None:
     start = state.solution(study.scenario, point)
-    edits = current_edits(study, point, start)
-    judgement = _judged(study, point, start, edits)
+    A_MN = current_matrix(study, point)
+    judgement = _judged(study, point, start, A_MN)
+    is_changed = bool((A_MN != start.allocation.A_MN).any())
     _headline(study, judgement, start)
-    verdict(study, judgement, edits)
-    say_unheld(edits)
-    _tools(study, point, edits)
-    _matrix(study, start, edits)
+    verdict(study, judgement, is_changed=is_changed)
+    order_N = _tools(study, start, A_MN)
+    _matrix(study, start, order_N)
+    _picture(study, judgement.allocation)
     _files(study, start, judgement.allocation, point)
 
 
-def current_edits(study: Study, point: int, start: Solution) -> Edits:
-    """The matrix under edit of this scenario and point; started from what Train would use, or from the link."""
-    identity = (study.scenario, point)
-    stored = st.session_state.get(_EDITS)
-    if stored is None or stored[0] != identity:
-        base_MN = start.allocation.A_MN
-        # Operations are numbered through the session, so that the first one here is no repetition of one elsewhere.
-        edits = Edits(base_MN, applied=stored[1].applied if stored else 0)
+def current_matrix(study: Study, point: int) -> NDArray[np.bool_]:
+    """The matrix under edit of this scenario and point; at first what Train would use, or the link's."""
+    of = (study.scenario, point)
+    editor = st.session_state.get(_EDITOR)
+    if editor is None or editor.of != of:
+        base_MN = state.solution(study.scenario, point).allocation.A_MN
         by_hand = selection.edited_allocation()
-        if by_hand is not None:
-            edits = edits.become(by_hand.A_MN)
-        elif stored is None:
-            edits = edits.flip(st.query_params.get("flips", ""))
-        st.session_state[_EDITS] = (identity, edits)
-    return st.session_state[_EDITS][1]
+        link = st.query_params.get("flips", "") if editor is None else ""
+        A_MN = flipped(base_MN, link) if by_hand is None else by_hand.A_MN
+        editor = _Editor(of, 0 if editor is None else editor.turn + 1, A_MN, A_MN)
+        st.session_state[_EDITOR] = editor
+    return editor.A_MN
 
 
-def carry(study: Study, point: int) -> None:
-    """On a page or view without the matrix: its changes count there too, and stay in the address."""
-    start = state.solution(study.scenario, point)
-    stored = st.session_state.get(_EDITS)
-    if stored is None or stored[0] == (study.scenario, point) or selection.edited_allocation() is not None:
-        edits = current_edits(study, point, start)
-        if edits.is_changed:
-            _judged(study, point, start, edits)
-            if selection.edited_allocation() is None:
-                st.caption(":material/block: The matrix changed by hand cannot run: the point's own is used here.")
-        keep("flips", edits.as_link())
-        say_unheld(edits)
-    else:
-        keep("flips", None)
+def change(A_MN: NDArray[np.bool_]) -> None:
+    """Go on with another matrix (a button's callback)."""
+    editor = st.session_state[_EDITOR]
+    st.session_state[_EDITOR] = replace(editor, turn=editor.turn + 1, start_MN=A_MN, A_MN=A_MN)
 
 
-def say_unheld(edits: Edits) -> None:
-    """Where a link does not hold the changes: what to send instead, and afterwards what it did not hold."""
-    if edits.is_changed and not edits.is_linked:
-        st.caption(
-            f":material/link_off: {edits.num_changed:,} changed cells are too many for a link: whoever opens it, and a "
-            "reload, gets the point's own matrix. Send *Allocation (JSON)* of the Allocation page instead."
-        )
-    elif edits.unheld and not edits.is_changed:
-        cells = "the cells" if edits.unheld == 1 else f"the {edits.unheld:,} cells"
-        st.warning(
-            f"The link does not hold {cells} that were changed by hand: this is the point's own matrix.",
-            icon=":material/link_off:",
-        )
+def _take_cells(key: str) -> None:
+    """The table's callback."""
+    editor = st.session_state[_EDITOR]
+    A_MN = with_cells(editor.start_MN, st.session_state[key]["edited_rows"])
+    st.session_state[_EDITOR] = replace(editor, A_MN=A_MN)
 
 
-def change(edits: Edits) -> None:
-    """Replace the edits (a button's callback)."""
-    identity, _ = st.session_state[_EDITS]
-    st.session_state[_EDITS] = (identity, edits)
-
-
-def _from_the_editor() -> None:
-    if _EDITS in st.session_state:
-        identity, edits = st.session_state[_EDITS]
-        st.session_state[_EDITS] = (identity, edits.apply(operations(KEY)))
-
-
-def _judged(study: Study, point: int, start: Solution, edits: Edits) -> Judgement:
+def _judged(study: Study, point: int, start: Solution, A_MN: NDArray[np.bool_]) -> Judgement:
     """Judge the matrix, and hand it to Train when it can run and differs from the point's own."""
-    allocation = Allocation(edits.A_MN)
+    allocation = Allocation(A_MN)
     budget_N, most_N = start.problem.budget_N, study.everything.problem.budget_N
     solver, seed = study.scenario.solver, study.front.seed_of(point)
     judgement = judge(allocation, budget_N, most_N, solver=solver, seed=seed)
-    if edits.is_changed and judgement.is_feasible:
+    is_changed = bool((A_MN != start.allocation.A_MN).any())
+    if is_changed and judgement.is_feasible:
         selection.set_edited(allocation)
     else:
         selection.clear_edited()
-    keep("flips", edits.as_link())
+    keep("flips", as_link(start.allocation.A_MN, A_MN))
     return judgement
 
 
@@ -143,51 +122,12 @@ def _headline(study: Study, judgement: Judgement, start: Solution) -> None:
     )
 
 
-def _tools(study: Study, point: int, edits: Edits) -> None:
+def _tools(study: Study, start: Solution, A_MN: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """What can be done to the matrix as a whole; the clients in the order chosen, those of one page of the table."""
+    base_MN = start.allocation.A_MN
+    changed = int((base_MN != A_MN).sum())
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.button(
-            "Undo",
-            key="edit_undo",
-            on_click=change,
-            args=(edits.undo(),),
-            disabled=not edits.done,
-            icon=":material/undo:",
-            help="Take the last change back (Ctrl+Z in the matrix).",
-        )
-        st.button(
-            "Redo",
-            key="edit_redo",
-            on_click=change,
-            args=(edits.redo(),),
-            disabled=not edits.undone,
-            icon=":material/redo:",
-            help="Make the change again (Ctrl+Y in the matrix).",
-        )
-        st.button(
-            "Start again",
-            key="edit_reset",
-            on_click=change,
-            args=(edits.become(edits.base_MN),),
-            disabled=not edits.is_changed,
-            icon=":material/restart_alt:",
-            help="Back to the point's own matrix.",
-        )
-        changed = edits.num_changed
-        st.caption(
-            f"{changed} cell{'' if changed == 1 else 's'} changed."
-            if changed
-            else "Nothing changed yet: this is the point's own matrix.",
-            width="content",
-        )
-        st.page_link(
-            "screens/train/train.py",
-            label="Train it",
-            icon=":material/model_training:",
-            width="content",
-            query_params={"job": NEW},
-        )
-        st.space("stretch")
-        linked(
+        order = linked(
             st.selectbox,
             "Sort clients by",
             ORDERS,
@@ -195,60 +135,83 @@ def _tools(study: Study, point: int, edits: Edits) -> None:
             width=170,
             help="By what the clients have at the start, so that columns stay where they are while you edit.",
         )
-
-
-def _matrix(study: Study, start: Solution, edits: Edits) -> None:
-    capacity_N, most_N = study.fleet.capacity_N_gib, study.everything.problem.budget_N
-    base_MN, A_MN = edits.base_MN, edits.A_MN
-    order_N = client_order(base_MN, capacity_N, choice("order", list(ORDERS)), budget_N=start.problem.budget_N)
-    everyone, all_N = st.container(), order_N
-    if len(all_N) > SHOWN:
-        first = number(_FIRST, 1, len(all_N) - SHOWN + 1, 1)
-        order_N = all_N[first - 1 : first - 1 + SHOWN]
-    parameters_gib, one_block_gib = block_gib(study.scenario)
-    columns = [
-        Column(int(n), study.fleet.names[n], float(capacity_N[n]), int(start.problem.budget_N[n]), int(most_N[n]))
-        for n in order_N
-    ]
-    matrix_editor(
-        A_MN[:, order_N],
-        base_MN[:, order_N],
-        columns,
-        popularity_M=A_MN.sum(axis=1),
-        num_clients=A_MN.shape[1],
-        parameters_gib=parameters_gib,
-        block_gib=one_block_gib,
-        applied=edits.applied,
-        palette=components.palette(),
-        hint=_HINT,
-        key=KEY,
-        on_change=_from_the_editor,
-    )
-    if len(all_N) > SHOWN:
-        with everyone:
-            kinds.section(capacity_N, most_N, edits, change)
-            _close_up(study, Allocation(base_MN), all_N)
-
-
-def _close_up(study: Study, start: Allocation, order_N: np.ndarray) -> None:
-    """All clients as one picture in groups, as they start (one cell would not show, and a picture that stays need not
-    be drawn again), and the slider that says whose single cells are shown."""
-    components.figure(
-        allocation_figure(
-            start.A_MN, names=in_figure(study.fleet.names), order_N=order_N, palette=components.palette()
-        ),
-        key="overview_plot",
-        name="zorba-allocation",
-        alt=f"All {len(order_N)} clients in groups: how large a share of each group trains each block at the start.",
-    )
-    linked_number(
+        st.button(
+            "Start again",
+            key="edit_reset",
+            on_click=change,
+            args=(base_MN,),
+            disabled=not changed,
+            icon=":material/restart_alt:",
+            help="Back to the point's own matrix.",
+        )
+        st.caption(
+            f"{changed} cell{'' if changed == 1 else 's'} changed."
+            if changed
+            else "Nothing changed yet: this is the point's own matrix.",
+            width="content",
+        )
+        if changed and as_link(base_MN, A_MN) is None:
+            st.caption(":material/link_off: Too many for a link; send *Allocation (JSON)* instead.", width="content")
+        st.page_link(
+            "screens/train/train.py",
+            label="Train it",
+            icon=":material/model_training:",
+            width="content",
+            query_params={"job": NEW},
+        )
+    order_N = client_order(base_MN, study.fleet.capacity_N_gib, order, budget_N=start.problem.budget_N)
+    if len(order_N) <= SHOWN:
+        return order_N
+    first = linked_number(
         st.slider,
         f"Clients to change, {SHOWN} at a time",
         1,
         len(order_N) - SHOWN + 1,
         1,
-        key=_FIRST,
-        help="Position in the order chosen above. The picture shows all of them at the start, a column for a group.",
+        key="first_client",
+        help="Position in the order chosen above.",
+    )
+    return order_N[first - 1 : first - 1 + SHOWN]
+
+
+def _matrix(study: Study, start: Solution, order_N: NDArray[np.int64]) -> None:
+    """A column for each client shown, with a box to tick for each block."""
+    editor, clients = st.session_state[_EDITOR], tuple(order_N.tolist())
+    if editor.clients != clients:  # other columns, another table: it starts from the matrix as it is now
+        editor = replace(editor, turn=editor.turn + 1, start_MN=editor.A_MN, clients=clients)
+        st.session_state[_EDITOR] = editor
+    key = f"matrix_{editor.turn}"
+    budget_N, most_N = start.problem.budget_N, study.everything.problem.budget_N
+    capacity_N = study.fleet.capacity_N_gib
+    table = pd.DataFrame(editor.start_MN[:, order_N], columns=[str(n) for n in order_N])
+    table.index.name = "block"
+    st.data_editor(
+        table,
+        key=key,
+        on_change=_take_cells,
+        args=(key,),
+        width="stretch",
+        height="content",
+        column_config={
+            str(n): st.column_config.CheckboxColumn(
+                str(n),
+                help=f"{components.plain(study.fleet.names[n])}, {capacity_N[n]:.2f} GiB: room for {most_N[n]} blocks, "
+                f"{budget_N[n]} at this point.",
+                width=58,
+            )
+            for n in order_N
+        },
+        alt=f"Activation matrix: {len(table)} blocks by {len(order_N)} clients, a box to tick in each cell.",
+    )
+
+
+def _picture(study: Study, allocation: Allocation) -> None:
+    components.figure(
+        files.picture(study, allocation, components.palette()),
+        key="matrix_plot",
+        name="zorba-allocation",
+        alt=f"Which of {allocation.num_blocks} blocks each of {allocation.num_clients} clients trains, its VRAM, and "
+        "how many clients train each block.",
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
 from app.screens.allocation import edit
-from app.screens.allocation.edits import Edits
 from app.screens.allocation.files import numbers
 from app.screens.allocation.judgement import rival_solution
 from app.shared import components, state
@@ -44,19 +44,19 @@ def rival(scenario: Scenario, point: int, allocation: Allocation, solver: str) -
 
 def show(study: Study, point: int) -> None:
     start = state.solution(study.scenario, point)
-    edits = edit.current_edits(study, point, start)
-    yours = Allocation(edits.A_MN)
+    yours = Allocation(edit.current_matrix(study, point))
+    is_changed = bool((yours.A_MN != start.allocation.A_MN).any())
     if not yours.is_complete:
         st.warning(
             "The matrix edited by hand has a block without a client, or a client without a block. Complete it first: "
             "then other solvers can be asked what they do with as many blocks.",
             icon=":material/warning:",
         )
-        st.button("Start again from the point's own matrix", on_click=edit.change, args=(edits.become(edits.base_MN),))
+        st.button("Start again from the point's own matrix", on_click=edit.change, args=(start.allocation.A_MN,))
         return
     st.markdown(
         f"What each solver makes of **{yours.total_blocks} blocks**, within the same budgets. "
-        + ("*This matrix* is the one that you edited." if edits.is_changed else "*This matrix* is the point's own.")
+        + ("*This matrix* is the one that you edited." if is_changed else "*This matrix* is the point's own.")
     )
     asked = st.session_state.get("exact_for") == (study.scenario, point, yours.A_MN.tobytes())
     solutions: dict[str, Solution] = {}
@@ -74,7 +74,7 @@ def show(study: Study, point: int) -> None:
             key="ask_exact",
         )
     _table(yours, solutions)
-    _cells(study, edits, yours, solutions)
+    _cells(study, yours, solutions, is_changed=is_changed)
 
 
 def _table(yours: Allocation, solutions: dict[str, Solution]) -> None:
@@ -131,13 +131,13 @@ def _best(values: list[float], better: str) -> set[int]:
     return best_rows if len(best_rows) < len(values) else set()
 
 
-def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, Solution]) -> None:
+def _cells(study: Study, yours: Allocation, solutions: dict[str, Solution], *, is_changed: bool) -> None:
     st.markdown("## Which cells differ")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         other = linked(
             st.segmented_control,
             "Compare this matrix with",
-            sorted(solutions, key=lambda solver: solver == study.scenario.solver and not edits.is_changed),
+            sorted(solutions, key=lambda solver: solver == study.scenario.solver and not is_changed),
             required=True,
             format_func=lambda name: SOLVERS[name].title,
             key="against",
@@ -189,12 +189,12 @@ def _cells(study: Study, edits: Edits, yours: Allocation, solutions: dict[str, S
         f"Go on with this matrix: {SOLVERS[other].title}",
         key="adopt",
         on_click=_adopt,
-        args=(edits.become(solutions[other].allocation.A_MN),),  # its own blocks, not the matched ones
+        args=(solutions[other].allocation.A_MN,),  # its own blocks, not the matched ones
         icon=":material/input:",
-        help="It becomes the matrix under edit, and what Train starts from. Undo takes it back.",
+        help="It becomes the matrix under edit, and what Train starts from.",
     )
 
 
-def _adopt(edits: Edits) -> None:
-    edit.change(edits)
+def _adopt(A_MN: NDArray[np.bool_]) -> None:
+    edit.change(A_MN)
     choose("view", "edit")

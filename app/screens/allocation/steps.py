@@ -111,7 +111,6 @@ def _stage(study: Study, replay: GreedyReplay) -> None:
             ),
             key="greedy_plot",
             name=f"zorba-algorithm-1-step-{step}",
-            export=not st.session_state.get(_PLAYING),
             alt=f"The matrix after {step} of {last} steps of Algorithm 1. " + sentence(replay, step, study.fleet.names),
         )
         st.caption(f"Clients by budget, largest first. Hatched bars: blocks of {L}, with the gain of each candidate.")

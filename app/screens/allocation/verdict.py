@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.screens.allocation.edits import Edits
 from app.screens.allocation.judgement import Judgement
 from app.shared import components
 from app.shared.study import Study
 
 
-def verdict(study: Study, judgement: Judgement, edits: Edits) -> None:
+def verdict(study: Study, judgement: Judgement, *, is_changed: bool) -> None:
     """Whether the matrix can run, and who is ahead: always one box, so that little below it moves."""
     if not judgement.is_feasible:
         st.error("**It cannot run.** " + " ".join(_obstacles(study, judgement)), icon=":material/block:")
@@ -45,7 +44,7 @@ def verdict(study: Study, judgement: Judgement, edits: Edits) -> None:
             icon=":material/trending_down:",
         )
     else:
-        started = "This is the solver's own matrix." if not edits.is_changed else "You are level with it."
+        started = "This is the solver's own matrix." if not is_changed else "You are level with it."
         st.info(f"**Level with the {solver} solver.** {started} {left}{note}", icon=":material/drag_handle:")
 
 

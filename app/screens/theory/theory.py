@@ -9,10 +9,8 @@ import math
 
 import streamlit as st
 
-from app.screens.allocation import edit
 from app.screens.theory import controls, hidden
 from app.shared import components, lambda_verdict, selection, state
-from app.shared.carried import carry_preference
 from app.shared.components import Download, Number, as_pdf
 from app.shared.glossary import glossary
 from app.shared.guard import fragment
@@ -36,8 +34,6 @@ def page() -> None:
     if not isinstance(study, Study):
         explain(study, scenario)
         return
-    carry_preference()
-    edit.carry(study, selection.current_point(study))
     allocation, where_from = selection.current_allocation()
     st.markdown(
         "ZorBA's theorems bound the mean squared gradient of the first *T* rounds by two things: a **start** term that "

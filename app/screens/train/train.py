@@ -7,17 +7,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.screens.allocation import edit
 from app.screens.runs.reading import folder_listing
 from app.screens.train import form, live, processes
 from app.screens.train.jobs import Job, list_jobs, state_of
 from app.screens.train.words import ERROR, NEW, STATES, ago
-from app.shared import components, selection, state
-from app.shared.carried import carry_preference
+from app.shared import components
 from app.shared.escape import as_code
 from app.shared.folders import runs_folder
 from app.shared.links import keep
-from app.shared.study import Study
 
 SHOWN = 8
 
@@ -50,10 +47,6 @@ def page() -> None:
 
 
 def _form(folder: Path) -> None:
-    carry_preference()
-    study = state.solved_or_error(state.current())
-    if isinstance(study, Study):
-        edit.carry(study, selection.current_point(study))
     form.draw(folder)
 
 
