@@ -1,4 +1,4 @@
-"""A fleet that cannot train the model: what is wrong, who it concerns, and the ways out, in place of the plot."""
+"""A fleet that cannot train the model: what is wrong, and whom it concerns, in place of the plot."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.shared import components, solving, state
+from app.shared import components, solving
 from app.shared.big_studies import Solving
 from app.shared.links import TABLE_UNHELD
-from app.shared.remedies import remedies
-from app.shared.scenario import SCALED_KINDS, Scenario, block_gib
+from app.shared.scenario import Scenario, block_gib
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError, name_some
 
 
 def explain(error: ZorbaError, scenario: Scenario) -> None:
-    """The fleet or a field is wrong: what, who, and the ways out."""
+    """What is wrong with the fleet or a field."""
     if isinstance(error, Solving):
         st.info(
             f"{error.job.scenario.solved_by.title} takes a while for this scenario. It is solved beside the page, "
@@ -35,17 +34,7 @@ def explain(error: ZorbaError, scenario: Scenario) -> None:
         say_too_small(scenario, error.clients)
     else:
         components.problem("This fleet cannot train the model", components.sentence(error))
-        scaled = scenario.fleet_kind in SCALED_KINDS
-        st.markdown(
-            "Every block needs at least one client. "
-            + (
-                "Add clients: the VRAM of this kind of fleet is drawn in blocks, so a shorter L or a smaller B leaves "
-                "each client with as many."
-                if scaled
-                else "Add clients, give them more VRAM, or shorten L, lower B or choose half precision in the sidebar "
-                "so that each can hold more blocks."
-            )
-        )
+        st.markdown("Every block needs at least one client: add clients, or give them more VRAM.")
 
 
 def say_unheld() -> None:
@@ -59,7 +48,7 @@ def say_unheld() -> None:
 
 
 def say_too_small(scenario: Scenario, clients: Sequence[int]) -> None:
-    """Name the clients that cannot hold one block, what they lack, and one-click ways out."""
+    """Name the clients that cannot hold one block, and what they lack."""
     parameters, block = block_gib(scenario)
     fleet, index = scenario.fleet(), list(clients)
     names, capacity_N = [fleet.names[n] for n in index], fleet.capacity_N_gib[index]
@@ -68,18 +57,7 @@ def say_too_small(scenario: Scenario, clients: Sequence[int]) -> None:
         f"A client must hold the parameters of {scenario.model.upper()} ({parameters:.3f} GiB) and one activated block "
         f"({block:.3f} GiB): {parameters + block:.3f} GiB in all. These cannot: {name_some(names)}.",
     )
-    offers = remedies(scenario)
-    if not offers:
-        st.markdown("Only more VRAM or a smaller model helps: choose one in the sidebar.")
-    with st.container(horizontal=True, gap="small"):
-        for number, offer in enumerate(offers):
-            st.button(
-                offer.label,
-                key=f"remedy_{number}",
-                on_click=state.apply_remedy,
-                args=(offer,),
-                type="primary" if number == 0 else "secondary",
-            )
+    st.markdown("Leave them out on the Fleet page, shorten L, lower B, or choose half precision or a smaller model.")
     with st.expander(f"What each of the {len(index)} lacks" if len(index) > 1 else "What it lacks"):
         st.dataframe(
             pd.DataFrame(

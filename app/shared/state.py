@@ -15,7 +15,6 @@ import streamlit as st
 
 from app.shared.links import keep, opened, went_back
 from app.shared.own_fleet import rows_of
-from app.shared.remedies import Remedy
 from app.shared.scenario import FLEET_KINDS, SCALED_KINDS, Scenario
 from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABELS, is_whole
 from app.shared.scenario_link import ROWS, is_held, scenario_from_link, scenario_to_link
@@ -30,7 +29,6 @@ from zorba_core.planning.models import PRESETS
 
 __all__ = [
     "apply",
-    "apply_remedy",
     "begin",
     "change_next",
     "current",
@@ -68,11 +66,6 @@ def change_next(change: Callable[[], None]) -> None:
     """Call ``change`` before the page is drawn. For callbacks that go by the scenario: a field that was left by the
     same press may be reported after the button, and its callback run after the button's."""
     st.session_state[_CHANGE] = change
-
-
-def apply_remedy(remedy: Remedy) -> None:
-    """Switch to the remedy's scenario (a button's callback)."""
-    apply(remedy.scenario)
 
 
 def begin() -> None:

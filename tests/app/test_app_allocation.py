@@ -183,7 +183,7 @@ def test_of_many_clients_sixty_are_shown_for_editing_and_all_in_groups(app):
     assert not app.exception
 
 
-def test_a_fleet_that_cannot_train_gets_the_ways_out_instead_of_a_matrix(app):
+def test_a_fleet_that_cannot_train_is_named_instead_of_a_matrix(app):
     visit(app, fleet="two-kinds", small="0.5", clients="20")
     assert not app.exception
     assert "14 of 20 clients cannot hold" in texts(app)

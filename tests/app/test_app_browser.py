@@ -270,16 +270,6 @@ def test_a_cell_of_the_fleet_table_can_be_typed_over_and_the_link_has_it(visit):
     playwright.expect(again.locator("[data-testid=stMetricValue]").nth(1)).to_have_text(after, timeout=PATIENCE_MS)
 
 
-def test_one_click_leaves_out_the_clients_that_are_too_small(visit):
-    page = visit("/?fleet=two-kinds&small=0.5&clients=20", ready="[data-testid=stAlert]")
-    playwright.expect(page.locator("[data-testid=stAlert]").first).to_contain_text(
-        "14 of 20 clients cannot hold", timeout=PATIENCE_MS
-    )
-    page.get_by_role("button", name="Leave out 14 clients").click()
-    settled(page, FRONT_POINT)
-    assert "leave_out=true" in page.url.lower()
-
-
 def test_on_a_phone_the_page_does_not_scroll_sideways(visit):
     page = visit()
     page.set_viewport_size({"width": 390, "height": 844})

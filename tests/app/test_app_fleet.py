@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.shared.scenario import FLEET_KINDS, Scenario, block_gib
 from app.shared.scenario_link import scenario_to_link
-from tests.app.shown import TRADE_OFF, shown_key
+from tests.app.shown import TRADE_OFF
 from zorba_core.data.gpu_catalogue import MIXES
 
 
@@ -66,15 +66,11 @@ def test_values_of_the_page_survive_another_page_and_another_kind(fleet_page):
     assert app.slider(key="card").value == 60
 
 
-def test_clients_too_small_for_a_block_are_named_with_ways_out(fleet_page):
+def test_clients_too_small_for_a_block_are_named(fleet_page):
     app = fleet_page(fleet="steam", model="opt-1.3b")
     assert metrics(app)["Too small"] == "8"
     assert "8 of 50 clients cannot hold one block" in texts(app)
     assert "4 GB card" in texts(app)
-    button(app, "Half precision").click().run()
-    assert metrics(app)["Too small"] == "0"
-    assert app.selectbox(key=shown_key(app, "dtype")).value == "bfloat16"
-    assert not app.warning
 
 
 def test_a_drawn_fleet_turns_into_a_table_of_ones_own(fleet_page):

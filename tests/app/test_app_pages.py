@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -199,27 +200,17 @@ def test_switching_the_solver_switches_the_front(app):
         assert shown == f"{expected.front.bias_lambda_E[expected.default_point()]:.4g}"
 
 
-def test_clients_that_are_too_small_are_named_and_one_click_leaves_them_out(app):
+def test_clients_that_are_too_small_are_named_and_can_be_left_out(app):
     app.query_params["fleet"], app.query_params["small"], app.query_params["clients"] = "two-kinds", "0.5", "20"
     app.run()
     assert "14 of 20 clients cannot hold" in texts(app)
     assert set(app.dataframe[0].value["client"]) <= {f"client-{n}" for n in range(20)}
     assert not app.metric
-    labels = [button.label for button in app.button]
-    assert labels[0] == "Leave out 14 clients"
-    assert "Half precision (bfloat16)" in labels
-    app.button[0].click().run()
+    app.session_state["scenario"] = replace(app.session_state["scenario"], leave_out_small=True)
+    app.run()
     assert not app.warning
     assert "14 clients are too small for one block by the paper's model and left out" in texts(app)
     assert metrics(app)["Effective clients"]
-
-
-def test_half_precision_by_one_click_changes_the_sidebar(app):
-    app.query_params["fleet"], app.query_params["small"] = "two-kinds", "0.5"
-    app.run()
-    next(button for button in app.button if button.label.startswith("Half")).click().run()
-    assert app.selectbox(key=shown_key(app, "dtype")).value == "bfloat16"
-    assert metrics(app)
 
 
 @pytest.mark.parametrize("where", ["app.shared.components.numbers", "app.shared.state.keep"])

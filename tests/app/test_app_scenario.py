@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from app.shared.files import allocation_json, allocation_npz, points_csv
-from app.shared.remedies import remedies
 from app.shared.scenario import FLEET_KINDS, Scenario
 from app.shared.study import study
 from zorba_core.allocation import SOLVERS, solve
@@ -69,27 +68,6 @@ def test_clients_that_cannot_hold_a_block_are_named_by_their_names():
     result = study(replace(scenario, leave_out_small=True))
     assert result.left_out == ("tiny", "small")
     assert result.fleet.names == ("big",)
-
-
-def test_every_remedy_makes_the_fleet_feasible_and_the_next_gentler_one_would_not():
-    offers = remedies(MIXED)
-    assert len(offers) == 4
-    for offer in offers:
-        study(offer.scenario)
-    shorter = next(offer.scenario for offer in offers if offer.scenario.seq_len != MIXED.seq_len)
-    smaller = next(offer.scenario for offer in offers if offer.scenario.batch_size != MIXED.batch_size)
-    for gentler in (
-        replace(MIXED, seq_len=shorter.seq_len + 1),
-        replace(MIXED, batch_size=smaller.batch_size + 1),
-    ):
-        with pytest.raises(InfeasibleError):
-            study(gentler)
-
-
-def test_no_remedy_is_offered_that_cannot_help():
-    assert remedies(replace(MIXED, small_gib=0.1, large_gib=0.1)) == []
-    alone = remedies(Scenario(fleet_kind="table", table=(("big", 1.0), ("tiny", 0.2))))
-    assert not any(offer.scenario.leave_out_small for offer in alone)  # the other holds too few of the blocks
 
 
 def test_too_little_vram_for_all_blocks_together_is_infeasible_without_blaming_a_client():

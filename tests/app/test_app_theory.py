@@ -113,7 +113,7 @@ def test_what_lambda_hides_sets_this_allocation_beside_full_activation(app):
     assert table.loc["balanced: this allocation", "Λ"] == f"{here():.4g}"
 
 
-def test_a_fleet_that_cannot_train_gets_the_ways_out(app):
+def test_a_fleet_that_cannot_train_is_named(app):
     visit(app, fleet="two-kinds", small="0.5", clients="20")
     assert not app.exception
     assert "14 of 20 clients cannot hold" in texts(app)
