@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.damage import call, check_refused, tree
+from tests.command import call, check_refused, tree
 from zorba_core.allocation import allocation_from_file
 from zorba_core.errors import InvalidInputError
 

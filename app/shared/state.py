@@ -20,7 +20,7 @@ from app.shared.scenario_fields import CHOICES, KEYS, LIMITS, PERCENT, TAU_LABEL
 from app.shared.scenario_link import ROWS, is_held, scenario_from_link, scenario_to_link
 from app.shared.studies import solution, solved, solved_or_error
 from app.shared.widget_keys import as_typed, is_report, starting_at, widget_key
-from zorba_core.allocation import SOLVERS, find_measure
+from zorba_core.allocation import SOLVERS
 from zorba_core.data.gpu_catalogue import MIXES
 from zorba_core.errors import ZorbaError
 from zorba_core.fields import declared
@@ -76,9 +76,6 @@ def begin() -> None:
         change()
     if not first and not went_back():
         return
-    if "y" in st.query_params:  # older links name a measure otherwise
-        with contextlib.suppress(ZorbaError):
-            st.query_params["y"] = find_measure(st.query_params["y"]).name
     scenario, ignored = scenario_from_link(st.query_params.to_dict())
     if first:
         opened()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.damage import call, check_refused
+from tests.command import call, check_refused
 
 
 def test_vram_prints_one_json_object_and_nothing_else():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.damage import call, check_refused
+from tests.command import call, check_refused
 
 
 def test_ctrl_c_while_a_command_loads_is_one_line_and_status_1(monkeypatch, tmp_path):

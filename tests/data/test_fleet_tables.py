@@ -10,7 +10,7 @@ import pytest
 
 from app.shared.own_fleet import with_uploaded_fleet
 from app.shared.scenario import Scenario
-from tests.damage import call, check_refused
+from tests.command import call, check_refused
 from zorba_core import read_fleet_table
 from zorba_core.data.fleet_tables import fleet_from_frame
 from zorba_core.errors import InvalidInputError, MissingDataError

@@ -24,9 +24,6 @@ from zorba_core.plots import (
     front_order,
     learning_curves_figure,
 )
-from zorba_core.plots.runs import curves_figure
-from zorba_core.study.comparison.curves import Curve, Reached
-from zorba_core.study.comparison.panel import CurvePanel
 
 MODEL, WORKLOAD = model_spec("opt-125m"), Workload()
 
@@ -145,34 +142,6 @@ def test_a_star_marks_the_first_round_at_the_target():
     stars = [part for part in figure.data if part.marker.symbol == "star"]
     assert [(star.x[0], star.y[0], star.text[0]) for star in stars] == [(6.0, 0.76, "round 3")]
     assert [shape.y0 for shape in figure.layout.shapes] == [0.75]
-
-
-@pytest.mark.parametrize(
-    ("reached", "anchor"),
-    [([8], "left"), ([5, 9], "left"), ([1], "right"), ([1, 5], "right"), ([1, 10], "center")],
-)
-@pytest.mark.parametrize("log_cost", [False, True])
-def test_the_words_of_the_target_cover_no_star(reached, anchor, log_cost):
-    if log_cost:  # the same places on an axis of the powers of two
-        costs = [0.0, *2.0 ** np.arange(11)]
-        reached = [at + 1 for at in reached]
-    else:
-        costs = list(range(11))
-    curves = [
-        Curve(
-            f"run {at}",
-            np.array(costs),
-            np.zeros(len(costs)),
-            np.arange(len(costs)),
-            reached=Reached(costs[at], 0.75, at),
-        )
-        for at in reached
-    ]
-    panel = CurvePanel(tuple(curves), "eval_accuracy", "round", {}, (), (0.75,), "accuracy")
-    (label,) = curves_figure([panel], log_cost=log_cost).layout.annotations
-    assert label.text == "target 75%"
-    assert label.xanchor == anchor
-    assert abs(label.x - {"left": 0.0, "right": 1.0, "center": 0.55}[anchor]) < 0.01
 
 
 def test_a_run_without_a_target_has_neither_star_nor_line():

@@ -103,16 +103,6 @@ def test_algorithm_1s_picture_has_a_mark_for_each_step_done_and_hatches_the_low_
         assert hatched == set(replay.state(after).low_blocks)
 
 
-def test_on_a_phone_the_gains_behind_the_bars_have_room():
-    replay = replay_greedy(PROBLEM, seed=3)
-    figure = greedy_figure(replay, 0, names=NAMES, order_N=np.arange(50))
-    bars = next(trace for trace in figure.data if trace.xaxis == "x2")
-    low, high = figure.layout.xaxis2.domain
-    behind = 1 - max(bars.x) / figure.layout.xaxis2.range[1]
-    assert any("gain" in text for text in bars.text)
-    assert (high - low) * 282 * behind > 5.3 * max(map(len, bars.text))  # pixels; a letter of 12 takes about 5
-
-
 def test_the_candidate_sets_shrink_in_the_picture_as_in_the_steps():
     replay = replay_greedy(PROBLEM, seed=3)
     figure = candidate_sets_figure(replay, 2)
@@ -134,33 +124,6 @@ def test_the_cuts_groups_add_up_to_what_it_lets_through(budgets):
     dashed = [trace for trace in figure.data if trace.mode == "lines" and trace.line.dash != "solid"]
     assert dashed
     assert all(trace.line.color == DARK.selected for trace in dashed)
-
-
-def test_the_cuts_headings_have_room_beside_each_other_on_a_phone():
-    figure = cut_figure(BUDGETS, 12, gamma_certificate(BUDGETS, 12))
-    left, right = figure.layout.xaxis.range
-    pixels = 344 / (right - left)
-    end = -8.0  # the margin's left side
-    for heading in figure.layout.annotations:
-        middle, half = (heading.x - left) * pixels, 3.3 * max(map(len, heading.text.split("<br>")))
-        assert middle - half > end
-        end = middle + half
-    assert end < 352
-
-
-def test_no_arrow_along_a_row_of_the_toy_crosses_the_words_above_a_matrix():
-    places = class_places(lettered_classes())
-    for start, stop in {pair for fact in facts() for pair in fact.pairs}:
-        (first, y), (last, end) = places[start], places[stop]
-        between = [each for x, each in places.values() if first < x < last] if y == end else []
-        assert not [each for each in between if 0 < y - each < 0.06]  # decades
-
-
-def test_the_selected_class_of_the_toy_is_framed_no_wider_than_the_others():
-    figure = toy_map(lettered_classes(), shown="d", selected="e")
-    frames = [shape for shape in figure.layout.shapes if shape.x1 and shape.xsizemode == "pixel"]
-    assert len(frames) == 2
-    assert len({shape.y1 for shape in frames}) == 1  # the words above a matrix begin there
 
 
 def test_no_two_classes_of_the_toy_stand_on_one_spot():
@@ -210,22 +173,6 @@ def test_a_bound_that_says_nothing_still_has_a_picture():
     assert bound_by_rounds_figure(wild, 10.0, 1.0, 1e6).data
     figure = bound_by_lambda_figure(wild, 1.0, 1e6, 50, {"here": 10.0})
     assert "no bound" in figure.layout.annotations[0].text
-
-
-def test_words_at_the_edge_of_the_bound_end_inside_of_the_picture():
-    bound = theorem_1(Constants(2e-7, 50, 1000, 1.0, mu=1e-5, sigma=1.0, sigma_global=0.5))
-    figure = bound_by_lambda_figure(bound, 1.0, 1e6, 50, {"here": 0.6})
-    (words,) = figure.layout.annotations  # over a shading that is narrower than they are
-    assert (words.xanchor, words.x) == ("right", pytest.approx(math.log10(50)))
-    assert 0.8 * math.log10(50) < math.log10(bound.largest_lambda) < math.log10(50)
-
-
-def test_words_above_two_close_lines_are_apart():
-    turn = rounds_where_bias_takes_over(BOUND, 0.6, 1.0)
-    close = bound_by_rounds_figure(BOUND, 0.6, 1.0, 3 * turn).layout.annotations
-    assert [(note.text, note.xanchor) for note in close] == [("T in view", "left"), ("bias takes over", "right")]
-    apart = bound_by_rounds_figure(BOUND, 0.6, 1.0, 1e4 * turn).layout.annotations
-    assert {note.xanchor for note in apart} == {None}
 
 
 def test_allocations_are_marked_where_the_curve_puts_them():

@@ -12,12 +12,10 @@ from app.shared.study import study
 from app.shared.tradeoff import AXES, COSTS, MEASURES, View, baselines, bound, paper_scenarios, value_of
 from zorba_core.plots import (
     DARK,
-    LIGHT,
     Axis,
     Mark,
     Points,
     affordable_figure,
-    matrix_picture,
     parallel_figure,
     tradeoff_figure,
     vram_figure,
@@ -139,34 +137,6 @@ def test_as_many_clients_are_hatched_as_are_too_small(one_block_gib):
     assert sum(sum(trace.y) for trace in figure.data) == 51
     widths = np.concatenate([trace.width for trace in figure.data])
     np.testing.assert_allclose(widths, widths[0])
-
-
-def test_marks_near_each_other_share_one_label_at_the_inner_side_of_the_marks():
-    def labels(largest, one, all_blocks):
-        figure = vram_figure(np.array([0.9 * largest, largest]), one_block_gib=one, all_blocks_gib=all_blocks)
-        return [(label.x, label.xanchor, label.text) for label in figure.layout.annotations]
-
-    both = "one block <b>{} GiB</b><br>all blocks <b>{} GiB</b>".format
-    assert labels(29.0, 0.586, 1.91) == [(0.586, "left", both("0.586", "1.91"))]
-    assert labels(29.0, 26, 28) == [(28, "right", both(26, 28))]
-    assert labels(29.0, 14, 16) == [(15, "center", both(14, 16))]
-    assert [x for x, _, _ in labels(29.0, 5.63, 23.8)] == [5.63, 23.8]
-
-
-def test_a_bars_number_stays_legible_and_covers_no_other():
-    blocks_N = np.repeat([2, 5, 6, 7, 12], [610, 43, 24, 299, 537])
-    bars = affordable_figure(blocks_N, 24).data[0]
-    assert (bars.constraintext, bars.textangle) == ("none", 0)  # neither smaller nor turned where the bar is narrow
-    assert [text for text in bars.text if text] == ["610", "43", "299", "537"]  # 24 stands between two higher bars
-
-
-@pytest.mark.parametrize("shape", [(12, 50), (48, 400), (3, 3), (24, 1)])
-def test_the_small_picture_of_a_matrix_fills_the_share_of_cells_that_are_active(shape):
-    A_MN = np.random.default_rng(1).random(shape) < 0.4
-    pixels = matrix_picture(A_MN, palette=LIGHT).reshape(-1, 3)
-    filled = (pixels == (0x00, 0x72, 0xB2)).all(axis=1).sum()
-    empty = (pixels == (0xE6, 0xEA, 0xEF)).all(axis=1).sum()
-    assert filled / (filled + empty) == pytest.approx(A_MN.mean())
 
 
 def test_the_selected_point_is_drawn_over_the_other_lines():

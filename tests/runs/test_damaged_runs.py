@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from tests.damage import call, check_refused, tree
+from tests.command import call, check_refused, tree
 from tests.runs.resumable import ALLOCATION, SETTINGS
 from zorba_core.files import read_json
 from zorba_core.runs import read_run

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import resource
 import shutil
 
 import pytest
 
-from tests import damage
+from tests import command
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4, assert_ends_alike, copy_of
-from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.methods import interface as methods
-from zorba_core.engine.records import EvaluationEntry
-from zorba_core.errors import InvalidInputError, MissingDataError, RunError
+from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import read_json, write_json
 from zorba_core.runs import TRAJECTORY
-from zorba_core.runs.checkpoint import CHECKPOINT, Checkpoint, checkpoint_round
+from zorba_core.runs.checkpoint import CHECKPOINT
 from zorba_core.runs.resume import replay, resume
 from zorba_core.runs.session import fine_tune
 from zorba_core.runs.trajectory import TrajectoryLog, read_trajectory
@@ -50,20 +47,6 @@ def test_weights_that_no_log_can_give_back_are_on_disk_while_they_are_needed(tin
     assert resume(half.path).summary["weights_sha256"] == whole.summary["weights_sha256"]
 
 
-def test_a_full_disk_leaves_the_checkpoint_before_and_a_reason(make_tiny_model, tmp_path):
-    writer = Checkpoint(tmp_path, Blocks(make_tiny_model("opt"), [70, 71]))
-    writer.on_evaluation(EvaluationEntry(3, 0.5, 0.7, ""))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(RunError, match=r"checkpoint\.safetensors cannot be written .* make room and resume"):
-            writer.on_evaluation(EvaluationEntry(6, 0.5, 0.7, ""))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert checkpoint_round(tmp_path) == 3
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
-
-
 def test_a_run_at_its_target_is_not_trained_further(whole, tmp_path):
     """The log says that the last evaluation reached it, so only the summary is missing."""
     settings = dataclasses.replace(SETTINGS, target=0.01, stop_at_target=True)
@@ -86,13 +69,13 @@ def test_a_finished_run_whose_log_lost_its_end_is_replayed_by_request_alone(whol
     run = shutil.copytree(whole.path, tmp_path / "cut")
     cut_by_records(run / TRAJECTORY, 4)
     lacks = "it ends at round 6 and the run had 9"
-    refused = damage.call("replay", str(run))
-    damage.check_refused(refused)
+    refused = command.call("replay", str(run))
+    command.check_refused(refused)
     assert f"is damaged: {lacks}; restore trajectory.log, or give a round up to 6 with --round" in refused.err
-    left = damage.call("replay", str(run), "--round", "6", "--json")
+    left = command.call("replay", str(run), "--round", "6", "--json")
     assert (left.status, json.loads(left.out)["round"]) == (0, 6)
     assert left.lines == [f"the end of the log of {run} is damaged: {lacks}; replaying up to round 6"]
-    beyond = damage.call("replay", str(run), "--round", "7")
+    beyond = command.call("replay", str(run), "--round", "7")
     assert f"it has 0 to 6; its end is damaged: {lacks}" in beyond.err
 
 
@@ -105,20 +88,6 @@ def test_an_interrupted_run_whose_log_lost_its_end_says_what_is_computed_again(w
     assert_ends_alike(resume(half.path, notice=said.append), whole)
     damaged = f"the end of {half.path / TRAJECTORY} is damaged: it ends at round 3 and the run had 4; "
     assert said == [damaged + "that is computed again", "resuming after round 3"]
-
-
-def test_a_run_that_another_process_finishes_before_its_log_is_had_is_left_as_it_is(whole, tmp_path, monkeypatch):
-    run, before = copy_of(whole, tmp_path / "run"), len((whole.path / TRAJECTORY).read_bytes())
-
-    def had_late(path):
-        shutil.copy(whole.path / "summary.json", run)
-        return TrajectoryLog(path)
-
-    monkeypatch.setattr("zorba_core.runs.resume.TrajectoryLog", had_late)
-    with pytest.raises(InvalidInputError, match="this run is finished"):
-        resume(run)
-    assert len((run / TRAJECTORY).read_bytes()) == before
-    TrajectoryLog(run / TRAJECTORY).close()  # nobody holds it
 
 
 def test_an_interrupted_run_goes_on_and_a_finished_one_does_not(whole, tmp_path):

@@ -63,29 +63,6 @@ def test_every_run_has_a_folder_of_its_own(tmp_path):
     assert other.path.name[:13] != paths[0].name[:13]
 
 
-def test_damaged_and_foreign_folders_are_named_and_hide_no_run(tmp_path):
-    good = write_run(tmp_path).path
-    (tmp_path / "notes.txt").write_text("not a run")
-    (tmp_path / ".hidden").mkdir()
-    (tmp_path / "someone-elses").mkdir()
-    damage = {
-        "config.json": b"{",
-        "environment.json": b"[1, 2]",
-        "summary.json": b'{"best_accuracy": 0.',
-        "metrics.parquet": b"PAR1 and then nothing",
-        "allocation.npz": b"PK nothing",
-    }
-    for name, content in damage.items():
-        path = write_run(tmp_path, name=f"bad-{name[:4]}").path
-        (path / name).write_bytes(content)
-    listing = list_runs(tmp_path)
-    assert [run.path for run in listing.runs] == [good]
-    assert len(listing.problems) == len(damage) + 1
-    for name in damage:
-        assert sum(name in problem for problem in listing.problems) >= 1
-    assert all("\n" not in problem for problem in listing.problems)
-
-
 def test_a_metrics_table_without_a_column_is_refused(tmp_path):
     path = write_run(tmp_path).path
     pd.DataFrame({"round": [1], "train_loss": [0.3]}).to_parquet(path / "metrics.parquet")

@@ -4,7 +4,6 @@ import dataclasses
 import resource
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -182,37 +181,3 @@ def test_a_full_disk_ends_the_run_with_a_reason_and_leaves_a_log_that_reads(path
         log.close()
     found = read_trajectory(path)
     assert (found.rounds_done, found.dropped_bytes) == (ROUNDS, 40)
-
-
-def test_a_log_that_a_resume_cuts_back_meanwhile_is_never_called_damaged(path):
-    """As when fedit resumes from its last evaluation: the file shrinks under a reader, and grows again otherwise."""
-    whole = path.read_bytes()
-    log = TrajectoryLog(path)
-    end, _ = log.trajectory.evaluation_ends[1]
-    log.close()
-    again = TrajectoryLog(path)
-    again.cut_back(3)
-    for t in range(4, 7):
-        again.write_round(dataclasses.replace(entry(t), seconds=1234.5 * t))
-    again.close()
-    other = path.read_bytes()
-    assert whole[:end] == other[:end]
-    assert whole != other
-    stop = threading.Event()
-
-    def resume_again_and_again() -> None:
-        with path.open("r+b", buffering=0) as file:
-            while not stop.is_set():
-                for text in (whole, other):
-                    file.truncate(end)
-                    file.seek(end)
-                    file.write(text[end:])
-                    stop.wait(0.0005)
-
-    writer = threading.Thread(target=resume_again_and_again)
-    writer.start()
-    try:
-        assert {read_trajectory(path).rounds_done for _ in range(3000)} <= {3, 4, 5, 6}
-    finally:
-        stop.set()
-        writer.join()

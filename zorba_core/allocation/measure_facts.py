@@ -60,7 +60,7 @@ def not_a_measure(part: object) -> str | None:
     return None if complete else f"{part.name or 'it'} needs a name, a symbol, a title and a function"
 
 
-# Other names, in the tables of experiments (V to T) and in older links.
+# The names in the tables of experiments.
 ALIASES = {
     "V": "mean_inverse_popularity",
     "N_eff": "effective_clients",
@@ -68,15 +68,12 @@ ALIASES = {
     "E": "coupled_noise",
     "D": "direction_coupling",
     "T": "total_blocks",
-    "v": "mean_inverse_popularity",
-    "neff": "effective_clients",
-    "least": "min_popularity",
 }
 MEASURES: Registry[Measure] = Registry("measure", "zorba.measures", accepts=not_a_measure)
 
 
 def find_measure(name: str) -> Measure:
-    """The measure of this name, or of one that stored tables and older links have for it.
+    """The measure of this name, or of the one that stored tables have for it.
 
     Raises:
         InvalidInputError: there is none.

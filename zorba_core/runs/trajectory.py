@@ -45,7 +45,6 @@ from zorba_core.runs.trajectory_records import (
 )
 
 _MAX_LINE_BYTES, _MAX_HEADER_BYTES = 2**28, 2**16
-_LOOKS = 5  # attempts at a log that changes while it is read
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Trajectory:
 
 
 def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
-    """Read a log, also while a run writes it or a resume cuts it back.
+    """Read a log, also while a run writes it.
 
     Raises:
         MissingDataError: no such file.
@@ -80,14 +79,6 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
         raise MissingDataError(
             f"{path}: there is no such log; only runs that keep a trajectory can be resumed or replayed"
         )
-    for _ in range(_LOOKS):
-        before = path.stat()
-        try:
-            return _read(path, before.st_size)
-        except InvalidInputError:
-            after = path.stat()
-            if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
-                raise  # no process changed it meanwhile: it is damaged
     return _read(path, path.stat().st_size)
 
 
