@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from zorba_core.engine.aggregation import average_per_block
-from zorba_core.errors import InvalidInputError
 from zorba_core.federation.robust import RULES, AggregationSettings, aggregate
 
 A_MN = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 1, 0]], dtype=bool)
@@ -54,9 +53,3 @@ def test_silent_clients_and_blocks_of_nobody_add_nothing(rule):
     found = aggregate(RHO_NQ, A_MN, REPORTED, AggregationSettings(rule))
     assert not found[3].any()  # only the silent client has it
     assert np.abs(found).max() < 10
-
-
-@pytest.mark.parametrize(("values", "named"), [({"rule": "mode"}, "mode"), ({"trim": 0.5}, "trim")])
-def test_aggregation_settings_out_of_range_are_refused(values, named):
-    with pytest.raises(InvalidInputError, match=named):
-        AggregationSettings(**values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -15,14 +14,12 @@ from tests.runs.test_own_data import reviews
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.cli import build_app
 from zorba_core.errors import InvalidInputError, RunError
-from zorba_core.federation import messages
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
-from zorba_core.federation.config import RunConfig, ServerSettings, read_config, shared_task
+from zorba_core.federation.config import RunConfig, ServerSettings, shared_task
 from zorba_core.federation.in_process import InProcess
 from zorba_core.federation.local_files import share_out
-from zorba_core.federation.messages import Hello, MessageError
-from zorba_core.federation.session import resume, serve
+from zorba_core.federation.session import serve
 from zorba_core.files import write_json
 from zorba_core.runs.run_task import task_of
 
@@ -148,34 +145,6 @@ def test_one_file_is_shared_out_as_a_run_in_one_process_divides_it(tiny_opt_fold
     assert many.summary["weights_sha256"] == one.summary["weights_sha256"]
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda table: table.update(name="other"), "the task is called 'other'"),
-        (lambda table: table.update(made="os:system"), "unknown key 'made'"),
-        (lambda table: table.pop("prompt"), "the key prompt is missing"),
-        (lambda table: table.pop("rows"), r"the table \[rows\] is missing"),
-    ],
-)
-def test_a_shared_task_that_cannot_be_is_refused(task, make_config, change, says):
-    config = replace(make_config(), dataset="reviews", task=shared_task(task))
-    value = json.loads(config.to_json())
-    table = json.loads(value["task"])
-    change(table)
-    value["task"] = json.dumps(table)
-    with pytest.raises(MessageError, match=says):
-        read_config(json.dumps(value))
-
-
-def test_a_federated_run_on_own_files_resumes(task, federate, tmp_path, clients_folder, test_file):
-    files = share_out(task, tmp_path / "place", 3, division=None, alpha=1.0, seed=0)
-    run, own, _ = federate(task, files.rows, files.evaluate_on)
-    done = run()
-    (done.path / "summary.json").unlink()
-    again = resume(done.path, InProcess(own))
-    assert again.summary["weights_sha256"] == done.summary["weights_sha256"]
-
-
 @pytest.fixture
 def resumed(task, federate, tmp_path, clients_folder, test_file, monkeypatch):
     """``zorba federation up --resume`` of a run on clients' own files, up to the start of its processes: the nodes."""
@@ -219,9 +188,3 @@ def test_clients_whose_own_files_nothing_names_are_not_resumed(resumed, tmp_path
 def test_the_server_needs_rows_of_its_own_to_evaluate_on(task, federate):
     with pytest.raises(InvalidInputError, match="no rows of task reviews to evaluate on; give a file of its own"):
         federate(task, ("a.csv",), "")[0]()
-
-
-def test_a_hello_with_a_task_has_room_for_many_labels(task):
-    names = tuple(f"a label of a few words {number}" for number in range(300))
-    text = shared_task(replace(task, label_names=names, label_words=names))
-    assert messages.decode(messages.encode(Hello("0" * 64, text)), Hello).config == text

@@ -8,18 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.federation.conftest import BUDGETS
 from tests.tiny_models import tiny_model
 from zorba_core.engine.blocks import Blocks
-from zorba_core.engine.reports import MALFORMED, NON_FINITE, NOT_ASKED, OUTLIER, REPORTED, SILENT
-from zorba_core.errors import InfeasibleError
+from zorba_core.engine.reports import MALFORMED, NON_FINITE, NOT_ASKED, OUTLIER, REPORTED
 from zorba_core.federation import messages
 from zorba_core.federation.config import ServerSettings
 from zorba_core.federation.membership import Incoming
-from zorba_core.federation.messages import Payload, Refusal, Registration, RoundAnswer, Standing, encode
+from zorba_core.federation.messages import Refusal, Registration, RoundAnswer, Standing, encode
 from zorba_core.federation.server import Server
 from zorba_core.federation.session import NoteBook
 
@@ -104,14 +101,6 @@ def test_a_second_answer_in_a_round_does_not_replace_the_first(make_server, note
     assert [content["reason"] for what, content in notes if what == "refused"] == ["a second answer in one round"]
 
 
-def test_an_answer_from_a_stranger_is_refused(make_server, notes):
-    server = make_server()
-    plan, _ = server.begin_round()
-    done = server.conclude_round(plan, [good(server, 0), Incoming(999, good(server, 1).payload)])
-    assert done.status_N.tolist() == [REPORTED, SILENT, SILENT, SILENT]
-    assert ("refused", "999") in [(what, content.get("client")) for what, content in notes]
-
-
 def test_a_round_without_a_usable_answer_leaves_the_weights_and_is_tried_again(make_server):
     server = make_server()
     before = server.network.weights_sha256()
@@ -140,66 +129,31 @@ def test_a_client_that_is_silent_too_long_leaves_and_the_rest_is_planned_anew(ma
     assert not server.replan()
 
 
-def test_a_client_whose_answers_cannot_be_used_loses_its_seat_and_at_last_its_place(make_server, notes):
+def test_a_client_whose_answers_cannot_be_used_loses_its_place(make_server, notes):
     server = make_server(patience=2)
-    for back in range(3):
-        for _ in range(2):
-            plan, _ = server.begin_round()
-            server.conclude_round(plan, [good(server, seat) for seat in (0, 1, 2)] + [good(server, 3, loss=math.nan)])
-        assert [member.seat for member in server.members] == [0, 1, 2]
-        assert bool(server.greetings([103])) == (back < 2)  # an honest client may have needed one more time
-        if back < 2:
-            register(server, 3)
-    assert [content["reason"] for what, content in notes if what == "left"] == [
-        "no usable answer in 2 rounds in a row"
-    ] * 3
-    assert server.rounds_done == 6
-
-
-def test_one_client_cannot_stop_a_run_in_which_it_is_the_only_one_asked(make_config, notes):
-    settings = replace(make_config().settings, participation=0.25)
-    server = Server(
-        make_config(settings),
-        ServerSettings(),
-        Blocks(tiny_model("opt"), [5, 6]),
-        lambda *note: notes.append(note),
-    )
-    for seat in range(4):
-        register(server, seat, blocks=3)
-    server.replan()
-    liar = int(np.flatnonzero(server.begin_round()[0].asked_N)[0])
-    for _ in range(10):
+    for _ in range(2):
         plan, _ = server.begin_round()
-        wrong = {seat: {"loss": math.nan} if seat == liar else {} for seat in map(int, np.flatnonzero(plan.asked_N))}
-        server.conclude_round(plan, [good(server, seat, **changes) for seat, changes in wrong.items()])
-        server.replan()
-        if server.rounds_done == settings.rounds:
-            break
-    assert server.rounds_done == settings.rounds
-    assert liar not in [member.seat for member in server.members]
+        server.conclude_round(plan, [good(server, seat) for seat in (0, 1, 2)] + [good(server, 3, loss=math.nan)])
+    assert [member.seat for member in server.members] == [0, 1, 2]
+    assert server.greetings([103]) == []
+    assert [content["reason"] for what, content in notes if what == "left"] == ["no usable answer in 2 rounds in a row"]
+    assert server.rounds_done == 2
 
 
-@pytest.mark.parametrize("answer", ["standing", "refusal", "nonsense", "silence"])
-def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_on(make_config, monkeypatch, answer):
+def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_on(make_config, monkeypatch):
     settings = replace(make_config().settings, participation=0.25, rounds=12)
     server = Server(make_config(settings), ServerSettings(), Blocks(tiny_model("opt"), [5, 6]), lambda *note: None)
     for seat in range(4):
         register(server, seat, blocks=3)
     server.replan()
     monkeypatch.setattr("zorba_core.federation.server.MAX_NUMBERS", 2 * 3 * Q)  # two rounds a message
-    never = 3
-    says = {
-        "standing": encode(Standing(server.run, never, 0, "0" * 64)),
-        "refusal": encode(Refusal(server.run, never, 0, "no")),
-        "nonsense": messages.Payload("nonsense"),
-    }
     for _ in range(60):
         plan, outgoing = server.begin_round()
         incoming = []
         for item in outgoing:
             seat = server.members[item.address].seat
-            if seat == never and server.rounds_done >= 3:
-                incoming += [] if answer == "silence" else [Incoming(item.address, says[answer])]
+            if seat == 3 and server.rounds_done >= 3:
+                incoming.append(Incoming(item.address, encode(Standing(server.run, 3, 0, "0" * 64))))
             elif item.kind == messages.CATCH_UP:
                 reached = messages.decode(item.payload, messages.CatchUp).averages[-1].round
                 incoming.append(Incoming(item.address, encode(Standing(server.run, seat, reached, "0" * 64))))
@@ -210,7 +164,7 @@ def test_a_client_far_behind_that_never_follows_loses_its_seat_and_the_run_goes_
         if server.rounds_done == settings.rounds:
             break
     assert server.rounds_done == settings.rounds
-    assert never not in [member.seat for member in server.members]
+    assert 3 not in [member.seat for member in server.members]
 
 
 def test_a_fleet_too_small_for_every_block_goes_on_with_the_blocks_it_has(make_server, notes):
@@ -229,11 +183,6 @@ def test_a_fleet_too_small_for_every_block_goes_on_with_the_blocks_it_has(make_s
     assert len(outgoing) == 1
 
 
-def test_a_first_plan_that_cannot_cover_every_block_is_refused(make_server):
-    with pytest.raises(InfeasibleError):
-        make_server(budgets=(1, 1))
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -242,7 +191,7 @@ def test_a_first_plan_that_cannot_cover_every_block_is_refused(make_server):
         ({"seat": 4}, "not one of the 4"),
         ({"round": 5}, "stands at round 5"),
         ({"vram_bytes": 10, "blocks": 0}, "its 9.31e-09 GiB cannot hold the model and one block, which need 0.000"),
-        ({"blocks": 0}, "either"),
+        ({"blocks": 0}, "neither how many blocks"),
     ],
 )
 def test_a_registration_that_does_not_fit_is_turned_away_once(make_server, notes, changes, reason):
@@ -310,36 +259,6 @@ def test_a_client_that_says_where_it_stands_is_helped_from_there(make_server):
     declined = Incoming(102, encode(Refusal(server.run, 2, 0, "averages continue at round 1")))
     server.conclude_round(plan, [good(server, 0), declined])
     assert server.members[102].round == 0
-
-
-NUMBERS = (0, 1, -1, 2**70, True, 0.5, 1e30, -1e30, 1e308, math.nan, math.inf, -math.inf)
-ODD = (*NUMBERS, None, "", "x" * 99, [], [None], [[1.0]], {}, b"abc", [0.1], [0.1] * Q, [1e30] * Q, [math.nan] * Q)
-
-
-def mutated(server: Server, random: np.random.Generator) -> Incoming:
-    """An answer of seat 3, or somebody's, with up to three fields lost, added or replaced by something odd."""
-    fields = dict(good(server, 3).payload.values)
-    for name in random.choice([*fields, "extra"], size=random.integers(0, 4), replace=False):
-        fields[str(name)] = ODD[random.integers(len(ODD))]
-        if random.random() < 0.2:
-            del fields[str(name)]
-    what = ("answer", "answer", "answer", "registration", "task", "hello", "", None)[random.integers(8)]
-    sender = (103, 103, 103, 999, "x", 100)[random.integers(6)]
-    return Incoming(sender, Payload(what, fields))
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32 - 1))
-def test_malformed_answers_by_the_thousand_do_not_stop_the_server(server, seed):
-    random = np.random.default_rng(seed)
-    plan, outgoing = server.begin_round()
-    assert {one.address for one in outgoing} >= {100, 101, 102}
-    bad = [mutated(server, random) for _ in range(30)]  # 4,500 in all
-    done = server.conclude_round(plan, [good(server, 0), good(server, 1), good(server, 2), *bad])
-    assert done.status_N[:3].tolist() == [REPORTED] * 3
-    assert np.isfinite(done.rho_bar_MQ).all()
-    if 103 not in server.members:
-        register(server, 3)
 
 
 def test_words_of_a_client_are_shown_without_what_moves_a_terminal_s_cursor():

@@ -5,7 +5,6 @@ Shapes: M blocks, N seats.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs.model_source import spec_of_model
 
 NoteTaker = Callable[[str, dict[str, Any]], None]
-_MOST_SENT_AWAY = 3  # times that a client may lose its seat by answers that cannot be used
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Outgoing:
     """A message to one client."""
 
     address: Address
-    kind: str  # of messages.KINDS
+    kind: str  # hello, train or catch_up
     payload: Payload
 
 
@@ -59,7 +57,6 @@ class Membership:
         self._turned_away: set[Address] = set()
         self._out_of_reach: dict[Address, tuple[int | None, str]] = {}  # seat, where known, and reason
         self._waiting: set[Address] = set()
-        self._sent_away: Counter[Address] = Counter()
 
     @property
     def rounds_done(self) -> int:
@@ -162,6 +159,8 @@ class Membership:
                 ) from None
         else:
             budget = min(reply.blocks, self.network.num_blocks)
+        if budget < 1:
+            raise MessageError("it says neither how many blocks nor how much VRAM it can spare")
         facts = method_facts(self.config.settings.method)
         if budget < self.network.num_blocks and not facts.allocates:
             raise MessageError(f"it can hold {budget} of {self.network.num_blocks} blocks, and {facts.name} needs all")
@@ -172,13 +171,11 @@ class Membership:
         self._note("left", {"client": str(address), "seat": member.seat, "reason": reason})
 
     def send_away(self, address: Address, reason: str) -> None:
-        """It may register again, but not for ever: an honest client that could not follow needs one more time."""
+        """As :meth:`leave`, for a client that is not greeted again unless it connects anew."""
         seat = self.members[address].seat
         self.leave(address, reason)
-        self._sent_away[address] += 1
-        if self._sent_away[address] >= _MOST_SENT_AWAY:
-            self._turned_away.add(address)
-            self._out_of_reach[address] = (seat, reason)
+        self._turned_away.add(address)
+        self._out_of_reach[address] = (seat, reason)
 
     def keep_present(self, present: Iterable[Address]) -> None:
         """Remove the members whose connection is gone."""

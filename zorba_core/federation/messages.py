@@ -1,9 +1,8 @@
-"""The messages between server and clients, and their strict reading.
+"""The messages between server and clients, and how they are read.
 
-A message travels as a :class:`Payload`: a flat table of whole numbers, floats, strings and lists of numbers. Nothing in
-it is ever evaluated or unpickled, every size has a limit, and a payload with a missing, additional or mistyped field is
-refused as a whole (:class:`MessageError`). Scalars that are not finite pass the reading of an answer: whether a report
-can be used is for ``zorba_core.engine.reports`` to judge.
+A message travels as a :class:`Payload`: a flat table of whole numbers, floats, strings and lists of numbers. A payload
+with a missing, additional or mistyped field is refused as a whole (:class:`MessageError`). Scalars that are not finite
+pass the reading of an answer: whether a report can be used is for ``zorba_core.engine.reports`` to judge.
 
     kind      down                                   up
     hello     Hello: which run, its config           Registration: seat, capacity, where the replica stands
@@ -18,24 +17,16 @@ Shapes: M blocks, Q directions of a round, R rounds.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from zorba_core.planning.memory import GIB, MAX_VRAM_GIB
-
 HELLO, TRAIN, CATCH_UP = "hello", "train", "catch_up"
-KINDS = (HELLO, TRAIN, CATCH_UP)
 MAX_NUMBERS = 2**20  # of one message's averages: 8 MiB
-MAX_TEXT = 2**16
 MAX_REASON = 300
-MAX_BLOCKS, MAX_DIRECTIONS, MAX_SEATS = 4096, 4096, 100_000
-MAX_ROUND = 2**31
-MAX_VRAM_BYTES = int(MAX_VRAM_GIB * GIB)
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+MAX_SEATS = 100_000
+_MAX_WHOLE = 2**53
 
 Value = int | float | str | list[int] | list[float]
 
@@ -124,6 +115,15 @@ class Refusal:
 
 
 AnyMessage = Hello | Registration | RoundTask | RoundAnswer | CatchUp | Standing | Refusal
+_NAMES = {
+    Hello: "hello",
+    Registration: "registration",
+    RoundTask: "task",
+    RoundAnswer: "answer",
+    CatchUp: "catch-up",
+    Standing: "standing",
+    Refusal: "refusal",
+}
 
 
 def encode(message: AnyMessage) -> Payload:
@@ -141,18 +141,19 @@ def encode(message: AnyMessage) -> Payload:
 
 
 def decode(payload: Payload, *expected: type) -> AnyMessage:
-    """The message in a payload, which must be one of the ``wanted`` types.
+    """The message in a payload, which must be of one of the ``expected`` types.
 
     Raises:
         MessageError: it is another, or malformed.
     """
-    types = {_NAMES[kind]: kind for kind in expected}
-    if not isinstance(payload.what, str) or payload.what not in types:
-        raise MessageError(f"got {_shown(payload.what)} where {' or '.join(types)} was expected")
+    kind = next((kind for kind in expected if payload.what == _NAMES[kind]), None)
+    if kind is None:
+        names = " or ".join(_NAMES[kind] for kind in expected)
+        raise MessageError(f"got {ascii(payload.what)[:40]} where {names} was expected")
     read = _Reader(payload)
-    message = _READERS[types[payload.what]](read)
+    found = {part.name: read.field(part.name, part.type) for part in fields(kind)}
     read.nothing_left()
-    return message
+    return kind(**found)
 
 
 class _Reader:
@@ -161,67 +162,42 @@ class _Reader:
     def __init__(self, payload: Payload) -> None:
         self._what, self._left = payload.what, dict(payload.values)
 
-    def whole(self, name: str, most: int, least: int = 0) -> int:
+    def field(self, name: str, annotation: str) -> object:
+        if name == "averages":
+            return _read_averages(self)
+        if name == "seeds_Q":
+            return np.array(self.many(name, int, 2**32 - 1), dtype=np.uint32)
+        if name == "rho_Q":
+            return np.array(self.many(name, float), dtype=np.float64)
+        if name == "blocks" and annotation != "int":
+            return tuple(self.many(name, int))
+        return self.one(name, {"int": int, "float": float, "str": str}[annotation])
+
+    def one(self, name: str, kind: type) -> int | float | str:
         value = self._take(name)
-        if type(value) is not int or not least <= value <= most:
-            raise self._wrong(name, value, f"a whole number in {least}..{most}")
+        if type(value) is not kind or (kind is int and not 0 <= value <= _MAX_WHOLE):
+            raise MessageError(f"{self._what}: {name} is {ascii(value)[:40]}, not {_SAID[kind]}")
         return value
 
-    def number(self, name: str) -> float:
-        value = self._take(name)
-        if type(value) is not float:
-            raise self._wrong(name, value, "a float")
-        return value
-
-    def text(self, name: str, most: int) -> str:
-        value = self._take(name)
-        if type(value) is not str or len(value) > most:
-            raise self._wrong(name, value, f"text of at most {most} characters")
-        return value
-
-    def sha256(self, name: str) -> str:
-        value = self._take(name)
-        if type(value) is not str or not _SHA256.fullmatch(value):
-            raise self._wrong(name, value, "a SHA-256 in hexadecimal")
-        return value
-
-    def wholes(self, name: str, most_items: int, most: int) -> list[int]:
-        values = self._list(name, most_items, int)
-        if any(not 0 <= value <= most for value in values):
+    def many(self, name: str, kind: type, most: int = _MAX_WHOLE) -> list:
+        values = self._take(name)
+        if type(values) is not list or len(values) > MAX_NUMBERS or any(type(value) is not kind for value in values):
+            raise MessageError(f"{self._what}: {name} is not a list of at most {MAX_NUMBERS} {kind.__name__}s")
+        if kind is int and any(not 0 <= value <= most for value in values):
             raise MessageError(f"{self._what}: {name} has a number outside 0..{most}")
         return values
 
-    def numbers(self, name: str, most_items: int) -> list[float]:
-        return self._list(name, most_items, float)
-
     def nothing_left(self) -> None:
         if self._left:
-            raise MessageError(f"{self._what}: unknown field {_shown(next(iter(self._left)))}")
-
-    def _list(self, name: str, most_items: int, kind: type) -> list:
-        values = self._take(name)
-        if type(values) is not list or len(values) > most_items:
-            raise self._wrong(name, values, f"a list of at most {most_items} numbers")
-        if any(type(value) is not kind for value in values):
-            raise MessageError(f"{self._what}: {name} must hold {kind.__name__}s only")
-        return values
+            raise MessageError(f"{self._what}: unknown field {ascii(next(iter(self._left)))[:40]}")
 
     def _take(self, name: str) -> Value:
-        try:
-            return self._left.pop(name)
-        except KeyError:
-            raise MessageError(f"{self._what}: {name} is missing") from None
-
-    def _wrong(self, name: str, value: object, expected: str) -> MessageError:
-        return MessageError(f"{self._what}: {name} is {_shown(value)}, not {expected}")
+        if name not in self._left:
+            raise MessageError(f"{self._what}: {name} is missing")
+        return self._left.pop(name)
 
 
-def _shown(value: object) -> str:
-    """What an unknown sender sent, short and harmless."""
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    shown = ascii(value[:40]) if isinstance(value, str) else ascii(value)[:40]
-    return shown
+_SAID = {int: f"a whole number in 0..{_MAX_WHOLE}", float: "a float", str: "text"}
 
 
 def _encode_averages(averages: Sequence[Aggregate]) -> dict[str, Value]:
@@ -237,90 +213,14 @@ def _encode_averages(averages: Sequence[Aggregate]) -> dict[str, Value]:
 
 
 def _read_averages(read: _Reader) -> tuple[Aggregate, ...]:
-    first, M = read.whole("first", MAX_ROUND), read.whole("blocks_of_model", MAX_BLOCKS)
-    lrs = read.numbers("lrs", MAX_NUMBERS)
-    seeds = read.wholes("seeds_done", MAX_NUMBERS, 2**32 - 1)
-    values = read.numbers("rho_bar", MAX_NUMBERS)
-    R = len(lrs)
-    if R == 0:
-        if first or M or seeds or values:
-            raise MessageError("averages: numbers without rounds")
-        return ()
-    Q, rest = divmod(len(seeds), R)
-    if rest or Q == 0 or M == 0 or first == 0 or len(values) != R * M * Q:
+    first, M = read.one("first", int), read.one("blocks_of_model", int)
+    lrs = read.many("lrs", float)
+    seeds = np.array(read.many("seeds_done", int, 2**32 - 1), dtype=np.uint32)
+    values = np.array(read.many("rho_bar", float))
+    R, Q = len(lrs), len(seeds) // max(1, len(lrs))
+    if (len(seeds), len(values)) != (R * Q, R * M * Q):
         raise MessageError(f"averages: {len(seeds)} seeds and {len(values)} numbers do not make {R} rounds")
-    if not all(math.isfinite(lr) and lr > 0 for lr in lrs):
-        raise MessageError("averages: a learning rate is not a positive number")
-    rho_bar_RMQ = np.array(values).reshape(R, M, Q)
-    if not np.isfinite(rho_bar_RMQ).all():
+    if not (np.isfinite(values).all() and np.isfinite(lrs).all()):
         raise MessageError("averages: not all are finite")
-    seeds_RQ = np.array(seeds, dtype=np.uint32).reshape(R, Q)
-    return tuple(Aggregate(first + r, seeds_RQ[r], rho_bar_RMQ[r], lrs[r]) for r in range(R))
-
-
-def _read_task(read: _Reader) -> RoundTask:
-    run, round_index = read.sha256("run"), read.whole("round", MAX_ROUND, 1)
-    seeds = read.wholes("seeds_Q", MAX_DIRECTIONS, 2**32 - 1)
-    blocks = tuple(read.wholes("blocks", MAX_BLOCKS, MAX_BLOCKS - 1))
-    if not seeds or not blocks or list(blocks) != sorted(set(blocks)):
-        raise MessageError("task: it needs seeds, and block ids in rising order")
-    averages = _read_averages(read)
-    if averages and averages[-1].round != round_index - 1:
-        raise MessageError(f"task: averages up to round {averages[-1].round} do not lead to round {round_index}")
-    return RoundTask(run, round_index, np.array(seeds, dtype=np.uint32), blocks, averages)
-
-
-def _read_answer(read: _Reader) -> RoundAnswer:
-    return RoundAnswer(
-        run=read.sha256("run"),
-        seat=read.whole("seat", MAX_SEATS),
-        round=read.whole("round", MAX_ROUND, 1),
-        rho_Q=np.array(read.numbers("rho_Q", MAX_DIRECTIONS), dtype=np.float64),
-        loss=read.number("loss"),
-        forward_passes=read.whole("forward_passes", 10 * MAX_DIRECTIONS),
-    )
-
-
-def _read_registration(read: _Reader) -> Registration:
-    message = Registration(
-        run=read.sha256("run"),
-        seat=read.whole("seat", MAX_SEATS),
-        round=read.whole("round", MAX_ROUND),
-        base_sha256=read.sha256("base_sha256"),
-        rows=read.whole("rows", 2**40, 1),
-        vram_bytes=read.whole("vram_bytes", MAX_VRAM_BYTES),
-        blocks=read.whole("blocks", MAX_BLOCKS),
-    )
-    if (message.vram_bytes == 0) == (message.blocks == 0):
-        raise MessageError("registration: give either vram_bytes or blocks")
-    return message
-
-
-_READERS = {
-    Hello: lambda read: Hello(read.sha256("run"), read.text("config", MAX_TEXT)),
-    Registration: _read_registration,
-    RoundTask: _read_task,
-    RoundAnswer: _read_answer,
-    CatchUp: lambda read: CatchUp(read.sha256("run"), _read_averages(read)),
-    Standing: lambda read: Standing(
-        read.sha256("run"),
-        read.whole("seat", MAX_SEATS),
-        read.whole("round", MAX_ROUND),
-        read.sha256("weights_sha256"),
-    ),
-    Refusal: lambda read: Refusal(
-        read.sha256("run"),
-        read.whole("seat", MAX_SEATS),
-        read.whole("round", MAX_ROUND),
-        read.text("reason", MAX_REASON),
-    ),
-}
-_NAMES = {
-    Hello: "hello",
-    Registration: "registration",
-    RoundTask: "task",
-    RoundAnswer: "answer",
-    CatchUp: "catch-up",
-    Standing: "standing",
-    Refusal: "refusal",
-}
+    rounds = zip(seeds.reshape(R, Q), values.reshape(R, M, Q), lrs, strict=True)
+    return tuple(Aggregate(first + r, seeds_Q, rho_bar_MQ, lr) for r, (seeds_Q, rho_bar_MQ, lr) in enumerate(rounds))

@@ -75,8 +75,8 @@ class Replica:
             raise MessageError(
                 f"round {task.round} starts from {task.round - 1} and the replica stands at {self.round}"
             )
-        if task.blocks[-1] >= self.network.num_blocks:
-            raise MessageError(f"block {task.blocks[-1]} is not one of the model's {self.network.num_blocks}")
+        if max(task.blocks) >= self.network.num_blocks:
+            raise MessageError(f"block {max(task.blocks)} is not one of the model's {self.network.num_blocks}")
         # As the client of the same number in a run within one process: it draws its batches, and only it is asked.
         clients = seat + 1
         A_MN, asked_N = np.zeros((self.network.num_blocks, clients), dtype=bool), np.zeros(clients, dtype=bool)

@@ -39,7 +39,6 @@ from zorba_core.runs.resume import check_base, check_log, check_rows, check_unfi
 from zorba_core.runs.run_task import with_data
 from zorba_core.runs.session import evaluation_rows, open_network, use_threads
 from zorba_core.runs.token_range import check_tokens
-from zorba_core.runs.trajectory import read_trajectory
 from zorba_core.runs.writer import RunWriter, check_name
 
 Notice = Callable[[str], None]
@@ -127,7 +126,6 @@ def resume(
     run: str | os.PathLike[str],
     transport: Transport,
     *,
-    model: str | None = None,
     callbacks: Sequence[Callback] = (),
     tell: Notice = lambda line: None,
 ) -> Run:
@@ -135,14 +133,13 @@ def resume(
 
     Raises:
         InvalidInputError, MissingDataError: no such run, one that is finished or was never federated, or a base model
-            that is not its own; a log that has lost rounds which its folder knows of.
+            that is not its own.
         RunError: as :func:`serve`.
     """
     request = read_request(run)
     config, settings = configs_of(request.path, request.config)
     check_unfinished(request)
-    config = replace(config, model=model or config.model, token=str(request.environment.get(_TOKEN, "")))
-    _check_end(request)
+    config = replace(config, token=str(request.environment.get(_TOKEN, "")))
     log = open_log(request)
     try:
         trajectory = log.trajectory
@@ -176,18 +173,6 @@ def resume(
         return _complete(writer, server, transport, parts, callbacks, earlier)
     finally:
         log.close()
-
-
-def _check_end(request: runs.Request) -> None:
-    """Refuse a log that has lost rounds which the folder's other files know of: clients have had their averages, and
-    computed again with whoever is there they would be others. Nothing is changed."""
-    path = request.path / runs.TRAJECTORY
-    had = runs.read_summary(request.path).get("rounds_done", 0)
-    if path.is_file() and (there := read_trajectory(path).rounds_done) < had:
-        raise InvalidInputError(
-            f"the end of {path} is lost: it ends at round {there} and the run had {had}; restore it from a copy. To "
-            f"give these rounds up, remove {runs.SUMMARY} beside it, and empty the clients' folders"
-        )
 
 
 def open_server(config: RunConfig, force: bool, evaluate_on: str = "") -> ServerParts:

@@ -29,18 +29,8 @@ from zorba_core.federation.replica_store import ReplicaStore
 from zorba_core.planning.memory import GIB
 
 app = ClientApp()
-_KNOWN = (
-    "seat",
-    "partition-id",
-    "num-partitions",
-    "blocks",
-    "vram-gib",
-    "replica",
-    "model",
-    "rows",
-    "device",
-    "threads",
-)
+_PLACE, _MEANS = ("seat", "partition-id", "num-partitions"), ("blocks", "vram-gib", "device", "threads")
+_KNOWN = (*_PLACE, *_MEANS, "replica", "model", "rows")
 
 
 @app.query(HELLO)

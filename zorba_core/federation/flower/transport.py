@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
@@ -20,7 +21,7 @@ from zorba_core.federation.messages import CATCH_UP, HELLO, TRAIN, MessageError
 
 MESSAGE_TYPES = {HELLO: f"query.{HELLO}", TRAIN: "train", CATCH_UP: f"query.{CATCH_UP}"}
 _LOOK_FOR_ANSWERS, _LOOK_FOR_NODES = 0.2, 2.0  # seconds
-_SECONDS_TO_RECOVER, _SERVER_ERROR = 60.0, 500
+_SECONDS_TO_RECOVER = 60.0
 
 
 class FlowerTransport:
@@ -63,8 +64,8 @@ class FlowerTransport:
         while True:
             try:
                 return list(call(*arguments))
-            except Exception as error:
-                if not _passes(error) or time.monotonic() > until:
+            except (httpx.HTTPError, ConnectionError, TimeoutError):
+                if time.monotonic() > until:
                     raise
             self._sleep(_LOOK_FOR_ANSWERS)
 
@@ -76,12 +77,3 @@ def _read(item: Outgoing, reply: Message) -> Incoming:
         return Incoming(item.address, from_records(reply.content))
     except MessageError as error:
         return Incoming(item.address, None, str(error))
-
-
-def _passes(error: Exception) -> bool:
-    """Whether a request that failed so may succeed later."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(status, int):
-        return status >= _SERVER_ERROR
-    of_connection = type(error).__module__.partition(".")[0] == "httpx" and "Error" in type(error).__name__
-    return isinstance(error, ConnectionError | TimeoutError) or of_connection
