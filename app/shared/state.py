@@ -30,7 +30,6 @@ from zorba_core.planning.models import PRESETS
 __all__ = [
     "apply",
     "begin",
-    "change_next",
     "current",
     "kind_controls",
     "sidebar",
@@ -41,7 +40,6 @@ __all__ = [
 ]
 
 _SCENARIO, _IGNORED, _LONG_TABLE = "scenario", "ignored_parameters", "table_too_long_for_a_link"
-_CHANGE = "change_before_the_page"
 _HELP = {name: field.full_help() or None for name, field in declared(Scenario).items()}
 
 
@@ -62,18 +60,10 @@ def apply(scenario: Scenario) -> None:
     st.session_state[_SCENARIO] = scenario
 
 
-def change_next(change: Callable[[], None]) -> None:
-    """Call ``change`` before the page is drawn. For callbacks that go by the scenario: a field that was left by the
-    same press may be reported after the button, and its callback run after the button's."""
-    st.session_state[_CHANGE] = change
-
-
 def begin() -> None:
     """Read the scenario from the address, where the session has none yet or the reader goes back to an earlier address.
     Call before anything is drawn: from then on a run may be interrupted."""
     first = _SCENARIO not in st.session_state
-    if change := st.session_state.pop(_CHANGE, None):
-        change()
     if not first and not went_back():
         return
     scenario, ignored = scenario_from_link(st.query_params.to_dict())

@@ -84,16 +84,6 @@ def test_a_drawn_fleet_turns_into_a_table_of_ones_own(fleet_page):
     assert "rows" in app.query_params
 
 
-def test_a_table_has_the_clients_of_a_field_that_is_reported_after_its_button(fleet_page):
-    """Here what stands on the page is reported before the sidebar; a browser's order depends on how busy it is."""
-    app = fleet_page(clients="6")
-    number = next(field for field in app.number_input if field.label == "Clients N")
-    number.set_value(9)
-    button(app, "Edit these clients").click()
-    app.run()
-    assert len(app.session_state["scenario"].table) == 9
-
-
 def test_an_empty_table_offers_an_example(fleet_page):
     app = fleet_page(fleet="table")
     assert "No clients yet" in texts(app)

@@ -7,7 +7,6 @@ import shutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.screens.runs.picks import Picks, as_link, from_link
 from tests.app.shown import TRADE_OFF, shown_key
 from tests.app.written_runs import pick, picked, see, texts, three_seeds, write_run
 
@@ -42,33 +41,6 @@ def test_a_link_restores_that_nothing_is_picked(app, runs):
     see(app)
     pick(app)
     assert picked(opened(app)) == []
-
-
-def test_picks_beyond_a_link_are_said_before_and_after_it_is_opened(app, runs, monkeypatch):
-    monkeypatch.setattr("app.screens.runs.picks._MOST_CHARACTERS", 60)
-    three_seeds(runs)
-    see(app)
-    pick(app, 0, 1, 2, 3)
-    assert "4 picked runs are too many for a link" in texts(app)
-    fresh = opened(app)
-    assert picked(fresh) == []
-    assert "The link does not hold the 4 runs that were picked where it was made" in texts(fresh)
-    assert "does not hold the 4 runs" in texts(opened(fresh))  # a reload says so, too
-    pick(fresh, 2)
-    assert "link does not hold" not in texts(fresh)
-
-
-def test_the_header_check_box_is_held_however_many_runs_there_are(app, runs, monkeypatch):
-    monkeypatch.setattr("app.screens.runs.picks._MOST_CHARACTERS", 60)
-    three_seeds(runs)
-    see(app)
-    pick(app, *range(6))
-    assert "too many for a link" not in texts(app)
-    assert picked(opened(app)) == names_in(app)
-    write_run(runs, [0.5, 0.6], seed=9)
-    fresh = opened(app)
-    assert len(picked(fresh)) == 7
-    assert "There were 6 where it was made, and there were 7 here" in texts(fresh)
 
 
 def test_a_deleted_run_is_named_and_no_other_is_drawn_instead(app, runs):
@@ -139,15 +111,3 @@ def test_a_link_from_another_page_counts_more_than_what_was_picked_before(app, r
     app.query_params.clear()
     see(app)  # by the menu: as it was
     assert picked(app) == [wanted]
-
-
-@pytest.mark.parametrize("text", ["~z", "~z%%%", "~zeNp", "~nfoo", "~n" + "9" * 5000, "~a", "~a-1"])
-def test_a_garbled_list_of_runs_counts_as_one_that_the_link_does_not_hold(text):
-    assert from_link([text], ["a", "b"]) == Picks((), unheld=1)
-
-
-def test_names_come_back_from_their_packed_form():
-    names = tuple(f"toy-reviews-opt-mini-{hash_:08x}" for hash_ in range(40))
-    (text,) = as_link(Picks(names), [*names, "another"])
-    assert len(text) < 1_000
-    assert from_link([text], []) == Picks(names)

@@ -50,11 +50,7 @@ def _problem() -> tuple[str, str] | None:
 
 
 def make_own() -> None:
-    """Turn the drawn fleet into rows to edit (a button's callback), with what was typed right before the press."""
-    state.change_next(_make_own)
-
-
-def _make_own() -> None:
+    """Turn the drawn fleet into rows to edit (a button's callback)."""
     drawn = state.current()
     state.apply(replace(drawn, fleet_kind="table", table=rows_of(drawn.fleet())))
 

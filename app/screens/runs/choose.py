@@ -9,7 +9,6 @@ from typing import Any
 
 import streamlit as st
 
-from app.screens.runs.picks import Picks, as_link, from_link, holds
 from app.shared import components
 from app.shared.links import all_named, linked, linked_day, linked_many, linked_text, take_asked
 from app.shared.widget_keys import current_key, is_shown, report, shown_value, widget_key
@@ -18,7 +17,7 @@ from zorba_core.study.comparison import Record
 SHOWN_AT_FIRST = 3
 SHOWN_AT_ONCE = 40  # by one press
 _CHOSEN = "chosen_runs"
-_LINK = "runs"
+_LINK, _MOST_LINKED = "runs", 40
 # Filters that appear where runs differ in them: key, label, what to read.
 _FILTERS = (
     ("dataset", "Dataset", lambda record: str(record.config.get("dataset"))),
@@ -91,48 +90,28 @@ def chosen_of(records: Sequence[Record], everyone: Sequence[Record] | None = Non
     names = [record.name for record in records]
     there = {record.name for record in everyone or records}
     before = st.session_state.get(_CHOSEN, {}).get(source)
-    picks = _picks(source, names)
-    if not names and not picks.names:
+    picked = _picked(source, names)
+    if not names and not picked:
         return []  # nothing to pick from yet
-    rows = _reported_rows(names) if picks is before else None
+    rows = _reported_rows(names) if picked is before else None
     if rows is not None:
-        hidden = [name for name in picks.names if name in there and name not in names]
-        picks = Picks((*(names[row] for row in rows), *hidden))
-    st.session_state.setdefault(_CHOSEN, {})[source] = picks
-    values = as_link(picks, names)
-    if tuple(st.query_params.get_all(_LINK)) != values:
-        st.query_params[_LINK] = list(values)
-    _say_what_the_link_lacks(picks, values)
-    _say_what_is_gone(source, [name for name in picks.names if name not in there])
-    return [record for record in records if record.name in picks.names]
+        hidden = [name for name in picked if name in there and name not in names]
+        picked = (*(names[row] for row in rows), *hidden)
+    st.session_state.setdefault(_CHOSEN, {})[source] = picked
+    values = list(picked[:_MOST_LINKED]) or [""]
+    if st.query_params.get_all(_LINK) != values:
+        st.query_params[_LINK] = values
+    if len(picked) > _MOST_LINKED:
+        st.caption(f":material/link_off: A link holds the first {_MOST_LINKED} of the {len(picked)} picked runs.")
+    _say_what_is_gone(source, [name for name in picked if name not in there])
+    return [record for record in records if record.name in picked]
 
 
 def picked_and_hidden(source: str, records: Sequence[Record], everyone: Sequence[Record]) -> int:
     """How many picked runs are there and not among ``records``, those that pass the filters."""
-    picks = st.session_state.get(_CHOSEN, {}).get(source, Picks(()))
+    picked = st.session_state.get(_CHOSEN, {}).get(source, ())
     there, shown = ({record.name for record in several} for several in (everyone, records))
-    return len((there - shown).intersection(picks.names))
-
-
-def _say_what_the_link_lacks(picks: Picks, values: tuple[str, ...]) -> None:
-    if picks.unheld:
-        runs = "runs" if picks.unheld == 1 else f"{picks.unheld} runs"
-        st.warning(
-            f"The link does not hold the {runs} that were picked where it was made: too many, or cut short. Pick runs "
-            "in the table.",
-            icon=":material/link_off:",
-        )
-    elif picks.every and picks.every != len(picks.names):
-        st.warning(
-            f"The link asks for all runs that pass the filters. There were {picks.every} where it was made, and there "
-            f"were {len(picks.names)} here when it was opened.",
-            icon=":material/link_off:",
-        )
-    elif not holds(values):
-        st.caption(
-            f":material/link_off: {len(picks.names)} picked runs are too many for a link: whoever opens it, and a "
-            "reload, gets none of them. Filter the table until it has only these, and pick all: a link holds that."
-        )
+    return len((there - shown).intersection(picked))
 
 
 def _say_what_is_gone(source: str, missing: Sequence[str]) -> None:
@@ -150,8 +129,8 @@ def _say_what_is_gone(source: str, missing: Sequence[str]) -> None:
 
 def _forget(source: str, missing: Collection[str]) -> None:
     """A button's callback."""
-    picks = st.session_state[_CHOSEN][source]
-    st.session_state[_CHOSEN][source] = Picks(tuple(name for name in picks.names if name not in missing))
+    picked = st.session_state[_CHOSEN][source]
+    st.session_state[_CHOSEN][source] = tuple(name for name in picked if name not in missing)
 
 
 def unpick(source: str, gone: Collection[str]) -> None:
@@ -163,8 +142,8 @@ def unpick(source: str, gone: Collection[str]) -> None:
 def pick_by_name(source: str, names: Sequence[str], wanted: Collection[str]) -> None:
     """Pick those of ``names``, the runs that pass the filters, that are wanted; in a callback."""
     choice = st.session_state.setdefault(_CHOSEN, {})
-    hidden = [name for name in choice[source].names if name not in names] if source in choice else []
-    choice[source] = Picks((*(name for name in names if name in wanted), *hidden))
+    hidden = [name for name in choice.get(source, ()) if name not in names]
+    choice[source] = (*(name for name in names if name in wanted), *hidden)
 
 
 def table_arguments(names: Sequence[str], chosen: Sequence[Record]) -> dict[str, Any]:
@@ -194,13 +173,13 @@ def _reported_rows(names: Sequence[str]) -> list[int] | None:
     return rows
 
 
-def _picks(source: str, names: Sequence[str]) -> Picks:
+def _picked(source: str, names: Sequence[str]) -> tuple[str, ...]:
     """What is picked of this source: in this session, else by the link, else the newest few."""
     choice = st.session_state.get(_CHOSEN, {})
-    named = tuple(all_named(_LINK))
+    named = all_named(_LINK)
     if named and (take_asked(_LINK) or not choice):
-        return from_link(named, names)
-    return choice.get(source, Picks(tuple(names[:SHOWN_AT_FIRST])))
+        return tuple(dict.fromkeys(name[:200] for name in named[:_MOST_LINKED] if name))
+    return choice.get(source, tuple(names[:SHOWN_AT_FIRST]))
 
 
 def baseline_of(records: Sequence[Record]) -> Record | None:
