@@ -54,7 +54,7 @@ federation: $(STAMP)
 	$(BIN)/zorba federation up --clients 4
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -p no:nbval -n 5 --dist loadscope --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -p no:nbval -n 5 --dist loadgroup --no-loadscope-reorder tests
 	$(BIN)/python -m pytest -n 4 --dist loadscope --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
 	    -p no:python notebooks
 
