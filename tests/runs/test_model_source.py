@@ -161,3 +161,22 @@ def test_adapters_among_a_models_files_are_refused(saved):
     adapted.save_pretrained(saved)
     with pytest.raises(InvalidInputError, match="adapters among its files"):
         load_model(saved)
+
+
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module."])
+def test_a_model_saved_from_inside_a_wrapper_is_refused_for_that(saved, prefix, capfd):
+    def wrapped(tensors):
+        names = [*tensors]
+        tensors.update({prefix + name: tensors.pop(name) for name in names})
+
+    changed_weights(saved, wrapped)
+    with pytest.raises(InvalidInputError, match=rf"the names in its files begin with {prefix}, .* the model inside it"):
+        load_model(saved)
+    assert capfd.readouterr().err == ""
+
+
+def test_weights_that_are_no_numbers_are_refused_by_their_name(saved):
+    name = "model.decoder.layers.1.fc1.weight"
+    changed_weights(saved, lambda tensors: tensors[name][0].fill_(float("nan")))
+    with pytest.raises(InvalidInputError, match=rf"{name} holds NaN or infinity, as after a training that diverged"):
+        load_model(saved)

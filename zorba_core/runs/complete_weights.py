@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from zorba_core.errors import in_short
+from zorba_core.errors import InvalidInputError, in_short
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -21,10 +21,12 @@ def load_complete(source: str, **options: bool) -> PreTrainedModel:
     """The model of a folder, or of a name on the hub.
 
     Raises:
+        InvalidInputError: a parameter holds a number that is not finite.
         ValueError: a parameter is missing or has another shape; or there are adapters among the files. The message
             does not name the folder.
         Exception: any other that ``transformers`` raises.
     """
+    import torch
     from transformers import AutoModelForCausalLM
 
     with _without_report():
@@ -40,17 +42,30 @@ def load_complete(source: str, **options: bool) -> PreTrainedModel:
         raise ValueError("it has adapters among its files (adapter_config.json); give them apart, as --adapter")
     parameters = dict(model.named_parameters(remove_duplicate=False))  # a tied head was taken off the missing ones
     missing = sorted(name for name in report["missing_keys"] if name in parameters)
+    left = sorted(report["unexpected_keys"])
     if missing:
-        raise ValueError(f"its files lack {len(missing)} of its parameters, the first {missing[0]}")
+        raise ValueError(_missing(missing, left))
     for name, in_files, in_model in sorted(report["mismatched_keys"]):
         raise ValueError(f"{name} has the shape {tuple(in_files)} and its config asks for {tuple(in_model)}")
-    left = sorted(report["unexpected_keys"])
+    for name, parameter in parameters.items():
+        if not torch.isfinite(parameter).all():
+            raise InvalidInputError(
+                f"model {source}: {name} holds NaN or infinity, as after a training that diverged; take weights from "
+                "before that"
+            )
     if left:
         logging.getLogger("zorba").warning(
             "zorba: model %s: its files have %d tensors that are none of its parameters, the first %s; they are left "
             "out: check that config.json belongs to these files", source, len(left), in_short(left[0])
         )  # fmt: skip
     return model
+
+
+def _missing(names: list[str], left: list[str]) -> str:
+    for wrapper, prefix in (("torch.compile", "_orig_mod."), ("DistributedDataParallel", "module.")):
+        if left and all(name.startswith(prefix) for name in left):
+            return f"the names in its files begin with {prefix}, which {wrapper} puts there: save the model inside it"
+    return f"its files lack {len(names)} of its parameters, the first {names[0]}"
 
 
 @contextlib.contextmanager
@@ -71,9 +86,8 @@ def warned_when_accepted() -> Iterator[None]:
 
 
 def _without_report() -> contextlib.AbstractContextManager[None]:
-    """Without the table of ``transformers``: what matters of it is said in one line."""
-    logger = logging.getLogger("transformers.modeling_utils")
-    return _filtered(logger, lambda record: "LOAD REPORT" not in record.getMessage())
+    """Without the table and the guesses of ``transformers``: what matters of them is said in one line."""
+    return _filtered(logging.getLogger("transformers.modeling_utils"), lambda record: False)
 
 
 @contextlib.contextmanager
