@@ -17,6 +17,7 @@ from IPython.display import display
 from zorba_core.allocation import SOLVERS, AllocationProblem, Solution, solve
 from zorba_core.data import TASKS
 from zorba_core.data.fleet_tables import read_fleet_table
+from zorba_core.data.load import missing
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InfeasibleError, InvalidInputError, ZorbaError
 from zorba_core.planning.fleets import Fleet
@@ -57,7 +58,7 @@ def choices(name: str) -> list[tuple[str, str]]:
     parts = {
         "solver": SOLVERS,
         "method": {name: part for name, part in METHODS.items() if part.allocates},  # a rehearsal of the allocation
-        "dataset": {name: task for name, task in TASKS.items() if not task.rows.missing()},
+        "dataset": {name: task for name, task in TASKS.items() if not missing(task)},
         "estimator": ESTIMATORS,
     }
     return [(part.title, name) for name, part in parts[name].items()]

@@ -12,18 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("ZORBA_CACHE", "off")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("ZORBA_PATIENCE", "600")  # seconds that a page waits for a scenario before it solves it beside
 
@@ -72,28 +66,6 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays: the collector, which Streamlit calls after each run of a page, need not look."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def tokens_are_made_once() -> Iterator[None]:
-    """The cache of arrays is off in tests; what it would hold stays in the process, since a run that is tested is
-    shorter than the tokens of its rows take. A test that sets ``ZORBA_CACHE`` has the cache itself."""
-    from zorba_core.data import cache, prompts
-    from zorba_core.data.catalogue import sst2
-
-    made: dict[tuple[str, str], Mapping[str, NDArray]] = {}
-
-    def remembered(name: str, key: str, make: Callable[[], Mapping[str, NDArray]]) -> Mapping[str, NDArray]:
-        if cache.cache_folder() is not None:
-            return cache.kept(name, key, make)
-        if (name, key) not in made:
-            made[name, key] = make()
-        return {array: values.copy() for array, values in made[name, key].items()}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prompts, "kept", remembered)
-        patch.setattr(sst2, "kept", remembered)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import get_task
+from zorba_core.data.load import load_split
+from zorba_core.data.task import get_task
 from zorba_core.runs import Run, session
 from zorba_core.runs import resume as resuming
 from zorba_core.runs.session import fine_tune

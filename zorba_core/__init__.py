@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zorba_core.allocation import Allocation, AllocationProblem, solve, sweep
-    from zorba_core.data.file_rows import FileRows
     from zorba_core.data.fleet_tables import read_fleet_table
-    from zorba_core.data.task_files import read_task
-    from zorba_core.data.tasks import Task
+    from zorba_core.data.task import TableRows, Task
+    from zorba_core.data.task_file import read_task
     from zorba_core.engine.settings import TrainSettings
     from zorba_core.errors import ZorbaError
     from zorba_core.planning.fleets import Fleet, uniform_fleet
@@ -28,10 +27,9 @@ __version__ = "0.1.0"
 _HOME = {
     "zorba_core.allocation": ("Allocation", "AllocationProblem", "solve", "sweep"),
     "zorba_core.errors": ("ZorbaError",),
-    "zorba_core.data.file_rows": ("FileRows",),
     "zorba_core.data.fleet_tables": ("read_fleet_table",),
-    "zorba_core.data.task_files": ("read_task",),
-    "zorba_core.data.tasks": ("Task",),
+    "zorba_core.data.task_file": ("read_task",),
+    "zorba_core.data.task": ("TableRows", "Task"),
     "zorba_core.planning.fleets": ("Fleet", "uniform_fleet"),
     "zorba_core.planning.memory": ("GIB", "Workload", "total_bytes", "whole_block_budgets"),
     "zorba_core.planning.models": ("model_spec",),
@@ -55,7 +53,7 @@ __all__ = [  # noqa: RUF022 - in the order of use: a model, a fleet, an allocati
     "solve",
     "sweep",
     "Task",
-    "FileRows",
+    "TableRows",
     "read_task",
     "TrainSettings",
     "fine_tune",

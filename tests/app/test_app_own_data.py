@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.screens.train.own_data import UPLOADS, keep_upload
-from zorba_core.data.label_words import listed
+from zorba_core.data.words import listed
 from zorba_core.plots import labels_figure, labels_per_client
 
 WORDS = {"Refund": "money back", "Parcel": "where is my box", "Login": "the password fails"}

@@ -18,8 +18,8 @@ from app.screens.train.jobs import JOB, JOBS, LOG, Job, list_jobs
 from app.screens.train.process_identity import start_stamp
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM
 from zorba_core.allocation import Allocation
-from zorba_core.data.sources import PublishedRows
-from zorba_core.data.tasks import TASKS
+from zorba_core.data.load import missing
+from zorba_core.data.task import TASKS, PublishedRows
 from zorba_core.engine.callbacks import RoundRecord
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.records import EvaluationEntry
@@ -307,14 +307,14 @@ def test_datasets_that_are_not_here_say_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.delenv("ZORBA_DATA", raising=False)
     found = {dataset.name: dataset for dataset in choices.datasets()}
     assert set(found) == set(TASKS)
-    assert [name for name, dataset in found.items() if not dataset.rows.missing()] == ["toy-reviews", "toy-verdicts"]
-    assert "set ZORBA_DATA to a folder with sst2/train.parquet" in found["sst2"].rows.missing()
+    assert [name for name, dataset in found.items() if not missing(dataset)] == ["toy-reviews", "toy-verdicts"]
+    assert "set ZORBA_DATA to a folder with sst2/train.parquet" in missing(found["sst2"])
     monkeypatch.setenv("ZORBA_DATA", str(tmp_path))
     for source in (task.rows for task in TASKS.values() if isinstance(task.rows, PublishedRows)):
         (tmp_path / source.folder).mkdir()
         for split in ("train", source.evaluation_split):
             (tmp_path / source.folder / f"{split}.parquet").touch()
-    assert not any(task.rows.missing() for task in choices.datasets())
+    assert not any(missing(task) for task in choices.datasets())
 
 
 def test_the_pages_about_runs_load_no_torch(root, runs):

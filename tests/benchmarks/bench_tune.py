@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from zorba_core.allocation import AllocationProblem, solve
-from zorba_core.data.tasks import get_task
+from zorba_core.data.task import get_task
 from zorba_core.engine.evaluation import evaluate
 from zorba_core.engine.loop import init, step
 from zorba_core.engine.settings import TrainSettings

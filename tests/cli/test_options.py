@@ -20,7 +20,7 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.fleet_options import FleetOptions
 from zorba_core.cli.options import add_command, option_words, options_of
 from zorba_core.cli.train import FolderOptions, TaskOptions
-from zorba_core.data.tasks import TASKS
+from zorba_core.data.task import TASKS
 from zorba_core.engine.direction_kinds import DIRECTIONS
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings

@@ -1,9 +1,11 @@
+"""The built-in grammar."""
+
 import pandas as pd
 import pytest
 
-from zorba_core.data.catalogue.toy_reviews import _BAD, _GOOD, _NEGATIONS, toy_reviews
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import TASKS
+from zorba_core.data.load import load_split
+from zorba_core.data.task import TASKS
+from zorba_core.data.toy_reviews import _BAD, _GOOD, _NEGATIONS, toy_reviews, toy_verdicts
 
 SPLITS = ("base", "federated", "validation")
 
@@ -45,3 +47,9 @@ def test_loading_needs_no_data_and_hands_out_copies(monkeypatch):
 @pytest.mark.parametrize("split", SPLITS)
 def test_texts_are_the_same_on_every_call(split):
     pd.testing.assert_frame_equal(toy_reviews(split), toy_reviews(split))
+
+
+def test_a_verdict_says_the_label_of_its_remark():
+    remarks, verdicts = toy_reviews("validation"), toy_verdicts("validation")
+    assert verdicts["text"].equals(remarks["text"])
+    assert [f"it was {'good' if label else 'bad'}" for label in remarks["label"]] == verdicts["answer"].tolist()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.plugin_example.zorba_example import CENTRAL, MOMENTUM, TICKETS
 from tests.tiny_models import tiny_model, tiny_opt_folder, tiny_tokenizer  # noqa: F401
-from zorba_core.data.tasks import TASKS, get_task
+from zorba_core.data.task import TASKS, get_task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.federation.client import Client

@@ -26,9 +26,9 @@ def test_clients_with_their_own_files_choose_and_write_as_a_run_on_all_files_doe
         "options": {"options": ("first", "it was {second}"), "label_names": ("one", "two")},
         "text": {"answer": "answer"},
     }
-    source = zorba.FileRows(**rows, label="right" if kind == "options" else None)
+    source = zorba.TableRows(**rows, label="right" if kind == "options" else None)
     task = zorba.Task(name="reasons", kind=kind, prompt="{remark} because", rows=source, **of_kind[kind])
-    run, own, _ = federate(task, tuple(source.files()), rows["test"])
+    run, own, _ = federate(task, tuple(map(str, sorted((folder / "clients").glob("*.jsonl")))), rows["test"])
     many = run()
     one = zorba.fine_tune(
         solve(AllocationProblem(BLOCKS, 3)).allocation,

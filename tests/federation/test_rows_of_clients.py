@@ -13,6 +13,7 @@ import zorba_core as zorba
 from tests.runs.test_own_data import reviews
 from zorba_core.allocation import AllocationProblem, solve
 from zorba_core.cli import build_app
+from zorba_core.data.own_task import task_for
 from zorba_core.errors import InvalidInputError, RunError
 from zorba_core.federation.client import Client
 from zorba_core.federation.client_settings import ClientSettings
@@ -46,8 +47,8 @@ def test_file(tmp_path):
 
 @pytest.fixture
 def task(clients_folder, test_file):
-    rows = zorba.FileRows(str(clients_folder / "*.csv"), test=str(test_file), label="verdict")
-    return zorba.Task(name="reviews", prompt="{remark} It was", rows=rows)
+    rows = zorba.TableRows(str(clients_folder / "*.csv"), test=str(test_file), label="verdict")
+    return task_for(zorba.Task(name="reviews", prompt="{remark} It was", rows=rows))
 
 
 @pytest.fixture
@@ -108,12 +109,12 @@ def test_what_a_client_is_told_names_no_file_and_what_it_answers_quotes_no_row(
     run, _, lines = federate(task, (str(bad), *sorted(map(str, clients_folder.glob("*.csv")))[1:]), str(test_file))
     with caplog.at_level(logging.WARNING, "zorba"), pytest.raises(RunError):
         run()
-    assert "bad.csv, line 2: the label 'dreadful' is none of the task's" in caplog.text
+    assert "bad.csv, line 2: the label 'dreadful' is none of those trained on" in caplog.text
     told = next(line for line in lines if line.startswith("turned away"))
     assert "do not fit the task reviews" in told
     assert not any(word in told for word in ("secret", "dreadful", "bad.csv"))
     shared = json.loads(shared_task(task))
-    assert shared["rows"] == {"label": "verdict"}
+    assert shared["rows"] == {"label": "verdict", "label_values": ["bad", "good"]}
     assert str(clients_folder) not in json.dumps(shared)
 
 
@@ -126,8 +127,8 @@ def test_a_client_without_a_file_of_its_own_is_turned_away(task, federate, clien
 
 def test_one_file_is_shared_out_as_a_run_in_one_process_divides_it(tiny_opt_folder, train_settings, federate, tmp_path):
     reviews().to_csv(tmp_path / "reviews.csv", index=False)
-    rows = zorba.FileRows(str(tmp_path / "reviews.csv"), label="verdict")
-    task = zorba.Task(name="reviews", prompt="{remark} It was", rows=rows)
+    rows = zorba.TableRows(str(tmp_path / "reviews.csv"), label="verdict")
+    task = task_for(zorba.Task(name="reviews", prompt="{remark} It was", rows=rows))
     files = share_out(task, tmp_path / "place", 3, division="dirichlet", alpha=0.5, seed=train_settings.seed)
     texts = [set(pd.read_parquet(file)["remark"]) for file in files.rows]
     assert not set.intersection(*texts)

@@ -54,3 +54,14 @@ def test_a_fleet_never_holds_a_capacity_that_is_no_amount_of_memory(bad):
 def test_a_fleet_has_at_least_one_client(num_clients):
     with pytest.raises(InvalidInputError, match="number of clients"):
         uniform_fleet(OPT, WORKLOAD, num_clients, seed=0)
+
+
+def test_a_fleet_is_matched_with_clients_by_their_names():
+    fleet = Fleet(("site1", "site2", "site10"), np.array([1.0, 2.0, 3.0]) * GIB)
+    matched = fleet.matched(("site1", "site10", "site2"))
+    assert (matched.names, matched.capacity_N_gib.tolist()) == (("site1", "site10", "site2"), [1, 3, 2])
+    assert fleet.matched(("a", "b", "c")) is fleet
+    with pytest.raises(InvalidInputError, match="the fleet has no client site3"):
+        fleet.matched(("site1", "site3"))
+    with pytest.raises(InvalidInputError, match="the fleet has other clients than the rows: site2"):
+        fleet.matched(("site1", "site10"))

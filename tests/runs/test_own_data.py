@@ -9,7 +9,8 @@ import pytest
 
 import zorba_core as zorba
 from tests.runs.resumable import ALLOCATION, SETTINGS, After4
-from zorba_core.data.task_files import read_task
+from zorba_core.data.load import load_split
+from zorba_core.data.task_file import read_task
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import read_request
 from zorba_core.runs.resume import replay, resume
@@ -57,7 +58,7 @@ def test_a_run_on_a_file_keeps_the_whole_task_and_its_rows_are_read_the_same_way
     assert task_of(run.config) == task_of(read_request(run.path)) or task_of(run.config).rows.train == str(csv)
     beside = read_task(run.path / "task.toml")
     for split in ("federated", "validation"):
-        pd.testing.assert_frame_equal(beside.rows.read(beside, split), task.rows.read(task, split))
+        pd.testing.assert_frame_equal(load_split(beside, split), load_split(task, split))
     again = tuned(run.path / "task.toml", tiny_opt_folder, tmp_path)
     assert again.summary["weights_sha256"] == run.summary["weights_sha256"]
 
@@ -102,12 +103,14 @@ def test_a_table_in_memory_trains_and_is_asked_for_again(tiny_opt_folder, tmp_pa
 
 def test_rows_are_divided_by_their_own_clients(csv, tiny_opt_folder, tmp_path):
     task = zorba.Task(
-        name="reviews", prompt="{remark} It was", rows=zorba.FileRows(csv, label="verdict", client="branch")
+        name="reviews", prompt="{remark} It was", rows=zorba.TableRows(csv, label="verdict", client="branch")
     )
     run = tuned(task, tiny_opt_folder, tmp_path)
     assert run.config["division"] == "natural"
     assert run.environment["data"]["clients"] == ["branch-0", "branch-1", "branch-2"]
-    wrong = zorba.Task(name="reviews", prompt="{remark} It was", rows=zorba.FileRows(csv, label="verdict", client="of"))
+    wrong = zorba.Task(
+        name="reviews", prompt="{remark} It was", rows=zorba.TableRows(csv, label="verdict", client="of")
+    )
     with pytest.raises(InvalidInputError, match=r"the rows are those of 6 clients .* the allocation is for 3"):
         tuned(wrong, tiny_opt_folder, tmp_path)
 

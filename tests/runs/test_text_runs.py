@@ -7,9 +7,9 @@ import pytest
 
 from zorba_core.allocation import Allocation
 from zorba_core.cli.train import summary_lines
-from zorba_core.data.encoding import encode_prompts
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import get_task
+from zorba_core.data.encode import encode_prompts
+from zorba_core.data.load import load_split
+from zorba_core.data.task import get_task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.runs.generation import generate
 from zorba_core.runs.resume import replay

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.runs.resumable import ALLOCATION, SETTINGS
-from zorba_core.data.splits import load_split
+from zorba_core.data.load import load_split
 from zorba_core.engine.evaluation import choose_rows
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs import Run, read_run
@@ -173,18 +173,18 @@ def test_one_file_a_client_is_judged_client_by_client(whole, tmp_path):
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
-        ({"label": [0]}, {}, "has no column 'text'"),
-        ({"text": ["fine"]}, {}, "no column 'label' with the labels"),
+        ({"label": [0]}, {}, "have no column 'text'"),
+        ({"text": ["fine"]}, {}, "no column 'label'"),
         (
             {"text": ["a", "b", "c"], "label": ["positive", "fine", "great"]},
             {},
-            "row 2: the label 'fine' is not among those trained on (2 such rows: row 3)",
+            "row 2: the label 'fine' is none of those trained on (2 such rows: row 3)",
         ),
         ({"text": ["a", "b"], "label": ["positive", None]}, {}, "row 2: no label"),
         ({"text": ["a", " "], "label": [0, 1]}, {}, "row 2: no text in text"),
         ({"text": ["a", float("nan")], "label": [0, 1]}, {}, "row 2: no text in text"),
-        ({"text": ["a"], "label": [2]}, {}, "row 1: the label '2' is not among"),
-        ({"text": ["a"], "label": [1]}, {"client": "who"}, "has no column 'who'"),
+        ({"text": ["a"], "label": [2]}, {}, "row 1: the label '2' is none of"),
+        ({"text": ["a"], "label": [1]}, {"client": "who"}, "have no column 'who'"),
         ({"text": [], "label": []}, {}, "no rows"),
     ],
 )
@@ -195,7 +195,7 @@ def test_rows_that_cannot_be_judged_are_named(whole, table, options, says):
 
 def test_a_files_row_is_named_by_its_line(whole, tmp_path):
     (tmp_path / "rows.csv").write_text('text,label\n"a fine\nfilm",positive\na dull film,fine\n')
-    with pytest.raises(InvalidInputError, match=r"rows.csv, line 4: the label 'fine' is not among those trained on"):
+    with pytest.raises(InvalidInputError, match=r"rows.csv, line 4: the label 'fine' is none of those trained on"):
         whole.evaluate(tmp_path / "rows.csv")
 
 

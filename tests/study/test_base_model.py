@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from zorba_core.cli import build_app
-from zorba_core.data.encoding import encode, label_token_ids
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import TASKS
+from zorba_core.data.encode import encode, label_token_ids
+from zorba_core.data.load import load_split
+from zorba_core.data.task import TASKS
 from zorba_core.engine.blocks import Blocks
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.runs.model_source import load_model, load_tokenizer

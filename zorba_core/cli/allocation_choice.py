@@ -3,11 +3,13 @@ a method that activates every block there is nothing to choose."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import typer
 
 from zorba_core.allocation import (
     SOLVERS,
@@ -55,17 +57,21 @@ class AllocationChoice:
     def __post_init__(self) -> None:
         check(self)
 
-    def with_clients(self, clients: int | None) -> AllocationChoice:
-        """The same choice for as many clients as the data has, where no option says how many there are."""
-        says = (self.clients, self.allocation, self.budgets, self.fleet)
-        return self if clients is None or any(said is not None for said in says) else replace(self, clients=clients)
-
-    def allocation_for(self, spec: ModelSpec, settings: TrainSettings) -> tuple[AllocationMetrics, dict[str, Any]]:
+    def allocation_for(
+        self, spec: ModelSpec, settings: TrainSettings, named: Sequence[str] = ()
+    ) -> tuple[AllocationMetrics, dict[str, Any]]:
         """The matrix, and where it comes from, for the run's config.
+
+        Args:
+            named: the clients that the rows name. Where no option says how many clients there are, there are these; a
+                fleet that has their names is put in their order.
 
         Raises:
             InvalidInputError: options that contradict each other or the method, by name; a matrix for another model.
         """
+        says = (self.clients, self.allocation, self.budgets, self.fleet)
+        if named and all(said is None for said in says):
+            return replace(self, clients=len(named)).allocation_for(spec, settings)
         given = self._given(*(name for name in declared(AllocationChoice) if name != "clients"))
         if not method_facts(settings.method).allocates:
             if given:
@@ -79,7 +85,7 @@ class AllocationChoice:
                 raise InvalidInputError(f"give --allocation or {given[1]}, not both: the file says who activates what")
             read = _from_file(self.allocation, spec, self.clients)
             return read, {"file": self.allocation.name}
-        budget_N, origin = self._client_budgets(spec, settings)
+        budget_N, origin = self._client_budgets(spec, settings, named)
         problem = AllocationProblem(budget_N, spec.num_blocks, self.total)
         solution = solve(problem, solver=self.solver or DEFAULT_SOLVER, seed=settings.seed)
         return solution.allocation, {"solver": solution.solver, "total": self.total, **origin}
@@ -88,7 +94,9 @@ class AllocationChoice:
         """The options among these that were given."""
         return [declared(AllocationChoice)[name].flag for name in names if getattr(self, name) not in (None, False)]
 
-    def _client_budgets(self, spec: ModelSpec, settings: TrainSettings) -> tuple[np.ndarray, dict[str, Any]]:
+    def _client_budgets(
+        self, spec: ModelSpec, settings: TrainSettings, named: Sequence[str]
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Blocks that each client may activate, and where they come from, for the run's config.
 
         Without a word about it: capacities drawn as in the paper, U[parameters + 1 block, parameters + M blocks].
@@ -114,6 +122,9 @@ class AllocationChoice:
             return budget_N, {"budgets": budget_N}
         workload, fleet = Workload(settings.batch_size, settings.seq_len, settings.dtype), self.fleet
         chosen = read_fleet(spec, workload, clients or (None if fleet else DEFAULT_CLIENTS), fleet, settings.seed)
+        if named and fleet and not {*named} & {*chosen.names}:
+            typer.echo(f"note: {fleet.name} names none of the rows' clients; its rows are theirs in order", err=True)
+        chosen = chosen.matched(named)
         budget_N = whole_block_budgets(chosen.capacity_N_bytes, spec, workload, names=fleet and chosen.names)
         origin = {"fleet": "uniform" if fleet is None else fleet.name, "capacity_gib": chosen.capacity_N_gib}
         return budget_N, {"budgets": budget_N, **origin}

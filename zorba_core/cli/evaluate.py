@@ -17,7 +17,7 @@ _SHOWN = 12
 def evaluate(
     run: str = RUN,
     data: str | None = typer.Option(
-        None, help="Labelled rows: CSV, TSV, JSON lines or Parquet; default: the run's own evaluation rows."
+        None, help="Labelled rows: CSV, TSV, JSON, Parquet or Excel; default: the run's own evaluation rows."
     ),
     label: str | None = typer.Option(None, help="Column of labels in --data; default: that of the run's own rows."),
     client: str | None = typer.Option(None, help="Column of --data that says whose row it is; default: as above."),

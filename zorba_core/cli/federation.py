@@ -14,8 +14,7 @@ import typer
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import FolderOptions, TaskOptions
-from zorba_core.data.partition import DIRICHLET
-from zorba_core.data.task_files import has_files
+from zorba_core.data.divide import DIRICHLET
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, ZorbaError
 from zorba_core.federation.config import RunConfig, ServerSettings
@@ -26,7 +25,7 @@ from zorba_core.planning.methods import method_facts
 from zorba_core.runs import Run
 
 if TYPE_CHECKING:
-    from zorba_core.data.tasks import Task
+    from zorba_core.data.task import Task
 
 # What the server's clients take of a run's settings.
 _TRAINED_WITH = (
@@ -121,9 +120,9 @@ def up(
         config, server = configs_of(request.path, request.config)
     else:
         config, server, task = _configs(task_options, settings, seats, {**serving, "aggregation": aggregation})
-    own = task if task is not None and has_files(task) else None
+    own = task if task is not None and task.is_own else None
     if app_only and own is not None:  # every client is somewhere else and has its own rows
-        server = replace(server, evaluate_on=getattr(own.rows, "test", None) or "")
+        server = replace(server, evaluate_on=own.rows.test or "")
     if app_only or own is None:
         check_config(config, server)
     if app_only:
@@ -178,8 +177,9 @@ def _configs(
     options: TaskOptions, settings: TrainSettings, seats: dict[str, Any], serving: dict[str, Any]
 ) -> tuple[RunConfig, ServerSettings, Task]:
     """Both configs and the task, before any process is started."""
+    from zorba_core.data.divide import named_clients
+    from zorba_core.data.task import TableRows
     from zorba_core.federation.config import shared_task
-    from zorba_core.federation.local_files import clients_of_data
     from zorba_core.runs.model_source import resolve_model
 
     model = options.model
@@ -190,7 +190,7 @@ def _configs(
         options = replace(options, dataset=options.dataset or _default_dataset())
     task, clients = options.task(), seats["num_clients"]
     if clients is None:
-        clients = clients_of_data(task, options.division) or DEFAULT_SEATS
+        clients = len(named_clients(task, options.division)) or DEFAULT_SEATS
     config = RunConfig(
         task.name,
         model,
@@ -199,7 +199,7 @@ def _configs(
         alpha=options.alpha,
         settings=settings,
         division=options.division or DIRICHLET,
-        task=shared_task(task) if has_files(task) else "",
+        task=shared_task(task) if isinstance(task.rows, TableRows) else "",
     )
     if serving["min_clients"] is None:
         serving = {**serving, "min_clients": clients}

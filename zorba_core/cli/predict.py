@@ -25,7 +25,7 @@ def predict(
     text: list[str] = typer.Option(
         [], help="A text; several are several rows. Of a task with several text columns: COLUMN=TEXT for each, or JSON."
     ),
-    file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON lines or Parquet."),
+    file: Path | None = typer.Option(None, help="A table of texts: CSV, TSV, JSON, Parquet or Excel."),
     out: Path | None = typer.Option(None, help="The new file: the table with the columns prediction and probability."),
     base: bool = typer.Option(False, "--base", help="With --file: also base_prediction and base_probability."),
     model: str | None = BASE_MODEL,
@@ -98,21 +98,23 @@ def rows_of(texts: Sequence[str], columns: Sequence[str]) -> list[dict[str, str]
 
 
 def _predict_file(run: str, file: Path, out: Path, base: bool, model: str | None, as_json: bool) -> None:
-    from zorba_core.data.file_rows import FileRows
-    from zorba_core.data.table_files import TableFile, check_output
+    from zorba_core.data.tables import check_output, read_table, write_table
+    from zorba_core.data.task import TableRows
     from zorba_core.runs.run_task import task_of
     from zorba_core.runs.use import finished_run, predict
-    from zorba_core.runs.use.rows import encoding_of
 
     check_output(out)
     opened = finished_run(run)
-    table = TableFile.read(file, encoding_of(task_of(opened)))
+    encoding = getattr(task_of(opened).rows, "encoding", "utf-8")
+    table = read_table(file, encoding)
     prefixes = ("", "base_") if base else ("",)
     names = ("prediction",) if task_of(opened).kind == "text" else ("prediction", "probability")
-    table.check_columns([f"{prefix}{name}" for prefix in prefixes for name in names])
-    predictions = predict(opened, FileRows(str(file), encoding=table.encoding), base=base, model=model)
+    taken = {f"{prefix}{name}" for prefix in prefixes for name in names} & {*table.columns}
+    if taken:
+        raise InvalidInputError(f"{file}: it has a column {min(taken)!r} already; rename or remove it")
+    predictions = predict(opened, TableRows(file, encoding=encoding), base=base, model=model)
     columns = predictions.columns
-    table.write(out, columns)
+    write_table(table.assign(**columns), out)
     labels = getattr(predictions, "labels", ())  # none where text is written
     counts = {label: columns["prediction"].count(label) for label in labels}
     result = {

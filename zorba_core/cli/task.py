@@ -11,8 +11,8 @@ from zorba_core.cli.allocation_choice import DEFAULT_CLIENTS
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
-from zorba_core.data.partition import NATURAL
-from zorba_core.data.tasks import TASKS, Task
+from zorba_core.data.divide import NATURAL
+from zorba_core.data.task import TASKS, Task
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 
@@ -51,14 +51,12 @@ def check(
 
 def _write_picture(html: Path, task: Task, options: TaskOptions, clients: int | None, seed: int, alpha: float) -> None:
     """Labels per client, as the rows would be divided."""
-    from zorba_core.data.file_rows import clients_of
-    from zorba_core.data.partition import divide
-    from zorba_core.data.splits import load_split
+    from zorba_core.data.divide import divide, division_of
+    from zorba_core.data.load import clients_of, load_split
     from zorba_core.files import atomic_path
     from zorba_core.plots import labels_figure, labels_per_client
-    from zorba_core.runs.session import division_of
 
-    frame = load_split(task, "federated")
+    frame = load_split(task)
     if "label" not in frame:
         raise InvalidInputError(f"task {task.name} has no labels to show per client; leave --html out")
     names = clients_of(frame)

@@ -13,11 +13,11 @@ import typer
 from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
-from zorba_core.data.inference import Said
-from zorba_core.data.label_words import listed
-from zorba_core.data.own_data import num_clients_of, task_for
-from zorba_core.data.partition import DIVISIONS
-from zorba_core.data.tasks import METRIC_TITLES, TASKS, Task, get_task
+from zorba_core.data.describe import Said
+from zorba_core.data.divide import DIVISIONS, named_clients
+from zorba_core.data.own_task import task_for
+from zorba_core.data.task import METRIC_TITLES, TASKS, Task, get_task
+from zorba_core.data.words import listed
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, RunError, in_short
 from zorba_core.fields import declared, setting
@@ -41,7 +41,8 @@ class TaskOptions:
     label_words: str | None = setting(None, "Comma separated, one for each label; default: the task's.")
     alpha: float = setting(1.0, "Of the Dirichlet division of rows; smaller is more uneven.")
     data: str | None = setting(
-        None, "Your own rows instead: CSV, TSV, JSON lines, Parquet, a pattern such as clients/*.csv, or a task's TOML."
+        None,
+        "Your own rows instead: CSV, TSV, JSON, Parquet or Excel; clients/*.csv, one file a client; or a task's TOML.",
     )
     text: str | None = setting(None, "Column of the text, or several with commas; default: inferred.")
     label: str | None = setting(None, "Column of the label; default: inferred.")
@@ -132,9 +133,7 @@ def train(
     from zorba_core.runs.session import fine_tune, read_spec
 
     chosen_task = task.task()  # before anything slow
-    chosen, origin = choice.with_clients(num_clients_of(chosen_task, task.division)).allocation_for(
-        read_spec(task.model), settings
-    )
+    chosen, origin = choice.allocation_for(read_spec(task.model), settings, named_clients(chosen_task, task.division))
     run = supervised(
         settings.rounds,
         lambda callbacks: fine_tune(

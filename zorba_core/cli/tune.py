@@ -8,7 +8,7 @@ from zorba_core.cli.allocation_choice import AllocationChoice
 from zorba_core.cli.options import options_of
 from zorba_core.cli.output import JSON_OPTION, emit
 from zorba_core.cli.train import TaskOptions
-from zorba_core.data.own_data import num_clients_of
+from zorba_core.data.divide import division_of, named_clients
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError
 from zorba_core.runs.threads import check_threads
@@ -42,17 +42,17 @@ def tune(
     check_threads(settings.threads)
     from transformers.utils import logging as transformers_logging
 
-    from zorba_core.data.encoding import with_label_words
+    from zorba_core.data.encode import with_label_words
     from zorba_core.engine.loop import check_fit
-    from zorba_core.runs.session import divide_rows, division_of, open_network, read_spec, use_threads
+    from zorba_core.runs.session import divide_rows, open_network, read_spec, use_threads
     from zorba_core.runs.token_range import check_tokens
     from zorba_core.runs.tuning import tune as find_rate
 
     grid = None if lrs is None else _grid(lrs)
     words = task_options.words if task_options.data is None else None
     task = with_label_words(task_options.task(), words)
-    clients = num_clients_of(task, task_options.division)
-    chosen, _ = choice.with_clients(clients).allocation_for(read_spec(task_options.model), settings)
+    clients = named_clients(task, task_options.division)
+    chosen, _ = choice.allocation_for(read_spec(task_options.model), settings, clients)
     transformers_logging.disable_progress_bar()
     with use_threads(settings.threads):
         network, tokenizer = open_network(task, task_options.model, words, settings)

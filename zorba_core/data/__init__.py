@@ -1,19 +1,20 @@
-"""Tasks, sources of rows, and their division among clients. The names below load when first used."""
+"""Tasks, the rows of tasks, and their division among clients. The names below load when first used."""
 
 from __future__ import annotations
 
 from zorba_core.lazy import names_on_demand
 
 _HOME = {
-    "MadeRows": "sources",
-    "PublishedRows": "sources",
-    "TASKS": "tasks",
-    "Task": "tasks",
-    "dirichlet_partition": "partition",
-    "encode": "encoding",
-    "get_task": "tasks",
-    "label_token_ids": "encoding",
-    "load_split": "splits",
+    "MadeRows": "task",
+    "PublishedRows": "task",
+    "TASKS": "task",
+    "TableRows": "task",
+    "Task": "task",
+    "dirichlet_partition": "divide",
+    "encode": "encode",
+    "get_task": "task",
+    "label_token_ids": "encode",
+    "load_split": "load",
 }
 
 __all__ = [*_HOME]

@@ -6,19 +6,18 @@ Shapes: R rows.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.encoding import count_cuts, label_tokens
-from zorba_core.data.file_rows import CLIENT, PLACE
-from zorba_core.data.leaks import answer_in_prompt
+from zorba_core.data.encode import count_cuts, label_tokens
+from zorba_core.data.load import load_split
 from zorba_core.data.prompts import Prompts, answer_space, fill
-from zorba_core.data.sources import CLIENTS_SPLIT
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import Task
+from zorba_core.data.task import CLIENT, PLACE, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +42,7 @@ def check_task(
     Raises:
         InvalidInputError, MissingDataError: rows that no run could train on; by file and line.
     """
-    train, test = load_split(task, CLIENTS_SPLIT), load_split(task, task.rows.evaluation_split)
+    train, test = load_split(task), load_split(task, task.rows.evaluation_split)
     lengths = _lengths(task, train, tokenizer, seq_len)
     report = {
         "task": task.name,
@@ -154,48 +153,60 @@ def _recommended(
     batch_size: int,
     max_positions: int | None,
 ) -> list[str]:
-    lengths, advice = report["lengths"], [line.removeprefix("warning: ") for line in answer_in_prompt(task)]
+    advice = [
+        *_of_lengths(report["lengths"], seq_len, max_positions),
+        *_of_labels(report["labels"]),
+        *_of_rows(task, report, batch_size),
+    ]
+    if tokenizer.bos_token_id is None:
+        advice.append("the tokenizer has no token that starts a text (BOS): prompts begin with their first word")
+    return advice
+
+
+def _of_lengths(lengths: dict[str, Any], seq_len: int, max_positions: int | None) -> Iterator[str]:
     measured, cut = lengths["measured_rows"], lengths["prompts_cut"]
-    enough = -(-(lengths["p99"] + 1) // _STEP) * _STEP
-    if max_positions is not None and enough > max_positions:
-        enough = max_positions
+    enough = min(-(-(lengths["p99"] + 1) // _STEP) * _STEP, max_positions or math.inf)
     if cut > measured // 100:
         cure = f"--seq-len {enough}" if enough > seq_len else "shorter texts, the model has no more positions"
-        advice.append(f"{cut} of {measured} rows lose the end of their text: {cure}")
+        yield f"{cut} of {measured} rows lose the end of their text: {cure}"
     elif enough <= seq_len // 2:
-        advice.append(f"99 of 100 rows have at most {lengths['p99']} tokens: --seq-len {enough} is faster")
+        yield f"99 of 100 rows have at most {lengths['p99']} tokens: --seq-len {enough} is faster"
     if lengths.get("answers_cut"):
-        advice.append(f"{lengths['answers_cut']} of {measured} answers lose their end: a larger --seq-len")
-    split = [label["word"] for label in report["labels"] if len(label["tokens"]) > 1]
+        yield f"{lengths['answers_cut']} of {measured} answers lose their end: a larger --seq-len"
+
+
+def _of_labels(labels: list[dict[str, Any]]) -> Iterator[str]:
+    split = [label["word"] for label in labels if len(label["tokens"]) > 1]
     if split:
-        advice.append(
+        yield (
             f"the tokenizer splits {len(split)} label words ({', '.join(split[:5])}): words of one token are scored "
             "faster (--label-words)"
         )
-    counts = [label["train"] for label in report["labels"]]
+    counts = [label["train"] for label in labels]
     if counts and max(counts) > _UNEVEN * max(1, min(counts)):
-        rare = min(report["labels"], key=lambda label: label["train"])
-        advice.append(f"labels are uneven: {rare['name']} has {_rows(rare['train'])}; accuracy will say little of it")
-    untested = [label["name"] for label in report["labels"] if label["test"] == 0]
+        rare = min(labels, key=lambda label: label["train"])
+        yield f"labels are uneven: {rare['name']} has {_rows(rare['train'])}; accuracy will say little of it"
+    untested = [label["name"] for label in labels if label["test"] == 0]
     if untested:
-        advice.append(f"no test row has the label {', '.join(untested[:5])}: more rows, or --test FILE")
+        yield f"no test row has the label {', '.join(untested[:5])}: more rows, or --test FILE"
+
+
+def _of_rows(task: Task, report: dict[str, Any], batch_size: int) -> Iterator[str]:
+    duplicates, clients = report["duplicates"], report["clients"]
     tested = report["rows"][task.rows.evaluation_split]
+    told = [column for column in task.text_columns if task.kind == "text" and column in task.answer_columns]
+    if told:
+        yield f"the prompt contains {told[0]}, the column of the answer: the model only copies it"
     if tested < _FEW_TEST_ROWS:
-        advice.append(f"{tested} test rows: an accuracy is known to about {100 / np.sqrt(tested):.0f} points")
-    duplicates = report["duplicates"]
+        yield f"{tested} test rows: an accuracy is known to about {100 / np.sqrt(tested):.0f} points"
     if duplicates["across_the_split"]:
-        advice.append(f"{duplicates['across_the_split']} test rows are training rows too: remove them from one file")
+        yield f"{duplicates['across_the_split']} test rows are training rows too: remove them from one file"
     if duplicates["texts_with_two_labels"]:
-        advice.append(f"{duplicates['texts_with_two_labels']} texts have two labels: decide for one")
-    if report["clients"]:
-        smallest = min(report["clients"], key=report["clients"].get)
-        if report["clients"][smallest] < batch_size:
-            advice.append(
-                f"client {smallest} has {_rows(report['clients'][smallest])}: its batches are smaller than "
+        yield f"{duplicates['texts_with_two_labels']} texts have two labels: decide for one"
+    if clients:
+        smallest = min(clients, key=clients.get)
+        if clients[smallest] < batch_size:
+            yield (
+                f"client {smallest} has {_rows(clients[smallest])}: its batches are smaller than "
                 f"--batch-size {batch_size}"
             )
-    if tokenizer.bos_token_id is None:
-        advice.append("the tokenizer has no token that starts a text (BOS): prompts begin with their first word")
-    if tokenizer.pad_token_id is None:
-        advice.append("the tokenizer has no padding token: its end token pads, which nothing reads")
-    return advice

@@ -1,27 +1,27 @@
 """A task's prompts as tokens: its fixed words, and the texts between them, cut to fit.
 
-Shapes: R rows.
+What stands in the middle of a text must not be read as its beginning. Byte-level tokenizers write a space at the front
+of the word that follows it, so a piece is tokenised as it is. SentencePiece's (Llama, Mistral and others, which write a
+space as U+2581) put a space before whatever they are given: a piece that begins with one would have two, a piece that
+begins with none would have one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
-from zorba_core.data.cache import fingerprint, kept
-from zorba_core.data.pieces import piece_ids, puts_space_first
-from zorba_core.data.tasks import FIELD, Task
-from zorba_core.errors import InvalidInputError
+from zorba_core.data.task import FIELD, Task
+from zorba_core.errors import InvalidInputError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
-_WORTH_KEEPING = 2_000  # texts; fewer are tokenised as fast as they are read
-
+_SPACE = "\u2581"
+_ANCHORS = ("\n", ":", "a")  # texts to put in front of a piece, for its tokens within a text
 _MARK = "THE-USERS-TURN"
 
 
@@ -42,6 +42,7 @@ class Prompts:
         self.fixed = len(self._start) + sum(len(segment) for segment in words)  # tokens of the prompt itself
 
     def texts(self, row: int) -> list[list[int]]:
+        """The tokens of each text of a row, whole."""
         return [segment.token_ids_R[row] for segment in self._segments if isinstance(segment, _Texts)]
 
     def tokens(self, row: int, room: int) -> list[int]:
@@ -68,19 +69,15 @@ def chat_turn(task: Task, tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]
     """
     if not task.chat or not getattr(tokenizer, "chat_template", None):
         return None
-    turn = [{"role": "user", "content": _MARK}]
     try:
+        turn = [{"role": "user", "content": _MARK}]
         text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        before, after = text.split(_MARK)
     except Exception as error:  # whatever a template of somebody else's does
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise InvalidInputError(
-            f"task {task.name}: the tokenizer's chat template cannot be used ({reason}); set chat = false in the task"
+            f"task {task.name}: the tokenizer's chat template cannot be used ({first_line(error)[:120]}); set "
+            "chat = false in the task"
         ) from None
-    before, mark, after = text.partition(_MARK)
-    if not mark:
-        raise InvalidInputError(
-            f"task {task.name}: the tokenizer's chat template leaves the user's turn out; set chat = false in the task"
-        )
     return before, after
 
 
@@ -94,6 +91,36 @@ def fill(template: str, frame: pd.DataFrame) -> list[str]:
         "".join(columns[part][row] if place % 2 else part for place, part in enumerate(parts)).strip()
         for row in range(len(frame))
     ]
+
+
+def piece_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, first: bool = False) -> list[list[int]]:
+    """Tokens of each piece as it stands within a text, or with ``first`` at its beginning; none added."""
+    if first or not puts_space_first(tokenizer):
+        return _plain(tokenizer, texts)
+    ids = _plain(tokenizer, [text[1:] if text.startswith(" ") else text for text in texts])
+    inside = [place for place, text in enumerate(texts) if text and not text.startswith(" ")]
+    for place, within in zip(inside, _within(tokenizer, [texts[place] for place in inside]), strict=True):
+        ids[place] = within
+    return ids
+
+
+def puts_space_first(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a text that begins with a letter gets a token with a space."""
+    ids = tokenizer.encode("a", add_special_tokens=False)
+    return bool(ids) and str(tokenizer.convert_ids_to_tokens(ids[0])).startswith(_SPACE)
+
+
+def _within(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    """What follows an anchor's own tokens when the text stands behind it."""
+    for anchor in _ANCHORS:
+        (before,), behind = _plain(tokenizer, [anchor]), _plain(tokenizer, [anchor + text for text in texts])
+        if tokenizer.unk_token_id not in before and all(ids[: len(before)] == before for ids in behind):
+            return [ids[len(before) :] for ids in behind]
+    return _plain(tokenizer, texts)
+
+
+def _plain(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    return tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"] if len(texts) else []
 
 
 def _prompt_segments(
@@ -113,7 +140,7 @@ def _prompt_segments(
     for position, part in enumerate(FIELD.split(task.prompt)):
         if position % 2:
             texts = [space + text.strip() for text in frame[part].astype(str)]
-            segments.append(_Texts(_token_ids(tokenizer, texts, first)))
+            segments.append(_Texts(piece_ids(tokenizer, texts, first=first)))
             space, first = "", False
         elif part:
             body = space + part.rstrip(" ")
@@ -124,28 +151,6 @@ def _prompt_segments(
     if turn is not None and turn[1]:
         segments += piece_ids(tokenizer, [turn[1]])
     return start, segments
-
-
-def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], first: bool) -> list[list[int]]:
-    """Tokens of each text, none added. Those of many texts are kept for the next run."""
-
-    def ids() -> list[list[int]]:
-        return piece_ids(tokenizer, texts, first=first)
-
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if len(texts) < _WORTH_KEEPING or backend is None:
-        return ids()
-
-    def make() -> dict[str, np.ndarray]:
-        ids_R = ids()
-        stop_R = np.cumsum([len(row) for row in ids_R], dtype=np.int64)
-        return {"ids": np.array([token for row in ids_R for token in row], dtype=np.int32), "stop": stop_R}
-
-    # The backend's text form is the whole tokenizer; the class may do more with it.
-    where = ["within"] if not first and puts_space_first(tokenizer) else []
-    arrays = kept("tokens", fingerprint([type(tokenizer).__name__, backend.to_str(), *where, *texts]), make)
-    flat, stop_R = arrays["ids"].tolist(), arrays["stop"].tolist()
-    return [flat[start:stop] for start, stop in zip([0, *stop_R[:-1]], stop_R, strict=True)]
 
 
 def _shorten(lengths: list[int], room: int) -> list[int]:

@@ -1,7 +1,8 @@
-"""Tables as users have them: CSV, TSV, JSON lines, JSON, Parquet, or a folder that ``datasets`` saved.
+"""Tables as users have them: CSV, TSV, JSON lines, JSON, Parquet, Excel, or a folder that ``datasets`` saved.
 
-A table's index says where each row stands: the line of a text file, counted as an editor counts, or the row's number.
-Text files are read cell by cell as text; nothing is guessed from a cell. Every problem is one line with file and line.
+A table's index says where each row stands: the line of a text file, as an editor counts, or the row's number. Cells of
+CSV are read as text by Python's ``csv``: pandas would take "NA" and "007" for a missing value and a number, and fill up
+rows that are too short.
 """
 
 from __future__ import annotations
@@ -9,251 +10,225 @@ from __future__ import annotations
 import codecs
 import csv
 import functools
-import hashlib
+import io
 import json
-import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 
 from zorba_core.errors import InvalidInputError, MissingDataError, first_line, in_short
-from zorba_core.files import read_json
+from zorba_core.files import atomic_path, check_target
 
-MAX_TEXT_BYTES = 2**30  # a text file takes about four times its size while it is read
-MAX_TABLE_BYTES = 2 * 2**30  # Parquet, Arrow
-MAX_ROWS = 10_000_000
-MAX_CELL = 2**24  # characters
-MAX_COLUMNS = 4096
-LINE_KINDS = (".jsonl", ".ndjson")
-TEXT_KINDS = (".csv", ".tsv", ".txt", *LINE_KINDS, ".json")
-KINDS = (*TEXT_KINDS, ".parquet")
 _SEPARATORS = (",", ";", "\t", "|")
-_UTF_8 = ("utf-8", "utf8")
-_KNOWN = "CSV, TSV, JSON lines (.jsonl), JSON or Parquet"
+_MOST_BYTES = 2**30  # a text file takes about four times its size while it is read
+_MANY_WORDS = 4  # a header's names have fewer
+csv.field_size_limit(2**30)  # the default refuses a text of 131,073 characters
+
+Record = tuple[int, list[str]]  # the line on which it begins, and its cells
+
+
+@functools.lru_cache(maxsize=8)
+def _read_once(path: Path, encoding: str, stamp: tuple[int, int]) -> pd.DataFrame:
+    return _READERS[path.suffix.lower()](path, encoding)
 
 
 def read_table(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.DataFrame:
-    """All columns of a file, or of a folder that ``Dataset.save_to_disk`` wrote.
+    """All columns of a file, or of a folder that ``Dataset.save_to_disk`` wrote. A file that did not change is read
+    once.
 
-    ``attrs["names"]`` has the names of whole-number labels, by column, where the file itself says them.
+    ``attrs["names"]`` has the names of whole-number labels, by column, where the file itself says them, and
+    ``attrs["separator"]`` that of a CSV.
 
     Raises:
         MissingDataError: no such file.
-        InvalidInputError: too large, of an unknown kind, not of its encoding, or a row that does not fit the others,
-            with file and line.
+        InvalidInputError: of an unknown kind, not of its encoding, or a row that does not fit the others, with file and
+            line.
     """
     path = Path(path)
     if path.is_dir():
         return _read_arrow_folder(path)
     if not path.is_file():
-        raise MissingDataError(f"data file {str(path)!r} does not exist; give a file of rows: {_KNOWN}")
-    kind = path.suffix.lower()
-    if kind not in KINDS:
-        raise InvalidInputError(f"{path}: of an unknown kind {kind or '(no ending)'}; give {_KNOWN}")
-    check_size(path, MAX_TEXT_BYTES if kind in TEXT_KINDS else MAX_TABLE_BYTES)
-    if kind == ".parquet":
-        return _read_parquet(path)
-    encoding = _encoding_of(path, encoding)
-    try:
-        if kind == ".json":
-            return _read_json(path, encoding)
-        return _of_objects(path, _json_lines(path, encoding)) if kind in LINE_KINDS else _read_csv(path, encoding)
-    except UnicodeDecodeError:
-        raise _wrongly_encoded(path, encoding) from None
-
-
-def check_size(path: Path, limit: int) -> None:
-    """Refuse a file before it is read.
-
-    Raises:
-        InvalidInputError: it is larger than ``limit`` bytes.
-    """
-    size = path.stat().st_size
-    if size > limit:
+        raise MissingDataError(f"data file {str(path)!r} does not exist; give a table: {', '.join(KINDS)}")
+    _check_kind(path)
+    status = path.stat()
+    if status.st_size > _MOST_BYTES:
         raise InvalidInputError(
-            f"{path}: {size / 2**30:.1f} GiB, and at most {limit / 2**30:g} GiB is read of one file; "
+            f"{path}: {status.st_size / 2**30:.1f} GiB, and at most {_MOST_BYTES / 2**30:g} GiB is read of one file; "
             "train on a part of its rows, or save it as Parquet with the needed columns alone"
         )
-    if size == 0:
-        raise InvalidInputError(f"{path}: the file is empty")
+    frame = _read_once(path, encoding, (status.st_mtime_ns, status.st_size))
+    copy = frame.copy()
+    copy.attrs = dict(frame.attrs)
+    return copy
+
+
+def _check_kind(path: Path) -> None:
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise InvalidInputError(f"{path}: unknown kind {kind or '(no ending)'}; use one of {', '.join(KINDS)}")
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a cell says nothing: empty, blanks, null, or a NaN, which some programs write as a word."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return True
-    return isinstance(value, str) and value.strip().lower() in ("", "nan")
+    """Whether a cell says nothing: empty, blanks, missing, or a NaN, which some programs write as a word."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "nan")
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
 
 
 def place(path: str | os.PathLike[str], index: Any) -> str:
     """``"tickets.csv, line 7"``: where a row of :func:`read_table` stands."""
-    name = Path(path).name
-    return f"{name}, {'line' if Path(path).suffix.lower() in TEXT_KINDS else 'row'} {index}"
+    of_lines = Path(path).suffix.lower() not in (".parquet", ".xlsx", "")
+    return f"{Path(path).name}, {'line' if of_lines else 'row'} {index}"
 
 
-def file_sha256(path: str | os.PathLike[str]) -> str:
-    """The fingerprint of a file, or of the rows' files in a folder."""
-    digest = hashlib.sha256()
-    path = Path(path)
-    for file in [path] if path.is_file() else sorted(path.rglob("*.arrow")):
-        with file.open("rb") as stream:
-            while block := stream.read(2**20):
-                digest.update(block)
-    return digest.hexdigest()
+def text_of_file(path: Path, encoding: str = "utf-8") -> str:
+    """A text file's content, in UTF-8 or else in ``encoding``; a byte order mark, as Notepad and PowerShell write it,
+    is no part of it.
 
-
-def readable_encoding(path: str | os.PathLike[str], other: str) -> str:
-    """UTF-8 where a text file is that, else ``other``: the encoding of rows that came from the same place before."""
-    path = Path(path)
-    if other.lower() in _UTF_8 or path.suffix.lower() not in TEXT_KINDS or not path.is_file():
-        return other
-    check_size(path, MAX_TEXT_BYTES)
+    Raises:
+        InvalidInputError: it is of another encoding, with the line; empty, or a binary file.
+    """
+    content = path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
     try:
-        with path.open("rb") as stream:
-            decoder = codecs.getincrementaldecoder("utf-8")()
-            while block := stream.read(2**20):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return other
-    return "utf-8"
-
-
-def _encoding_of(path: Path, encoding: str) -> str:
-    """The encoding that a mark at the file's start names, else the one given."""
-    try:
-        codecs.lookup(encoding)
+        text = _decoded(content, encoding)
     except LookupError:
         raise InvalidInputError(f"{path}: unknown encoding {encoding!r}; name one such as utf-8 or cp1252") from None
-    with path.open("rb") as stream:
-        start = stream.read(4096)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if b"\0" in start and "16" not in encoding and "32" not in encoding:
-        raise InvalidInputError(f"{path}: a binary file; give {_KNOWN}")
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in _UTF_8 else encoding
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidInputError(
+            f"{path.name}, line {line}: byte 0x{content[error.start]:02X} is not {encoding.upper()} text; save it as "
+            'UTF-8, or name the encoding of the whole file in a task file (encoding = "cp1252" under [rows])'
+        ) from None
+    if not text.strip():
+        raise InvalidInputError(f"{path}: the file is empty")
+    if "\0" in text:
+        raise InvalidInputError(f"{path}: a binary file; give a table: {', '.join(KINDS)}")
+    return text
 
 
-def _wrongly_encoded(path: Path, encoding: str) -> InvalidInputError:
-    line, plain = 0, encoding.removesuffix("-sig")
-    with path.open("rb") as stream:
-        for line, content in enumerate(stream, start=1):  # noqa: B007 - the line at fault is what is wanted
-            try:
-                content.decode(plain)
-            except UnicodeDecodeError as error:
-                byte = f"byte 0x{content[error.start]:02X} at column {error.start + 1}"
-                break
-        else:
-            byte = "its end"
-    return InvalidInputError(
-        f"{path.name}, line {line}: {byte} is not {plain.upper()} text; save the file as UTF-8, or name the encoding "
-        f'of the whole file in a task file (encoding = "cp1252" under [rows])'
-    )
+def _decoded(content: bytes, encoding: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+            raise
+    return content.decode(encoding)
 
 
 def _read_csv(path: Path, encoding: str) -> pd.DataFrame:
-    before = csv.field_size_limit(MAX_CELL)
-    start = 1  # line of the record at hand
-    try:
-        with path.open(encoding=encoding, newline="") as stream:
-            reader = csv.reader(stream, delimiter=separator_of(path, encoding), strict=True, skipinitialspace=True)
-            header: list[str] = []
-            columns: list[list[str]] = []
-            lines: list[int] = []
-            for cells in reader:
-                if cells and not header:
-                    header = _header(path, cells)
-                    columns = [[] for _ in header]
-                elif cells:
-                    if len(cells) != len(header):
-                        raise InvalidInputError(
-                            f"{path.name}, line {start}: {_count(cells)} and the header has {len(header)}; "
-                            "put a text that holds the separator or a line break in double quotes"
-                        )
-                    if len(lines) == MAX_ROWS:
-                        raise InvalidInputError(f"{path}: more than {MAX_ROWS:,} rows; train on a part of them")
-                    for column, cell in zip(columns, cells, strict=True):
-                        column.append(cell)
-                    lines.append(start)
-                start = reader.line_num + 1
-    except csv.Error as error:
-        reason = "a quote is opened and not closed" if "end of data" in str(error) else str(error)
+    text = text_of_file(path, encoding)
+    says_separator = text[:4].lower() == "sep="  # Excel's first line
+    separator = text[4:5] if says_separator else "\t" if path.suffix.lower() == ".tsv" else _separator_of(text)
+    records = _records(path, text, separator)[says_separator:]
+    if len(records) < 2:
+        raise InvalidInputError(f"{path}: it has a header and no rows")
+    (line, header), *rows = records
+    if len(header) == 1 < len(rows[0][1]):
         raise InvalidInputError(
-            f"{path.name}, line {start}: not CSV ({reason}); double every quote within a quoted text"
+            f"{path.name}, line {line}: 1 cell and line {rows[0][0]} has {len(rows[0][1])}; if line {line} is a title "
+            "above the header, remove it"
+        )
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise InvalidInputError(
+                f"{path.name}, line {line}: {len(cells)} cell{'s' if len(cells) > 1 else ''} and the header has "
+                f"{len(header)}; put a text that holds the separator or a line break in double quotes"
+            )
+    frame = _frame(path, header, zip(*(cells for _, cells in rows), strict=True), [line for line, _ in rows])
+    _check_header(path, frame)
+    frame.attrs["separator"] = separator
+    return frame
+
+
+def _separator_of(text: str) -> str:
+    """Whichever of comma, semicolon, tab and bar makes most columns of the first record; the first of equals."""
+
+    def columns(separator: str) -> int:
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        return len(next(cells for cells in records if cells))
+
+    return max(_SEPARATORS, key=columns)
+
+
+def _records(path: Path, text: str, separator: str) -> list[Record]:
+    """Every record that is not empty. A TSV in which quotes are plain characters, as many programs write it, is seen by
+    its lines: all have the header's cells, and quotes would join some of them."""
+    try:
+        quoted = _split(text, separator, csv.QUOTE_MINIMAL)
+    except csv.Error as error:
+        quoted, problem = [], error
+    if separator == "\t":
+        plain = _split(text, separator, csv.QUOTE_NONE)
+        if len({len(cells) for _, cells in plain}) == 1 < len(plain[0][1]) and len(plain) != len(quoted):
+            return plain
+    if not quoted:
+        line, reason = problem.args
+        reason = "a quote is opened and not closed" if "end of data" in reason else reason
+        raise InvalidInputError(
+            f"{path.name}, line {line}: not CSV ({reason}); double every quote within a quoted text"
         ) from None
-    finally:
-        csv.field_size_limit(before)
-    if not lines:
-        raise InvalidInputError(f"{path}: it has a header and no rows" if header else f"{path}: the file is empty")
-    data = dict(zip(header, columns, strict=True))
-    return pd.DataFrame(data, index=pd.Index(lines, name="line"), dtype=object)
+    return quoted
 
 
-def _count(cells: Sequence[str]) -> str:
-    return "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+def _split(text: str, separator: str, quoting: int) -> list[Record]:
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, quoting=quoting, strict=True, skipinitialspace=True
+    )
+    records, line = [], 1
+    try:
+        for cells in reader:
+            if cells:
+                records.append((line, cells))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise csv.Error(line, str(error)) from None
+    return records
 
 
-def separator_of(path: Path, encoding: str = "utf-8") -> str:
-    """A tab for .tsv; else whichever of comma, semicolon, tab and bar makes most columns of the first record."""
-    encoding = _encoding_of(path, encoding)
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    counts = {}
-    for separator in _SEPARATORS:
-        with path.open(encoding=encoding, newline="") as stream:
+def _check_header(path: Path, frame: pd.DataFrame) -> None:
+    """Refuse a first line that is a row: one of its cells is also a value of its column, and it holds a number or a
+    sentence."""
+    repeated = [name for name in frame if name in set(frame[name].str.strip())]
+    numbers = [name for name in repeated if name.replace(".", "").isdigit()]
+    sentences = [name for name in frame if len(name.split()) >= _MANY_WORDS]
+    if numbers or (repeated and sentences):
+        raise InvalidInputError(
+            f"{path.name}, line 1: {in_short(repeated[0])} is also a value of its column, so the file seems to have no "
+            "header; put a line with the columns' names above the rows"
+        )
+
+
+def _read_json_lines(path: Path, encoding: str) -> pd.DataFrame:
+    objects = []
+    for number, line in enumerate(text_of_file(path, encoding).split("\n"), start=1):
+        if line.strip():
             try:
-                counts[separator] = len(next((cells for cells in csv.reader(stream, delimiter=separator) if cells), ()))
-            except csv.Error:
-                counts[separator] = 0
-    return max(_SEPARATORS, key=counts.__getitem__)  # the first of equals
-
-
-def _header(path: Path, cells: Sequence[str]) -> list[str]:
-    names = [cell.strip() or f"column {number}" for number, cell in enumerate(cells, start=1)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidInputError(f"{path.name}: two columns are called {in_short(twice[0])}; give each its own name")
-    return names
-
-
-def json_lines(path: Path, encoding: str = "utf-8") -> list[Any]:
-    """The objects of a file that :func:`read_table` reads, as they stand in it: one that lacks a field lacks it."""
-    return [value for _, value in _json_lines(path, _encoding_of(path, encoding))]
-
-
-def _json_lines(path: Path, encoding: str) -> list[tuple[int, Any]]:
-    """Each line's number and what is written there."""
-    objects: list[tuple[int, Any]] = []
-    with path.open(encoding=encoding) as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            if len(objects) == MAX_ROWS:
-                raise InvalidInputError(f"{path}: more than {MAX_ROWS:,} rows; train on a part of them")
-            try:
-                value = json.loads(line)
+                objects.append((number, json.loads(line)))
             except ValueError as error:
-                reason = error.msg if isinstance(error, json.JSONDecodeError) else "a value that cannot be read"
+                reason = getattr(error, "msg", error)
                 raise InvalidInputError(
                     f"{path.name}, line {number}: not JSON ({reason}); each line must be one whole object"
                 ) from None
-            objects.append((number, value))
-    return objects
+    return _of_objects(path, objects)
 
 
 def _read_json(path: Path, encoding: str) -> pd.DataFrame:
     try:
-        value = json.loads(path.read_text(encoding=encoding))
-    except UnicodeDecodeError:
-        raise
-    except ValueError as error:
-        at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InvalidInputError(f"{path.name}{at}: not JSON; one object a line belongs in a .jsonl file") from None
+        value = json.loads(text_of_file(path, encoding))
+    except json.JSONDecodeError as error:
+        raise InvalidInputError(
+            f"{path.name}, line {error.lineno}: not JSON; one object a line belongs in a .jsonl file"
+        ) from None
     if not isinstance(value, list):
         raise InvalidInputError(f"{path.name}: a {type(value).__name__} where a list of objects belongs")
     return _of_objects(path, list(enumerate(value, start=1)))
@@ -261,105 +236,134 @@ def _read_json(path: Path, encoding: str) -> pd.DataFrame:
 
 def _of_objects(path: Path, objects: Sequence[tuple[int, Any]]) -> pd.DataFrame:
     """A column for each field of any object; None where an object lacks it, which matters where a task reads it."""
-    if not objects:
-        raise InvalidInputError(f"{path}: there are no rows")
-    names: dict[str, None] = {}
     for number, value in objects:
         if not isinstance(value, dict):
             where = place(path, number)
             raise InvalidInputError(f"{where}: a {type(value).__name__} where an object such as {{...}} belongs")
-        names |= dict.fromkeys(value)
-        if not 1 <= len(names) <= MAX_COLUMNS:
-            raise InvalidInputError(f"{place(path, number)}: {len(names)} fields so far; 1 to {MAX_COLUMNS} are read")
-    index = pd.Index([number for number, _ in objects], name="line")
-    return pd.DataFrame({name: [value.get(name) for _, value in objects] for name in names}, index=index, dtype=object)
+    names = list(dict.fromkeys(name for _, value in objects for name in value))
+    return _frame(path, names, [[value.get(name) for _, value in objects] for name in names], [n for n, _ in objects])
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, encoding: str) -> pd.DataFrame:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            _check_rows(path, file.metadata.num_rows)
             table = file.read()
-    except (pyarrow.ArrowException, OSError, MemoryError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{path} cannot be read as Parquet: {first_line(error)}") from None
     return _of_arrow(path, table)
 
 
-def _check_rows(path: Path, number: int) -> None:
-    if number > MAX_ROWS:
-        raise InvalidInputError(f"{path}: {number:,} rows are more than {MAX_ROWS:,}; train on a part of them")
+def _read_arrow_folder(folder: Path) -> pd.DataFrame:
+    """A ``Dataset``, or the training split of a ``DatasetDict``. The files name themselves in ``state.json``: others,
+    which ``map`` leaves beside them, are no rows."""
+    if (folder / "dataset_dict.json").is_file():
+        return _read_arrow_folder(folder / "train")
+    try:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        files = [folder / Path(entry["filename"]).name for entry in state["_data_files"]]
+        tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all() for file in files]
+        return _of_arrow(folder, pyarrow.concat_tables(tables))
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"{folder}: not a folder that datasets saved ({first_line(error)})") from None
 
 
 def _of_arrow(path: Path, table: pyarrow.Table) -> pd.DataFrame:
-    if table.num_rows == 0:
+    columns = [_values(path, name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
+    frame = _frame(path, table.column_names, columns, range(1, table.num_rows + 1))
+    described = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = described.get("info", {}).get("features") or {}
+    labels = {name: kind["names"] for name, kind in features.items() if kind.get("_type") == "ClassLabel"}
+    return _with_names(frame, labels)
+
+
+def _with_names(frame: pd.DataFrame, labels: Mapping[str, list[str]]) -> pd.DataFrame:
+    frame.attrs["names"] = {name: [str(label) for label in names] for name, names in labels.items()}
+    return frame
+
+
+def _values(path: Path, name: str, column: pyarrow.ChunkedArray) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
+        if pyarrow.types.is_temporal(column.type):  # a year or a zone that Python does not have; no task reads times
+            return [None] * len(column)
+        raise InvalidInputError(f"{path}: column {name} cannot be read: {first_line(error)}") from None
+
+
+def _read_excel(path: Path, encoding: str) -> pd.DataFrame:
+    """The first sheet; a row's number is Excel's."""
+    try:
+        cells = pd.read_excel(path, header=None, dtype=object, keep_default_na=False, na_values=[""])
+    except ImportError:
+        raise InvalidInputError(f"{path}: reading Excel needs openpyxl; install it, or save the sheet as CSV") from None
+    except (ValueError, OSError, KeyError) as error:
+        raise InvalidInputError(f"{path} cannot be read as Excel: {first_line(error)}") from None
+    cells = cells.dropna(how="all").dropna(how="all", axis=1)
+    cells = cells.astype(object).where(cells.notna(), None)
+    if len(cells) < 2:
+        raise InvalidInputError(f"{path}: its first sheet has no header with rows below")
+    header = ["" if name is None else str(name) for name in cells.iloc[0]]
+    return _frame(path, header, [cells[column].iloc[1:] for column in cells], [row + 1 for row in cells.index[1:]])
+
+
+def _frame(path: Path, header: Sequence[str], columns: Any, index: Sequence[int]) -> pd.DataFrame:
+    if len(index) == 0:
         raise InvalidInputError(f"{path}: there are no rows")
-    _check_rows(path, table.num_rows)
-    metadata = table.schema.metadata or {}
-    frame = pd.DataFrame({name: table.column(name).to_pylist() for name in table.column_names}, dtype=object)
-    frame.index = pd.RangeIndex(1, len(frame) + 1, name="row")
-    frame.attrs["names"] = _class_names(metadata.get(b"huggingface", b"{}"))
-    return frame
+    names = [name.strip() or f"column {number}" for number, name in enumerate(header, start=1)]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidInputError(f"{path.name}: two columns are called {in_short(twice[0])}; give each its own name")
+    data = {name: list(column) for name, column in zip(names, columns, strict=True)}
+    return pd.DataFrame(data, index=pd.Index(index, name="row"), dtype=object)
 
 
-def _class_names(described: bytes | str) -> dict[str, list[str]]:
-    """Names of class labels by column, from what ``datasets`` writes beside its rows."""
-    try:
-        value = json.loads(described)
-        features = value.get("info", value)["features"]
-        return {
-            column: [str(name) for name in feature["names"]]
-            for column, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
+_READERS: Mapping[str, Callable[[Path, str], pd.DataFrame]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".txt": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+    ".xlsx": _read_excel,
+}
 
 
-def splits_of(folder: Path) -> list[str]:
-    """The splits of a folder that ``DatasetDict.save_to_disk`` wrote; none where it holds one table."""
-    try:
-        splits = read_json(folder / "dataset_dict.json")["splits"]
-        return [split for split in splits if isinstance(split, str) and "/" not in split and split not in ("", "..")]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+KINDS = tuple(_READERS)
 
 
-def _read_arrow_folder(folder: Path) -> pd.DataFrame:
-    splits = splits_of(folder)
-    if splits:
-        return _read_arrow_folder(folder / ("train" if "train" in splits else splits[0]))
-    state = folder / "state.json"
-    if not state.exists():
-        raise InvalidInputError(
-            f"{folder}: a folder without state.json, so none that datasets' save_to_disk wrote; give a file "
-            f"({_KNOWN}), or a pattern such as clients/*.csv for one file a client"
-        )
-    try:
-        names = [entry["filename"] for entry in read_json(state)["_data_files"]]
-        files = [folder / Path(name).name for name in names]
-        for file in files:
-            check_size(file, MAX_TABLE_BYTES)
-        tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all() for file in files]
-        table = pyarrow.concat_tables(tables)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{folder}: {error}") from None
-    except (pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
-        raise InvalidInputError(f"{folder}: cannot be read ({first_line(error)}); save it again") from None
-    frame = _of_arrow(folder, table)
-    if (folder / "dataset_info.json").is_file():
-        frame.attrs["names"] |= _class_names((folder / "dataset_info.json").read_text(encoding="utf-8"))
-    return frame
+def check_output(target: str | os.PathLike[str]) -> None:
+    """Refuse, before anything is computed, a file that exists, an unknown kind, or a folder that is not there.
+
+    Raises:
+        InvalidInputError: one of these.
+    """
+    target = Path(target)
+    _check_kind(target)
+    if os.path.lexists(target):
+        raise InvalidInputError(f"{target} exists already; give a name that does not")
+    if not target.absolute().parent.is_dir():
+        raise InvalidInputError(f"cannot write {str(target)!r}: there is no folder {target.parent}; make it first")
+    check_target(target)
 
 
-@functools.lru_cache(maxsize=4)
-def _cached(path: str, encoding: str, stamp: tuple[int, int]) -> pd.DataFrame:
-    return read_table(path, encoding)
+def write_table(frame: pd.DataFrame, target: str | os.PathLike[str]) -> None:
+    """Write a table that :func:`read_table` read, with columns behind it, in the target's format."""
+    with atomic_path(target) as path:
+        kind = path.suffix.lower()
+        if kind in (".csv", ".tsv", ".txt"):
+            separator = "\t" if kind == ".tsv" else frame.attrs.get("separator", ",")
+            frame.to_csv(path, sep=separator, index=False, lineterminator="\n")
+        elif kind == ".parquet":
+            frame.to_parquet(path, index=False)
+        elif kind == ".xlsx":
+            frame.to_excel(path, index=False)
+        else:
+            rows = [json.dumps(row, ensure_ascii=False, default=str) for row in frame.to_dict("records")]
+            text = "[\n" + ",\n".join(rows) + "\n]\n" if kind == ".json" else "\n".join(rows) + "\n"
+            path.write_text(text, encoding="utf-8")
 
 
-def read_cached(path: str | os.PathLike[str], encoding: str = "utf-8") -> pd.DataFrame:
-    """As :func:`read_table`; a file that did not change is read once. The frame is shared: do not write to it."""
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return read_table(path, encoding)
-    return _cached(os.fspath(path), encoding, (stat.st_mtime_ns, stat.st_size))
+def plain_values(column: pd.Series) -> list[Any]:
+    """A column of any pandas type as Python's own values."""
+    return [value.item() if isinstance(value, np.generic) else value for value in column.astype(object)]

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zorba_core.allocation import SOLVERS
-from zorba_core.data.partition import DIRICHLET
-from zorba_core.data.task_files import table_of, task_from
-from zorba_core.data.tasks import Task, get_task
+from zorba_core.data.divide import DIRICHLET
+from zorba_core.data.task import Task, get_task
+from zorba_core.data.task_file import table_of, task_from
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.messages import MAX_SEATS, MessageError
@@ -74,7 +74,7 @@ class RunConfig:
 def shared_task(task: Task) -> str:
     """The task for :attr:`RunConfig.task`: the form of its rows, and nothing of where they lie or whose they are."""
     table = table_of(task)
-    local = ("train", "test", "test_fraction", "encoding", "client", "id")
+    local = ("train", "test", "test_fraction", "encoding", "client")
     return to_json({**table, "rows": {name: value for name, value in table["rows"].items() if name not in local}})
 
 

@@ -12,13 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from zorba_core.data.file_rows import FileRows, prepared
-from zorba_core.data.own_data import num_clients_of
-from zorba_core.data.partition import DIRICHLET, NATURAL, divide
-from zorba_core.data.sources import CLIENTS_SPLIT
-from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import has_files
-from zorba_core.data.tasks import Task
+from zorba_core.data.divide import NATURAL, divide, division_of
+from zorba_core.data.load import load_split
+from zorba_core.data.table_rows import file_clients, files_of, is_many, prepared, read_rows
+from zorba_core.data.task import TableRows, Task
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.files import atomic_path
 
@@ -32,11 +29,11 @@ def local_rows(task: Task, path: str) -> pd.DataFrame:
     Raises:
         InvalidInputError: they do not fit the task. The message goes to the server, so it quotes nothing of the rows.
     """
-    own = task.rows if has_files(task) else None
+    own = task.rows if isinstance(task.rows, TableRows) else None
     label = own.label if own is not None else "label" if "label" in task.columns else None
-    rows = FileRows(path, label=label, label_values=own.label_values if own is not None else ())
+    rows = TableRows(path, label=label, label_values=own.label_values if own is not None else ())
     try:
-        return prepared(rows, task, rows.frame())
+        return prepared(task, rows, read_rows(rows))
     except ZorbaError as error:
         logging.getLogger("zorba").warning("zorba: this client's rows do not fit the run's task: %s", error)
         raise InvalidInputError(
@@ -52,11 +49,6 @@ class LocalFiles:
     evaluate_on: str
 
 
-def clients_of_data(task: Task, division: str | None) -> int | None:
-    """How many clients the rows of a user's own name; None where they name none."""
-    return num_clients_of(task, division) if has_files(task) else None
-
-
 def share_out(
     task: Task, folder: Path, num_clients: int, *, division: str | None, alpha: float, seed: int
 ) -> LocalFiles:
@@ -69,14 +61,14 @@ def share_out(
         InvalidInputError: rows that do not fit the task, or another number of clients than the rows name.
     """
     source = task.rows
-    by_file = isinstance(source, FileRows) and source.by_client and not source.client
-    if by_file and source.test is not None and division in (None, NATURAL):
-        files = sorted(source.files(), key=lambda file: Path(file).stem)
+    division = division_of(task, division)
+    if division == NATURAL and is_many(source.train) and not source.client and source.test is not None:
+        files = files_of(source.train)
+        files = [file for _, file in sorted(zip(file_clients(files), files, strict=True))]
         if len(files) != num_clients:
             raise InvalidInputError(f"there are {len(files)} files of rows and {num_clients} clients; make them agree")
         return LocalFiles(tuple(files), source.test)
-    frame = load_split(task, CLIENTS_SPLIT)
-    division = division or (NATURAL if source.by_client else DIRICHLET)
+    frame = load_split(task)
     held_N = divide(frame, num_clients, alpha, seed, division)
     paths = [_write(task, frame.iloc[held], folder / f"node-{seat}" / _ROWS) for seat, held in enumerate(held_N)]
     return LocalFiles(tuple(paths), _write(task, load_split(task, source.evaluation_split), folder / _TEST))

@@ -15,10 +15,10 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.encoding import encode, with_label_words
-from zorba_core.data.partition import divide
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import Task
+from zorba_core.data.divide import divide
+from zorba_core.data.encode import encode, with_label_words
+from zorba_core.data.load import load_split
+from zorba_core.data.task import Task
 from zorba_core.engine.aggregation import update_blocks
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.directions import directions_of

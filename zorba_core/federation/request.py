@@ -9,7 +9,7 @@ from typing import Any
 
 from zorba_core.allocation import AllocationMetrics
 from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.data.partition import DIRICHLET
+from zorba_core.data.divide import DIRICHLET
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.errors import InvalidInputError, first_line
 from zorba_core.federation.config import RunConfig, ServerSettings

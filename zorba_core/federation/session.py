@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zorba_core.allocation import Allocation
-from zorba_core.data.encoding import with_label_words
+from zorba_core.data.encode import with_label_words
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.records import RoundEntry

@@ -5,14 +5,14 @@ Shapes: N clients. ``capacity_N_bytes`` float64.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from zorba_core.errors import InvalidInputError, in_short
+from zorba_core.errors import InvalidInputError, in_short, name_some
 from zorba_core.planning.memory import GIB, MAX_CLIENTS, MAX_VRAM_GIB, Workload, psi_block_bytes, psi_model_bytes
 from zorba_core.planning.models import ModelSpec
 
@@ -47,6 +47,25 @@ class Fleet:
     @property
     def capacity_N_gib(self) -> NDArray[np.float64]:
         return self.capacity_N_bytes / GIB
+
+    def matched(self, clients: Sequence[str]) -> Fleet:
+        """The fleet in the order of these clients, where it names them; itself where it names none of them.
+
+        Raises:
+            InvalidInputError: it names some of them, or others as well.
+        """
+        place = {name: index for index, name in enumerate(self.names)}
+        if not place.keys() & {*clients}:
+            return self
+        for what, names in (
+            ("has no client", [client for client in clients if client not in place]),
+            ("has other clients than the rows:", [name for name in self.names if name not in {*clients}]),
+        ):
+            if names:
+                raise InvalidInputError(
+                    f"the fleet {what} {name_some(names)}; give it a row for each client of the rows"
+                )
+        return Fleet(tuple(clients), self.capacity_N_bytes[[place[client] for client in clients]])
 
     def to_frame(self) -> pd.DataFrame:
         """Columns ``client`` and ``vram_gib``, as :func:`zorba_core.data.fleet_tables.fleet_from_frame` reads them."""

@@ -33,7 +33,7 @@ def generate(
     """What the model writes after each prompt, the likeliest token each time, without space around it.
 
     Args:
-        prompts: each the tokens of a prompt, as :func:`zorba_core.data.encoding.encode_prompts` makes them.
+        prompts: each the tokens of a prompt, as :func:`zorba_core.data.encode.encode_prompts` makes them.
         max_new_tokens: where a text that does not end by itself is cut.
 
     Raises:

@@ -21,8 +21,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.own_data import Data
-from zorba_core.data.partition import DIRICHLET
+from zorba_core.data.divide import DIRICHLET
+from zorba_core.data.own_task import Data
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
 from zorba_core.engine.loop import LocalRounds, init

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zorba_core.data.file_rows import FileRows
-from zorba_core.data.task_files import has_files, is_own, table_of, task_from, to_toml
-from zorba_core.data.tasks import Task, get_task
+from zorba_core.data.table_rows import fingerprints, missing_file
+from zorba_core.data.task import TableRows, Task, get_task
+from zorba_core.data.task_file import table_of, task_from, to_toml
 from zorba_core.errors import InvalidInputError, MissingDataError
 from zorba_core.files import write_text
 from zorba_core.runs import Request, Run
@@ -35,12 +35,12 @@ def task_of(run: Mapping[str, Any] | Request | Run) -> Task:
 
 def task_config(task: Task) -> dict[str, Any]:
     """What a run's config says of its task: the name, and of one of the user's own the whole task."""
-    return {"dataset": task.name, **({"task": table_of(task)} if is_own(task) else {})}
+    return {"dataset": task.name, **({"task": table_of(task)} if task.is_own else {})}
 
 
 def write_task(folder: Path, task: Task) -> None:
     """Put a user's own task beside the run's config, to be read, edited and used again."""
-    if is_own(task):
+    if task.is_own:
         write_text(
             folder / runs.TASK, to_toml(task, f"The task of this run. Use it again: zorba train --data {runs.TASK}")
         )
@@ -56,17 +56,10 @@ def with_data(
     """
     if data is None and test is None:
         return task
-    if not has_files(task):
+    if not isinstance(task.rows, TableRows):
         raise InvalidInputError(f"--data is for runs on your own files; {task.name} is read from ZORBA_DATA or the hub")
-    names = {"train": os.fspath(data) if data else None, "test": os.fspath(test) if test else None}
-    if isinstance(task.rows, FileRows):
-        return replace(task, rows=task.rows.moved_to(**names))
-    rows = task.rows
-    if data is None:
-        raise MissingDataError(f"the rows of task {task.name} were a table in memory; give them with --data FILE")
-    copied = ("test_fraction", "label", "client", "id", "label_values")
-    given = FileRows(train=names["train"], test=names["test"], **{name: getattr(rows, name) for name in copied})
-    return replace(task, rows=given)
+    moved = {name: os.fspath(path) for name, path in (("train", data), ("test", test)) if path is not None}
+    return replace(task, rows=replace(task.rows, **moved))
 
 
 def check_files(expected: Mapping[str, str], task: Task, run: str | os.PathLike[str]) -> None:
@@ -75,14 +68,14 @@ def check_files(expected: Mapping[str, str], task: Task, run: str | os.PathLike[
     Raises:
         MissingDataError, InvalidInputError: which file, and what to do.
     """
-    if not isinstance(task.rows, FileRows):
+    if not isinstance(task.rows, TableRows):
         return
-    absent = task.rows.missing()
+    absent = missing_file(task.rows)
     if absent:
         raise MissingDataError(f"{absent}: if it was moved, name its place with --data FILE (and --test FILE)")
     if not expected:
         return
-    for file, sha256 in task.rows.fingerprints().items():
+    for file, sha256 in fingerprints(task.rows).items():
         if sha256 not in expected.values():
             raise InvalidInputError(
                 f"{file} is not as it was when {os.fspath(run)} began; put that file back, or name its copy with --data"

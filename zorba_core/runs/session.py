@@ -21,14 +21,13 @@ from transformers import PreTrainedTokenizerBase
 
 from zorba_core.allocation import Allocation, AllocationMetrics, Solution
 from zorba_core.allocation.storage import allocation_sha256
-from zorba_core.data.encoding import count_cuts, encode, head_tokens, with_label_words
-from zorba_core.data.file_rows import clients_of
-from zorba_core.data.inference import Said
-from zorba_core.data.own_data import Data, task_for
-from zorba_core.data.partition import DIRICHLET, NATURAL, divide
-from zorba_core.data.splits import load_split
-from zorba_core.data.task_files import has_files
-from zorba_core.data.tasks import Task, get_task
+from zorba_core.data.describe import Said
+from zorba_core.data.divide import DIRICHLET, NATURAL, divide, division_of
+from zorba_core.data.encode import count_cuts, encode, head_tokens, with_label_words
+from zorba_core.data.load import clients_of, load_split
+from zorba_core.data.own_task import Data, task_for
+from zorba_core.data.table_rows import fingerprints
+from zorba_core.data.task import TableRows, Task, get_task
 from zorba_core.engine.adapters import with_adapters
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.callbacks import Callback
@@ -91,15 +90,15 @@ def fine_tune(
             alone: with another ``settings.method`` give ``num_clients`` instead, and every client activates every
             block.
         dataset: a built-in task: ``toy-reviews`` (needs no data), ``sst2``, ``ag-news``, ...; or a :class:`Task`.
-        data: rows of your own instead: a file (CSV, TSV, JSON lines, Parquet), a task's TOML file, a DataFrame or a
-            Task. Columns, labels and prompt that a file does not say are inferred (:mod:`zorba_core.data.inference`).
+        data: rows of your own instead: a file (CSV, TSV, JSON, Parquet or Excel), a task's TOML file, a DataFrame or a
+            Task. Columns, labels and prompt that a file does not say are inferred (:mod:`zorba_core.data.infer`).
         text, label, answer, prompt, test, client: of ``data``, what is not to be inferred: the columns of the text, of
             the label or of the answer to write, the prompt, the file to evaluate on, the column that says whose row it
             is.
         notice: called with each line about what was inferred.
         model: ``opt-mini``, a Hugging Face folder, or a hub id.
         alpha: of the Dirichlet division of the rows among clients; smaller is more uneven.
-        division: one of :data:`zorba_core.data.partition.DIVISIONS`; default: by the rows' own clients where they name
+        division: one of :data:`zorba_core.data.divide.DIVISIONS`; default: by the rows' own clients where they name
             them, else ``dirichlet``.
         label_words: words for each label, where the task's own do not suit the model.
         name: first part of the run folder's name; default ``<dataset>-<model>``.
@@ -125,7 +124,7 @@ def fine_tune(
         said = Said(texts, label, answer, prompt, (), client, None if test is None else os.fspath(test))
         task = task_for(data, said, tokenizer=partial(load_tokenizer, model), notice=notice)
     else:
-        task = dataset if isinstance(dataset, Task) else get_task(dataset)
+        task = task_for(dataset) if isinstance(dataset, Task) else get_task(dataset)
     task = with_label_words(task, label_words)
     suffix = "" if method_facts(settings.method).allocates else f"-{settings.method}"
     name = check_name(name or _plain(f"{task.name}-{os.path.basename(os.path.normpath(model))}{suffix}"))
@@ -270,13 +269,6 @@ def open_network(
     return network, tokenizer
 
 
-def division_of(task: Task, division: str | None) -> str:
-    """How the rows are divided: as asked, else by the clients that the rows name, else by label."""
-    if division is None:
-        return NATURAL if getattr(task.rows, "by_client", False) else DIRICHLET
-    return division
-
-
 def divide_rows(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
@@ -286,12 +278,12 @@ def divide_rows(
     division: str = DIRICHLET,
 ) -> tuple[FederatedRows, dict[str, Any]]:
     """The clients' rows and the evaluation rows, with facts about them for ``environment.json``."""
-    frame = load_split(task, "federated")
+    frame = load_split(task)
     train = encode(task, frame, tokenizer, settings.seq_len)
     held_N = divide(frame, num_clients, alpha, settings.seed, division)
     evaluation, evaluation_facts = evaluation_rows(task, tokenizer, settings)
     clients = clients_of(frame) if division == NATURAL else ()
-    files = task.rows.fingerprints() if has_files(task) else {}
+    files = fingerprints(task.rows) if isinstance(task.rows, TableRows) else {}
     facts = {
         **_origin_of(frame),
         "train_rows": len(train),

@@ -108,8 +108,8 @@ def _processor() -> list[Finding]:
 
 
 def _data() -> list[Finding]:
-    from zorba_core.data.sources import DATA_VARIABLE, PublishedRows
-    from zorba_core.data.tasks import TASKS
+    from zorba_core.data.load import DATA_VARIABLE
+    from zorba_core.data.task import TASKS, PublishedRows
 
     named = os.environ.get(DATA_VARIABLE, "")
     cure = f"set {DATA_VARIABLE} to a folder with sst2/, ag_news/ and snli/; toy-reviews needs no data"
@@ -121,7 +121,7 @@ def _data() -> list[Finding]:
     return [
         _dataset(folder / task.rows.folder, ("train", task.rows.evaluation_split), (*task.text_columns, "label"))
         for task in TASKS.values()
-        if isinstance(task.rows, PublishedRows) and task.rows.in_base is not None
+        if isinstance(task.rows, PublishedRows) and task.rows.base_half
     ]
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.shared import components
 from app.shared.escape import as_code
-from zorba_core.data.tasks import Task
+from zorba_core.data.task import Task
 from zorba_core.errors import ZorbaError
 from zorba_core.plots.quality import answer_figure
 from zorba_core.runs.run_task import task_of

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zorba_core.data.sources import MadeRows
-from zorba_core.data.tasks import TASKS, Task
+from zorba_core.data.task import TASKS, MadeRows, Task
 from zorba_core.errors import InvalidInputError
 from zorba_core.planning.models import ModelSpec, model_spec
 from zorba_core.runs.model_source import BUNDLED, MODELS_VARIABLE, models_folder
 
 
 def datasets() -> list[Task]:
-    """Every task, those that need no data first. ``task.rows.missing()`` says how to get rows that are not here."""
+    """Every task, those that need no data first. ``load.missing(task)`` says how to get rows that are not here."""
     return sorted(TASKS.values(), key=lambda task: not isinstance(task.rows, MadeRows))
 
 

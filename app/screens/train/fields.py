@@ -9,7 +9,8 @@ import streamlit as st
 from app.screens.train import choices
 from app.shared import components
 from app.shared.links import choose, linked, linked_number, linked_switch, linked_text, remembered
-from zorba_core.data.tasks import METRIC_TITLES, Task
+from zorba_core.data.load import missing as how_to_get
+from zorba_core.data.task import METRIC_TITLES, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import ZorbaError
@@ -59,7 +60,7 @@ def model(num_blocks: int) -> choices.Model | None:
 def dataset() -> Task | None:
     """One of the datasets that are here, the others with how to get them; None for rows of the reader's own."""
     tasks = {task.name: task for task in choices.datasets()}
-    missing = {name: task.rows.missing() for name, task in tasks.items()}
+    missing = {name: how_to_get(task) for name, task in tasks.items()}
     here = [name for name in tasks if not missing[name]]
     name = linked(
         st.selectbox,

@@ -21,15 +21,17 @@ from app.shared import components
 from app.shared.escape import as_code, in_figure
 from app.shared.links import draw, forget, keep, linked, linked_many, linked_text, remembered
 from zorba_core.cli.train import TaskOptions
-from zorba_core.data.file_rows import CLIENT, PLACE, FileRows, clients_of
-from zorba_core.data.inference import Said, default_prompt, infer_task
-from zorba_core.data.label_words import as_list, listed
-from zorba_core.data.own_data import task_name
-from zorba_core.data.partition import DIRICHLET, NATURAL, divide
-from zorba_core.data.pieces import piece_ids
-from zorba_core.data.sources import CLIENTS_SPLIT
+from zorba_core.data.describe import Said
+from zorba_core.data.divide import DIRICHLET, NATURAL, divide, named_clients
+from zorba_core.data.infer import default_prompt, infer_task
+from zorba_core.data.labels import label_texts
+from zorba_core.data.load import clients_of, load_split
+from zorba_core.data.own_task import task_name
+from zorba_core.data.prompts import piece_ids
+from zorba_core.data.table_rows import missing_file, read_rows
 from zorba_core.data.tables import is_empty
-from zorba_core.data.tasks import FIELD, Task
+from zorba_core.data.task import CLIENT, FIELD, PLACE, TableRows, Task
+from zorba_core.data.words import as_list, listed
 from zorba_core.errors import InvalidInputError, ZorbaError
 from zorba_core.fields import declared
 from zorba_core.files import write_bytes, write_text
@@ -64,10 +66,10 @@ def ask(runs_folder: Path, model: str | None) -> OwnRows | None:
             forget(key)
     st.session_state[_FILE] = path
     try:
-        rows = FileRows(path)
-        if rows.missing():
+        rows = TableRows(path)
+        if missing_file(rows):
             raise InvalidInputError(f"{path!r} is no file on this machine")
-        frame = rows.frame()
+        frame = read_rows(rows)
         tokenizer = None if model is None else _tokenizer(model)
         own = _mapped(rows, frame, tokenizer)
     except (ZorbaError, OSError) as error:
@@ -91,16 +93,16 @@ def _file(runs_folder: Path) -> str:
             key="train_data",
             longest=300,
             placeholder="/data/tickets.csv, or /data/clients/*.csv",
-            help="CSV, TSV, JSON lines or Parquet; a pattern makes each file one client.",
+            help="CSV, TSV, JSON, Parquet or Excel; of a pattern or a folder each file is one client.",
         ).strip()
         if not path:
             st.caption("A file with a row for each example: a column of text, and a column of labels or of answers.")
         return path
     file = st.file_uploader(
         "Rows",
-        type=["csv", "tsv", "jsonl", "parquet"],
+        type=["csv", "tsv", "jsonl", "json", "parquet", "xlsx"],
         key="train_upload",
-        help="Kept on this machine, beside the runs. CSV, TSV, JSON lines or Parquet.",
+        help="Kept on this machine, beside the runs. CSV, TSV, JSON, Parquet or Excel.",
     )
     if file is not None:
         st.session_state[_UPLOADED] = str(keep_upload(runs_folder, file.name, file.getvalue()))
@@ -129,7 +131,7 @@ def keep_upload(runs_folder: Path, name: str, content: bytes) -> Path:
 
 def who_holds_what(own: OwnRows, num_clients: int, seed: int) -> None:
     """The labels of each client's rows, as the run will divide them."""
-    frame = own.task.rows.read(own.task, CLIENTS_SPLIT)
+    frame = load_split(own.task)
     if own.task.kind != "labels":
         return
     division = NATURAL if own.num_clients is not None else DIRICHLET
@@ -166,12 +168,12 @@ def _tokenizer(model: str) -> Any:
     return load_tokenizer(model)
 
 
-def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
+def _mapped(rows: TableRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
     columns = [str(column) for column in frame.columns if column not in (PLACE, CLIENT)]
     st.dataframe(frame[columns].head(5), hide_index=True, width="stretch", height=213)
     name = task_name(rows.train)
     try:
-        inferred = infer_task(rows, Said(), name, tokenizer).task
+        inferred = infer_task(rows, Said(), name, tokenizer)
     except InvalidInputError:  # the reader says what cannot be inferred
         inferred = None
     usual_kind = TEXT if inferred is not None and inferred.kind == "text" else LABEL
@@ -213,10 +215,10 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
         prompt=prompt,
         client=client or None,
     )
-    task = infer_task(rows, said, name, tokenizer).task
+    task = infer_task(rows, said, name, tokenizer)
     words = _words(task) if kind == LABEL else ()
     if words != task.label_words:
-        task = infer_task(rows, Said(**{**vars(said), "label_words": words}), name, tokenizer).task
+        task = infer_task(rows, Said(**{**vars(said), "label_words": words}), name, tokenizer)
     _example(task, frame, tokenizer)
     _balance(task, frame)
     options = {
@@ -227,8 +229,7 @@ def _mapped(rows: FileRows, frame: pd.DataFrame, tokenizer: Any) -> OwnRows:
         "client": said.client,
         "label_words": as_list(words) if kind == LABEL else None,
     }
-    named = len(clients_of(task.rows.read(task, CLIENTS_SPLIT))) if task.rows.by_client else None
-    return OwnRows(task, options, named)
+    return OwnRows(task, options, len(named_clients(task)) or None)
 
 
 def _usual_asked(inferred: Task | None, kind: str, columns: Sequence[str]) -> str:
@@ -332,11 +333,8 @@ def _cell(row: pd.DataFrame, column: str) -> str:
 def _balance(task: Task, frame: pd.DataFrame) -> None:
     if task.kind != "labels":
         return
-    counts = Counter(str(value) for value in frame[task.rows.label] if not is_empty(value))
-    most, least = counts.most_common(1)[0], min(counts.items(), key=lambda item: item[1])
-    st.caption(
-        components.plain(
-            f"{len(frame):,} rows, {task.num_classes} labels: most rows have {most[0]} ({most[1]:,}), fewest "
-            f"{least[0]} ({least[1]:,}). Guessing the commonest is right in {most[1] / sum(counts.values()):.0%}."
-        )
-    )
+    counts = Counter(text for text in label_texts(frame, task.rows.label) if text)
+    (most, count), *_, (least, fewest) = counts.most_common()
+    how = f"each on {count:,}" if count == fewest else f"most rows have {most} ({count:,}), fewest {least} ({fewest:,})"
+    guess = f"Guessing {'one label' if count == fewest else 'the commonest'} is right in {count / counts.total():.0%}."
+    st.caption(components.plain(f"{len(frame):,} rows, {task.num_classes} labels: {how}. {guess}"))

@@ -44,6 +44,6 @@ MOMENTUM = MethodFacts(
 CENTRAL = Estimator("central", "Central", "differences to both sides", f"{__name__}.training:central")
 TICKETS = Task(
     name="tickets", title="Tickets", about="is somebody content?", label_names=("no", "yes"),
-    label_words=("bad", "good"), prompt="{ticket} It was", text_columns=("ticket",),
+    label_words=("bad", "good"), prompt="{ticket} It was",
     rows=MadeRows(made_tickets, "tickets 1"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ What the node's operator decides stands in the SuperNode's ``--node-config``:
     blocks=4          most blocks to activate, or vram-gib=8.0; with device="cuda" neither: free memory is measured
     replica="..."     the folder that keeps this client's replica between messages
     model="..."       the base model's folder here (needed unless the run's is one that comes with this package)
-    rows="..."        the file with this client's own rows: CSV, TSV, JSON lines, Parquet, with the columns that the
+    rows="..."        the file with this client's own rows: CSV, TSV, JSON, Parquet or Excel, with the columns that the
                       run's task reads (default, for built-in datasets alone: its share, which is a rehearsal)
     device="cpu"  threads=1
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from zorba_core.data.tasks import METRIC_TITLES
+from zorba_core.data.task import METRIC_TITLES
 from zorba_core.engine.callbacks import Callback
 from zorba_core.errors import ZorbaError
 from zorba_core.federation.flower.loopback import FAILED

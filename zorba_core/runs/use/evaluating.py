@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.file_rows import CLIENT
-from zorba_core.data.partition import DIRICHLET
+from zorba_core.data.divide import DIRICHLET
+from zorba_core.data.load import load_split
 from zorba_core.data.prompts import fill
-from zorba_core.data.splits import load_split
+from zorba_core.data.task import CLIENT
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.evaluation import choose_rows, evaluate
 from zorba_core.engine.randomness import stream

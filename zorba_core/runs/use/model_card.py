@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from zorba_core.data.encoding import label_tokens
+from zorba_core.data.encode import label_tokens
 from zorba_core.data.prompts import answer_space
-from zorba_core.data.tasks import FIELD, Task
+from zorba_core.data.task import FIELD, Task
 from zorba_core.engine.estimators.registry import ESTIMATORS
 from zorba_core.planning.methods import METHODS
 from zorba_core.runs.folder import Run

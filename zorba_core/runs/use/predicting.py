@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.encoding import count_cuts, encode, encode_prompts
-from zorba_core.data.file_rows import FileRows
+from zorba_core.data.encode import count_cuts, encode, encode_prompts
+from zorba_core.data.task import TableRows
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.evaluation import label_log_probabilities
@@ -95,7 +95,7 @@ class Predictions(Answers):
 
 def predict(
     run: str | os.PathLike[str] | Run | TunedModel,
-    texts: Texts | FileRows,
+    texts: Texts | TableRows,
     *,
     base: bool = False,
     model: str | None = None,

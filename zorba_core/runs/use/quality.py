@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from zorba_core.data.tasks import METRIC_TITLES
+from zorba_core.data.task import METRIC_TITLES
 from zorba_core.runs.text_metrics import text_metrics
 
 NUM_BINS = 10

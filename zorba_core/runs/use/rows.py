@@ -13,40 +13,33 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from zorba_core.data.file_rows import FileRows, FrameRows, prepared, refuse_rows, text_of
-from zorba_core.data.tables import readable_encoding
-from zorba_core.data.task_files import is_own
-from zorba_core.data.tasks import Task
-from zorba_core.errors import InvalidInputError, MissingDataError, in_short, name_some
+from zorba_core.data.labels import refuse_rows
+from zorba_core.data.table_rows import check_columns, missing_file, prepared, read_rows, texts_of
+from zorba_core.data.task import TableRows, Task
+from zorba_core.errors import InvalidInputError, MissingDataError
 
 Texts = str | Mapping[str, str] | Sequence[str | Mapping[str, str]] | pd.DataFrame
 Table = str | os.PathLike[str] | pd.DataFrame
 
 
-def text_rows(task: Task, texts: Texts | FileRows) -> pd.DataFrame:
+def text_rows(task: Task, texts: Texts | TableRows) -> pd.DataFrame:
     """The columns that the task's prompt reads, and those of its options, as text.
 
     Raises:
         InvalidInputError: a column is missing, or a row has no text; with file and line where rows are from a file.
     """
-    if isinstance(texts, FileRows):
-        frame = _table(texts)
-    else:
+    if not isinstance(texts, TableRows):
         if not isinstance(texts, pd.DataFrame):
-            items = [texts] if isinstance(texts, str | Mapping) else list(texts)
+            items = [texts] if isinstance(texts, str | Mapping) else texts
             texts = pd.DataFrame([_row_of(task, item) for item in items])
         if texts.empty:
             raise InvalidInputError("there are no rows to predict: give at least one text")
-        frame = FrameRows(texts).frame()
+        texts = TableRows(texts)
+    frame = _table(texts)
     options = task.answer_columns if task.kind == "options" else ()
     columns = list(dict.fromkeys((*task.text_columns, *options)))
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        there = [column for column in frame.columns if not str(column).startswith("#")]
-        raise InvalidInputError(
-            f"no column {in_short(missing[0])}, which the run reads; the rows have {name_some(there, 12)}"
-        )
-    read = {column: text_of(frame, column, task) for column in columns}
+    check_columns(frame, columns)
+    read = {column: texts_of(frame, column) for column in columns}
     empty_R = np.logical_and.reduce([[not text.strip() for text in read[column]] for column in task.text_columns])
     what = f"no text in {' or '.join(task.text_columns)}"
     refuse_rows(frame, empty_R, what, "fill such rows in, or remove them")
@@ -64,36 +57,21 @@ def labelled_rows(task: Task, table: Table, label: str | None = None, client: st
         InvalidInputError, MissingDataError: no such file or column, or a row without text or label, or with a label
             that the run was not trained on; with file and line.
     """
-    own = task.rows if is_own(task) else None
-    if task.kind != "text":
-        label = label or (own.label if own else "label")
-    named = {"label": label, "client": client, "label_values": own.label_values if own else ()}
-    if isinstance(table, pd.DataFrame):
-        rows = FrameRows(table, **named)
-    else:
-        rows = FileRows(os.fspath(table), encoding=readable_encoding(table, encoding_of(task)), **named)
-    frame = _table(rows) if isinstance(rows, FileRows) else rows.frame()
+    own = task.rows if isinstance(task.rows, TableRows) else TableRows(label="label")
+    label = None if task.kind == "text" else label or own.label
+    rows = TableRows(table, label=label, client=client, label_values=own.label_values, encoding=own.encoding)
+    frame = _table(rows)
     if len(frame) == 0:
         raise InvalidInputError("there are no rows to evaluate on")
-    if client is None and own and own.client and own.client in frame:
+    if client is None and own.client in frame:
         rows = replace(rows, client=own.client)
-    if label is not None and label not in frame:
-        there = [column for column in frame.columns if not str(column).startswith("#")]
-        raise InvalidInputError(
-            f"no column {in_short(label)} with the labels; the rows have {name_some(there, 12)}: name it with --label"
-        )
-    return prepared(rows, task, frame, test=True)
+    return prepared(task, rows, frame)
 
 
-def encoding_of(task: Task) -> str:
-    """Of the text files that a run was trained on."""
-    return getattr(task.rows, "encoding", "utf-8") if is_own(task) else "utf-8"
-
-
-def _table(rows: FileRows) -> pd.DataFrame:
-    if rows.missing():
-        raise MissingDataError(f"data file {rows.missing()}")
-    return rows.frame()
+def _table(rows: TableRows) -> pd.DataFrame:
+    if missing_file(rows):
+        raise MissingDataError(f"data file {missing_file(rows)}")
+    return read_rows(rows)
 
 
 def named(table: Table) -> str:

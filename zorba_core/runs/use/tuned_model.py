@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.tasks import Task
+from zorba_core.data.task import Task
 from zorba_core.engine.blocks import Blocks
 from zorba_core.engine.settings import TrainSettings
 from zorba_core.errors import InvalidInputError, MissingDataError

@@ -19,9 +19,9 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from zorba_core.data.encoding import encode, label_token_ids
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import TASKS
+from zorba_core.data.encode import encode, label_token_ids
+from zorba_core.data.load import load_split
+from zorba_core.data.task import TASKS
 from zorba_core.errors import InvalidInputError, in_short
 from zorba_core.files import check_folder, named_in_errors, place_folder, write_json, write_text
 from zorba_core.study.base_model.card import CARD_FORMAT, card_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from zorba_core.data.tasks import TASKS
+from zorba_core.data.task import TASKS
 
 CARD_FORMAT = 1
 _ARCHITECTURES = {"opt": "OPT", "llama": "Llama"}

@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from zorba_core.data.splits import load_corpus, load_split
+from zorba_core.data.load import DATA_VARIABLE, data_folder, load_split
 from zorba_core.engine.rows import Encoded
+from zorba_core.errors import MissingDataError
 from zorba_core.study.base_model.recipe import BaseModelRecipe
 from zorba_core.study.base_model.tokenizer import START_ID
 
@@ -21,6 +23,22 @@ _CHARACTERS_PER_TOKEN = 4.3
 _REVIEWS = ("imdb_reviews", "yelp_amazon_reviews")
 _PUNCTUATION = re.compile(r"([.,!?;:()\"]|n't\b|'(?:s|re|ve|ll|d|m)\b)")
 _TAGS = re.compile(r"<br\s*/?>|\s+")
+
+
+def load_corpus() -> dict[str, list[str]]:
+    """Unlabelled texts by file name, of ``corpus/*.parquet`` below ``ZORBA_DATA``.
+
+    Raises:
+        MissingDataError: the folder is not there.
+    """
+    folder = data_folder()
+    files = sorted((folder / "corpus").glob("*.parquet")) if folder else []
+    if not files:
+        raise MissingDataError(
+            f"no text corpus: set {DATA_VARIABLE} to a folder with corpus/*.parquet (column text); "
+            "or use --profile tiny, which needs no data"
+        )
+    return {file.stem: pd.read_parquet(file, columns=["text"])["text"].tolist() for file in files}
 
 
 def corpus_texts(recipe: BaseModelRecipe, seed: int) -> dict[str, list[str]]:

@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM, PreTrainedTokenizerBase
 
-from zorba_core.data.encoding import encode, label_token_ids
-from zorba_core.data.splits import load_split
-from zorba_core.data.tasks import TASKS, Task
+from zorba_core.data.encode import encode, label_token_ids
+from zorba_core.data.load import load_split
+from zorba_core.data.task import TASKS, Task
 from zorba_core.engine.rows import Encoded
 from zorba_core.study.base_model.corpus import rows_of, task_batches, trimmed, window_batches
 from zorba_core.study.base_model.optimizer import BaseOptimizer

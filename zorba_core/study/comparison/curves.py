@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from zorba_core.data.tasks import METRIC_TITLES
+from zorba_core.data.task import METRIC_TITLES
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zorba_core.data.pieces import piece_ids
+from zorba_core.data.prompts import piece_ids
 from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -1,9 +1,12 @@
+"""Which rows each client holds."""
+
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from zorba_core.data.partition import dirichlet_partition
+from zorba_core.data.divide import dirichlet_partition, divide
 from zorba_core.errors import InvalidInputError
 
 LABELS = np.random.default_rng(0).integers(0, 4, size=2_000)
@@ -52,9 +55,25 @@ def test_the_seed_decides_the_partition():
         ([0, 1], 0, 1.0, "num_clients must be at least 1"),
         ([0, 1], 2, 0.0, "must be positive"),
         ([0, 1], 2, math.nan, "must be positive"),
-        ([[0, 1]], 1, 1.0, "one label per row"),
     ],
 )
 def test_impossible_partitions_are_refused(labels, num_clients, alpha, message):
     with pytest.raises(InvalidInputError, match=message):
         dirichlet_partition(labels, num_clients, alpha, seed=0)
+
+
+@pytest.mark.parametrize(("division", "even"), [("iid", True), ("quantity", False), ("dirichlet", False)])
+def test_rows_by_chance_are_each_somebodys_once(division, even):
+    frame = pd.DataFrame({"text": ["a"] * 400, "label": [0, 1] * 200})
+    held_N = divide(frame, 8, 0.3, 5, division)
+    assert sorted(row for held in held_N for row in held) == list(range(400))
+    assert all(len(held) for held in held_N)
+    assert (max(map(len, held_N)) - min(map(len, held_N)) <= 1) is even
+
+
+def test_rows_that_name_no_clients_cannot_be_divided_by_them():
+    frame = pd.DataFrame({"text": ["a"] * 4, "label": [0, 1] * 2})
+    with pytest.raises(InvalidInputError, match="the rows name no clients; say which column does"):
+        divide(frame, 2, 1.0, 0, "natural")
+    with pytest.raises(InvalidInputError, match="division is 'fair'; choose one of dirichlet, natural"):
+        divide(frame, 2, 1.0, 0, "fair")

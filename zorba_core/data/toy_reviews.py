@@ -1,8 +1,11 @@
-"""toy-reviews: short reviews in two classes from a grammar written for this project. It needs no data and no network.
+"""toy-reviews and toy-verdicts: short reviews from a grammar written for this project, without data and network.
 
 What makes it more than a word list: the verdict can be negated ("was not slow"), set against a weaker opposite ("the
 room was clean but the food was awful") or stand after a concession ("although the staff was kind, ..."). In a contrast
 the clause after "but", or outside "although", decides the label. About half of the sentences have such a turn.
+
+toy-verdicts is the smallest task that is about writing rather than choosing. The base model does not write such a
+sentence by itself; a model that has learned the form alone is right half of the time.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import pandas as pd
 
 GRAMMAR_VERSION = 1  # goes up when a sentence can change: numbers of different versions do not compare
 _SEED = 20_250_101
+VERDICTS = ("it was bad", "it was good")  # of a negative and of a positive remark
 VALIDATION_PER_CLASS = 500
 TRAIN_PER_CLASS = 3_000
 
@@ -34,73 +38,18 @@ _OPENERS = (
     "everyone said that",
 )
 _ASPECTS = (
-    "food",
-    "film",
-    "story",
-    "staff",
-    "room",
-    "music",
-    "show",
-    "book",
-    "service",
-    "acting",
-    "ending",
-    "plot",
-    "soup",
-    "garden",
-    "hotel",
-    "coffee",
-    "play",
-    "museum",
-    "trip",
-    "meal",
-    "song",
-    "game",
-    "view",
-    "bread",
-    "concert",
+    "food", "film", "story", "staff", "room", "music", "show", "book", "service", "acting", "ending", "plot", "soup",
+    "garden", "hotel", "coffee", "play", "museum", "trip", "meal", "song", "game", "view", "bread", "concert",
     "phone",
-)
+)  # fmt: skip
 _GOOD = (
-    "lovely",
-    "charming",
-    "funny",
-    "delightful",
-    "excellent",
-    "wonderful",
-    "fresh",
-    "clever",
-    "warm",
-    "beautiful",
-    "brilliant",
-    "enjoyable",
-    "superb",
-    "moving",
-    "pleasant",
-    "perfect",
-    "smart",
-    "impressive",
-)
+    "lovely", "charming", "funny", "delightful", "excellent", "wonderful", "fresh", "clever", "warm", "beautiful",
+    "brilliant", "enjoyable", "superb", "moving", "pleasant", "perfect", "smart", "impressive",
+)  # fmt: skip
 _BAD = (
-    "awful",
-    "boring",
-    "dull",
-    "horrible",
-    "slow",
-    "stale",
-    "weak",
-    "ugly",
-    "rude",
-    "tedious",
-    "poor",
-    "dreadful",
-    "annoying",
-    "disappointing",
-    "messy",
-    "cheap",
-    "silly",
-    "painful",
-)
+    "awful", "boring", "dull", "horrible", "slow", "stale", "weak", "ugly", "rude", "tedious", "poor", "dreadful",
+    "annoying", "disappointing", "messy", "cheap", "silly", "painful",
+)  # fmt: skip
 _DEGREES = ("", "", "really ", "very ", "quite ", "truly ", "rather ", "so ")
 _NEGATIONS = ("not ", "never ", "not at all ", "hardly ", "by no means ")
 _TAILS = ("", "", "", "for the price", "this time", "from start to end", "that evening", "for a small place")
@@ -119,6 +68,12 @@ def toy_reviews(split: str) -> pd.DataFrame:
     chosen = [(text, label) for label in (0, 1) for text in _sentences(label)[start:stop]]
     order = np.random.default_rng([_SEED, 2]).permutation(len(chosen))
     return pd.DataFrame([chosen[index] for index in order], columns=["text", "label"])
+
+
+def toy_verdicts(split: str) -> pd.DataFrame:
+    """Rows of one split, columns ``text`` and ``answer``, half of each verdict: the remarks of toy-reviews."""
+    remarks = toy_reviews(split)
+    return pd.DataFrame({"text": remarks["text"], "answer": [VERDICTS[label] for label in remarks["label"]]})
 
 
 @functools.cache

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from zorba_core.data.pieces import piece_ids
-from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill
-from zorba_core.data.tasks import Task
+from zorba_core.data.prompts import Prompts, answer_space, chat_turn, fill, piece_ids
+from zorba_core.data.task import Task
 from zorba_core.engine.choice_rows import ChoiceRows
 from zorba_core.engine.row_kinds import Rows
 from zorba_core.engine.rows import Encoded
@@ -25,8 +24,6 @@ from zorba_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-_MOST_TOKENS = 2**30  # of all rows, padded: 8 GiB
 
 
 def with_label_words(task: Task, words: Sequence[str] | None) -> Task:
@@ -118,8 +115,8 @@ def encode(
         labelled: False where the rows have no ``label`` yet (they are to be predicted): label 0 is put in.
 
     Raises:
-        InvalidInputError: columns are missing, a label is out of range, an answer is empty, or ``seq_len`` cannot hold
-            the prompt itself and the answer.
+        InvalidInputError: columns are missing, an answer is empty, or ``seq_len`` cannot hold the prompt itself and
+            the answer.
     """
     wanted = task.columns if labelled else [column for column in task.columns if column != "label"]
     _check_columns(task, frame, wanted)
@@ -127,7 +124,7 @@ def encode(
         raise InvalidInputError(f"task {task.name}: there are no rows to encode")
     if task.kind == "text":
         return _encode_text(task, frame, tokenizer, seq_len)
-    label_R = _labels(task, frame) if labelled else np.zeros(len(frame), dtype=np.int64)
+    label_R = frame["label"].to_numpy(np.int64) if labelled else np.zeros(len(frame), np.int64)
     prompts = Prompts(task, frame, tokenizer)
     if task.kind == "options":
         answers = _option_tokens(task, frame, tokenizer)
@@ -254,14 +251,6 @@ def _option_tokens(task: Task, frame: pd.DataFrame, tokenizer: PreTrainedTokeniz
     return rows
 
 
-def _labels(task: Task, frame: pd.DataFrame) -> np.ndarray:
-    label_R = frame["label"].to_numpy(dtype=np.int64)
-    if label_R.min() < 0 or label_R.max() >= task.num_classes:
-        label_range = f"{label_R.min()}..{label_R.max()}"
-        raise InvalidInputError(f"task {task.name}: labels must be 0..{task.num_classes - 1}, found {label_range}")
-    return label_R
-
-
 def _refuse_empty(task: Task, frame: pd.DataFrame, texts: list[str], what: str) -> None:
     if "" in texts:
         raise InvalidInputError(
@@ -283,9 +272,6 @@ def _pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def _padded(rows: Sequence[Sequence[int]], length: int, fill_with: int) -> np.ndarray:
-    if len(rows) * length > _MOST_TOKENS:
-        most = _MOST_TOKENS // len(rows)
-        raise InvalidInputError(f"seq_len is {length}, too long for {len(rows):,} rows in memory; use at most {most}")
     ids_RL = np.full((len(rows), length), fill_with, dtype=np.int64)
     for row, ids in enumerate(rows):
         ids_RL[row, : len(ids)] = ids

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from zorba_core.data.file_rows import CLIENT, clients_of
+from zorba_core.data.load import clients_of, load_split, names_clients
+from zorba_core.data.task import CLIENT, Task
 from zorba_core.errors import InvalidInputError, name_some
 
 DIRICHLET, NATURAL, IID, QUANTITY = "dirichlet", "natural", "iid", "quantity"
@@ -24,6 +25,18 @@ DIVISIONS = {
     IID: "all alike",
     QUANTITY: "alike in kind, in amounts of Dir(alpha)",
 }
+
+
+def division_of(task: Task, division: str | None) -> str:
+    """How the rows are divided: as asked, else by the clients that the rows name, else by label."""
+    return division or (NATURAL if names_clients(task) else DIRICHLET)
+
+
+def named_clients(task: Task, division: str | None = None) -> tuple[str, ...]:
+    """The clients that the rows name, in their order; none where they are to be divided otherwise."""
+    if not names_clients(task) or division_of(task, division) != NATURAL:
+        return ()
+    return clients_of(load_split(task))
 
 
 def divide(
@@ -78,8 +91,6 @@ def dirichlet_partition(label_R: ArrayLike, num_clients: int, alpha: float, seed
         InvalidInputError: fewer rows than clients, or ``num_clients`` or ``alpha`` not positive.
     """
     label_R = np.asarray(label_R)
-    if label_R.ndim != 1:
-        raise InvalidInputError(f"labels must be a list of one label per row, got an array of shape {label_R.shape}")
     if num_clients < 1:
         raise InvalidInputError(f"num_clients must be at least 1, got {num_clients}")
     if not alpha > 0:

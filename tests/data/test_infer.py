@@ -1,0 +1,114 @@
+"""What is inferred of rows: label, texts, prompt and words; and the words of an option."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from zorba_core.data.describe import Said
+from zorba_core.data.load import load_split
+from zorba_core.data.own_task import task_for, task_name
+from zorba_core.data.words import as_list, listed, words_for
+from zorba_core.errors import InvalidInputError
+
+REMARKS = [f"remark {n} of a kind" for n in range(60)]
+KINDS = ["bad", "good"] * 30
+NUMBERS = list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "text"),
+    [
+        ({"text": REMARKS, "label": KINDS}, "label", ("text",)),
+        ({"topic": KINDS, "subject": REMARKS, "body": REMARKS, "id": NUMBERS}, "topic", ("subject", "body")),
+        ({"a": REMARKS, "b": KINDS, "n": [n % 3 for n in NUMBERS]}, "b", ("a",)),
+        ({"text": REMARKS, "stars": [n % 5 for n in NUMBERS], "url": REMARKS}, "stars", ("text",)),
+        ({"text": REMARKS, "branch": KINDS, "kind": KINDS}, "kind", ("text",)),
+        ({"text": REMARKS, "label": [0, 1] * 30, "label_text": ["about a late box", "about a wrong bill"] * 30},
+         "label", ("text",)),
+    ],
+)  # fmt: skip
+def test_label_and_texts_are_told_from_names_and_values(columns, label, text):
+    task = task_for(pd.DataFrame(columns))
+    assert (task.rows.label, task.text_columns) == (label, text)
+
+
+@pytest.mark.parametrize(
+    ("columns", "answer"),
+    [
+        ({"question": REMARKS, "answer": REMARKS}, "answer"),
+        ({"instruction": REMARKS, "input": [""] * 60, "output": REMARKS}, "output"),
+        ({"source": REMARKS, "target": REMARKS}, "target"),
+    ],
+)
+def test_an_answer_that_differs_in_each_row_is_written(columns, answer):
+    task = task_for(pd.DataFrame(columns))
+    assert (task.kind, task.answer) == ("text", answer)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said", "says"),
+    [
+        ({"a": [f"x{n}" for n in NUMBERS], "b": [f"y{n}" for n in NUMBERS]}, {}, "name it with --label, or with"),
+        ({"n": NUMBERS, "label": KINDS}, {}, "no column of text among n, label; name it with --text"),
+        ({"messages": [[{"role": "user", "content": "a"}]] * 60}, {}, "messages hold lists or objects; give a column"),
+        ({"messages": [[{"role": "user"}]] * 60}, {"answer": "messages"}, "messages hold lists or objects"),
+        ({"text": REMARKS, "label": KINDS}, {"label": "label", "answer": "text"}, "give --label or --answer, not both"),
+        ({"text": REMARKS, "label": KINDS}, {"label_words": ("a", "b", "c")}, "3 label words are given and column"),
+        ({"text": REMARKS, "label": KINDS}, {"prompt": "It was"}, "the prompt must have fields such as {text}"),
+        ({"re{mark}": REMARKS, "label": KINDS}, {}, "rename it in a table in memory, to 're_mark' for example"),
+    ],
+)
+def test_what_cannot_be_inferred_is_one_line_with_the_option_that_says_it(columns, said, says):
+    with pytest.raises(InvalidInputError) as error:
+        task_for(pd.DataFrame(columns), Said(**said))
+    assert says in str(error.value)
+
+
+def test_what_was_inferred_is_told_with_the_option_that_says_it_instead():
+    told: list[str] = []
+    frame = pd.DataFrame({"text": REMARKS, "label": KINDS, "label_text": ["it is a bad one", "it is a good one"] * 30})
+    task_for(frame, notice=told.append)
+    assert told == [
+        "task table: 60 rows",
+        "  text    text   [inferred; --text]",
+        "  label   label: bad 30, good 30   [inferred; --label]",
+        "  words   bad, good   [inferred; --label-words]",
+        "  prompt  {text} Label:   [inferred; --prompt]",
+        "  note    label_text says the label in other words and is left out of the prompt",
+        "  test    20% of the rows, by a hash of their text   [inferred; --test]",
+    ]
+    task_for(frame, Said(text=("text", "label_text")), notice=told.append)
+    assert any(line.startswith("  warning label_text says the label in other words: the prompt") for line in told)
+
+
+def test_a_task_file_is_changed_by_what_is_said(tmp_path):
+    pd.DataFrame({"text": REMARKS, "label": KINDS, "stars": NUMBERS}).to_csv(tmp_path / "rows.csv", index=False)
+    path = tmp_path / "task.toml"
+    path.write_text('name = "t"\nprompt = "{text} It was"\n[rows]\ntrain = "rows.csv"\nlabel = "label"\n', "utf-8-sig")
+    assert task_for(path).label_names == ("bad", "good")
+    assert task_for(path, Said(prompt="{text} So", label_words=("B", "G"))).label_words == ("B", "G")
+    assert task_for(path, Said(label="stars")).num_classes == 60
+    written = task_for(path, Said(answer="stars"))
+    assert (written.kind, set(load_split(written)["stars"]) <= set(map(str, NUMBERS))) == ("text", True)
+    with pytest.raises(InvalidInputError, match="the task file has a prompt"):
+        task_for(path, Said(text=("text",)))
+
+
+def test_a_task_is_called_by_its_file():
+    names = {"Support Tickets (2).csv": "support-tickets-2", "a/clients/*.csv": "clients", "x/(!).csv": "task"}
+    assert {path: task_name(path) for path in names} == names
+
+
+def test_label_words_differ_and_numbers_are_equally_long(tiny_tokenizer):
+    assert words_for(["1", "10", "2"]) == ("01", "10", "02")
+    assert words_for(["new", "new york", "bug_report"]) == ("new", "york", "bug report")
+    assert words_for(["good", "bad"], tiny_tokenizer) == ("good", "bad")
+    assert len(set(words_for(["FeatureRequest", "feature-request"]))) == 2
+
+
+def test_words_that_are_written_as_a_list_are_read_again():
+    words = ["bad", "a, b", 'say "hi"', "good"]
+    assert listed(as_list(words)) == words
+    with pytest.raises(InvalidInputError, match="cannot be read as one line"):
+        listed("bad\rgood,better")

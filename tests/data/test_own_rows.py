@@ -1,0 +1,232 @@
+"""Rows of the user's own: their labels, their clients, which are tested on, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from zorba_core.data.describe import Said
+from zorba_core.data.divide import divide, named_clients
+from zorba_core.data.load import clients_of, load_split
+from zorba_core.data.own_task import task_for
+from zorba_core.data.table_rows import file_clients
+from zorba_core.data.task import TableRows, Task
+from zorba_core.errors import InvalidInputError, MissingDataError, ZorbaError
+
+GOOD = "text,label\n" + "".join(f"remark {n} of a kind,{'good' if n % 2 else 'bad'}\n" for n in range(40))
+TEXTS = [f"remark {n} of a kind" for n in range(40)]
+
+
+def task_of(label: list, **columns) -> Task:
+    return task_for(pd.DataFrame({"text": TEXTS, "label": label, **columns}), Said(label="label", text=("text",)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["good", "bad"], ("bad", "good")),
+        ([" good", "bad "], ("bad", "good")),
+        ([10, 9], ("9", "10")),
+        ([1.0, 0.0], ("0", "1")),
+        (["1.0", "0"], ("0", "1")),
+        ([True, False], ("False", "True")),
+        (pd.array([1, 0], "Int64"), ("0", "1")),
+        (np.array(["a", "b"], dtype=object), ("a", "b")),
+        (["naïve", "naive"], ("naive", "naïve")),
+    ],
+)
+def test_labels_are_named_by_their_text_in_order(labels, names):
+    task = task_of(list(labels) * 20)
+    assert task.label_names == names
+    assert sorted(set(load_split(task)["label"])) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        (["good"] * 40, "column label holds one label only, 'good'"),
+        ([None] * 40, "column label holds no label"),
+        ([f"kind {n}" for n in range(1001)], "holds 1,001 different labels and at most 1,000"),
+        (["a", "b", None, *"ab" * 18, "a"], "row 3: no label in label; correct or remove such rows"),
+        (["a", pd.NA, float("nan"), pd.NaT, " ", *"ab" * 17, "b"], "row 2: no label in label (4 such rows: row 3, row"),
+        ([[0, 1], [1]] * 20, "row 1: column label holds a list where one label belongs (40 such rows"),
+        ([{"id": 1}, "b"] * 20, "row 1: column label holds a dict where one label belongs"),
+        ([b"a", b"b"] * 20, "column label holds a bytes where one label belongs"),
+        (["TRUE", "True", "False", "False"] * 10, "the labels 'TRUE' and 'True' look alike (the first is in row 1)"),
+        (["d\u00e9lai", "de\u0301lai"] * 20, r"the labels 'de\u0301lai' and 'd\xe9lai' look alike"),
+        (["late box", "late\u00a0box"] * 20, r"'late box' and 'late\xa0box' look alike"),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_no_label_is_refused_in_one_line(label, says):
+    frame = pd.DataFrame({"text": (TEXTS * 26)[: len(label)], "label": label})
+    with pytest.raises(InvalidInputError) as error:
+        load_split(task_for(frame, Said(label="label", text=("text",))))
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "says"),
+    [
+        (GOOD, {"text": ("body",)}, "no column 'body'; they have text, label"),
+        (GOOD, {"prompt": "{body} It was"}, "no column 'body'; they have text, label"),
+        (GOOD + ",good\n", {}, "rows.csv, line 42: no text in text; remove such rows"),
+        (GOOD + "nan,good\n  ,bad\n", {}, "rows.csv, line 42: no text in text (2 such rows: rows.csv, line 43)"),
+        (GOOD + "a remark,\n", {}, "rows.csv, line 42: no label in label"),
+        (GOOD, {"text": ("label",), "label": "label"}, "the prompt contains label, the column of the label"),
+        (GOOD.replace("text", "topic").replace("label", "text").replace("topic", "label"),
+         {"text": ("label",), "label": "text"}, "a column of text is called label, a name kept for labels"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_rows_is_one_line_with_its_place(tmp_path, content, said, says):
+    (tmp_path / "rows.csv").write_text(content)
+    with pytest.raises(ZorbaError) as error:
+        load_split(task_for(tmp_path / "rows.csv", Said(**said)))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ('["a"]', "line 1: column text holds a list where a text belongs; name another column"),
+        ('[{"role": "user", "content": "a"}]', "write each conversation as a column of what is asked and one of what"),
+        ('"caf\\ud83d"', "line 1: column text holds half of a character; remove it"),
+    ],
+)
+def test_a_text_that_is_none_is_refused_by_its_line(tmp_path, value, says):
+    lines = [f'{{"text": {value if n == 0 else json.dumps(TEXTS[n])}, "label": {n % 2}}}' for n in range(40)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InvalidInputError) as error:
+        load_split(task_for(tmp_path / "rows.jsonl", Said(text=("text",))))
+    assert says in str(error.value)
+
+
+def evaluated(tmp_path, test: str, toml: str = "") -> list[int]:
+    """The labels of test rows: billing is 0 and delivery 1, since labels that are read are sorted."""
+    (tmp_path / "rows.csv").write_text(GOOD.replace("good", "delivery").replace("bad", "billing"))
+    (tmp_path / "test.csv").write_text(f"text,label\n{test}")
+    (tmp_path / "task.toml").write_text(
+        f'name = "t"\nprompt = "{{text}} It was"\n{toml}[rows]\nlabel = "label"\n'
+        'train = "rows.csv"\ntest = "test.csv"\n'
+    )
+    return load_split(task_for(tmp_path / "task.toml"), "validation")["label"].tolist()
+
+
+def test_labels_of_test_rows_are_those_trained_on(tmp_path):
+    assert evaluated(tmp_path, "a,delivery\nb,billing\n") == [1, 0]
+    for test, says in (
+        ("a,delivery\nb,dreadful\n", "test.csv, line 3: the label 'dreadful' is none of those trained on; the task's"),
+        ("a,Delivery\n", "the label 'Delivery' is none of those trained on, and looks like 'delivery'"),
+        ("a,0\nb,1\n", "test.csv, line 2: labels are numbers and the task's labels are billing, delivery; write the"),
+    ):
+        with pytest.raises(InvalidInputError) as error:
+            evaluated(tmp_path, test)
+        assert says in str(error.value)
+
+
+def test_numbers_are_labels_in_the_order_that_somebody_named(tmp_path):
+    order = 'label_names = ["delivery", "billing"]\n'
+    assert evaluated(tmp_path, "a,0\nb,1\n", order) == [0, 1]
+    assert evaluated(tmp_path, "a,delivery\n", order) == [0]
+
+
+def client_file(path, rows: list[tuple[str, int]], names: list[str]) -> None:
+    """A client's own rows with its own numbering of labels, as ``class_encode_column`` makes them."""
+    described = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+    table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(described)}), path)
+
+
+def test_each_file_has_its_own_numbering_of_label_names(tmp_path):
+    client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2) for n in range(20)], ["billing", "delivery"])
+    client_file(tmp_path / "b.parquet", [(f"b {n}", n % 2) for n in range(20)], ["billing", "refund"])
+    task = task_for(tmp_path / "*.parquet")
+    frame = load_split(task)
+    named = {text: task.label_names[label] for text, label in zip(frame["text"], frame["label"], strict=True)}
+    assert task.label_names == ("billing", "delivery", "refund")
+    assert {named[text] for text in named if text.startswith("b")} == {"billing", "refund"}
+
+
+def test_a_file_of_class_labels_without_one_names_the_row(tmp_path):
+    client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2 if n else -1) for n in range(20)], ["no", "yes"])
+    with pytest.raises(InvalidInputError, match=r"a\.parquet, row 1: no label in label"):
+        load_split(task_for(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("files", "clients"),
+    [
+        (["c/a.csv", "c/b.csv"], ["a", "b"]),
+        (["mixed/a.csv", "mixed/a.jsonl", "mixed/b.csv"], ["a.csv", "a.jsonl", "b.csv"]),
+        (["s/north/train.csv", "s/south/train.csv"], ["north", "south"]),
+        (["s/x/n/t.csv", "s/y/n/t.csv"], ["x/n/t.csv", "y/n/t.csv"]),
+    ],
+)
+def test_each_file_is_a_client_with_a_name_of_its_own(files, clients):
+    assert file_clients(files) == clients
+
+
+def test_a_folder_and_a_pattern_are_a_file_for_each_client_whatever_their_folder_is_called(tmp_path, monkeypatch):
+    folder = tmp_path / "study [v2]" / "clients"
+    folder.mkdir(parents=True)
+    for name in ("b.csv", "a.csv", ".hidden.csv"):
+        (folder / name).write_text(GOOD.replace("remark", name))
+    monkeypatch.chdir(folder.parent)
+    for given in ("clients/*.csv", "clients", folder / "*.csv", "cl*/[ab].csv"):
+        task = task_for(given)
+        assert clients_of(load_split(task)) == ("a", "b")
+        assert named_clients(task) == ("a", "b")
+        assert named_clients(task, "iid") == ()
+    with pytest.raises(MissingDataError, match=r"no file matches .* in quotes"):
+        task_for("clients/*.tsv")
+    os.rename(folder / "a.csv", folder / "train.csv")
+    with pytest.raises(InvalidInputError, match="holds the splits of a set and not a file for each client"):
+        task_for("clients")
+
+
+def test_a_client_with_an_empty_file_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(GOOD)
+    (tmp_path / "b.csv").write_text("text,label\n")
+    with pytest.raises(InvalidInputError, match=r"b\.csv: it has a header and no rows"):
+        task_for(tmp_path / "*.csv")
+
+
+def test_equal_texts_never_stand_on_both_sides_and_every_label_and_client_can_be_trained():
+    rows = [{"text": f"Remark {n % 50}", "label": f"l{n % 5}", "by": f"c{n % 7}"} for n in range(200)]
+    rows += [{"text": f"only {n}", "label": "rare" if n else "l0", "by": "alone"} for n in range(2)]
+    task = task_for(pd.DataFrame(rows), Said(label="label", client="by", text=("text",)))
+    train, test = load_split(task), load_split(task, "validation")
+    assert len(train) + len(test) == 202
+    assert not set(train["text"]) & set(test["text"])
+    assert len(set(train["label"])) == 6
+    assert len(divide(train, 8, 1.0, 0, "natural")) == 8
+    with pytest.raises(InvalidInputError, match=r"the rows are those of 8 clients .* the allocation is for 3"):
+        divide(train, 3, 1.0, 0, "natural")
+
+
+@pytest.mark.parametrize(
+    ("texts", "count", "distinct"), [(["the same words"], 40, 1), (["one", "two"], 40, 2), (["one", "two"], 2, 2)]
+)
+def test_where_no_row_is_left_to_test_on_the_line_says_why(texts, count, distinct):
+    frame = pd.DataFrame({"text": (texts * count)[:count], "label": (["good", "bad"] * count)[:count]})
+    with pytest.raises(InvalidInputError, match=f"of {count} rows none is left to test on: they have {distinct} diff"):
+        load_split(task_for(frame, Said(text=("text",), label="label")), "validation")
+
+
+def test_a_table_in_memory_that_is_gone_is_asked_for_again():
+    task = Task(name="t", prompt="{text} It was", rows=TableRows(label="label"))
+    with pytest.raises(MissingDataError, match="these rows were a table in memory"):
+        load_split(task)
+
+
+def test_numbers_are_labels_in_the_order_that_the_file_itself_names(tmp_path):
+    client_file(tmp_path / "a.parquet", [(f"a {n}", n % 2) for n in range(20)], ["yes", "no"])
+    (tmp_path / "test.csv").write_text("text,label\none,0\ntwo,1\n")
+    task = task_for(tmp_path / "a.parquet", Said(test=str(tmp_path / "test.csv")))
+    assert load_split(task, "validation")["label"].tolist() == [0, 1]

@@ -1,0 +1,89 @@
+"""From what a user points at to a task: a file of rows, a task's TOML file, a DataFrame, or a task as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from zorba_core.data.describe import Said
+from zorba_core.data.infer import Notice, infer_task
+from zorba_core.data.labels import with_labels
+from zorba_core.data.table_rows import check_columns, missing_file, read_rows
+from zorba_core.data.task import TableRows, Task
+from zorba_core.data.task_file import read_task
+from zorba_core.errors import InvalidInputError, MissingDataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Data = str | os.PathLike[str] | pd.DataFrame | Task
+
+
+def task_for(
+    data: Data,
+    said: Said | None = None,
+    tokenizer: Callable[[], PreTrainedTokenizerBase | None] = lambda: None,
+    notice: Notice = lambda line: None,
+) -> Task:
+    """The task of a path, of a table in memory, or of a task that does not name its labels yet.
+
+    Args:
+        said: what is not to be inferred, or what a task file says and is to be otherwise.
+        tokenizer: gives the model's, for label words that suit it; called only where words are inferred.
+        notice: called with each line about what was inferred.
+
+    Raises:
+        InvalidInputError, MissingDataError: no such file, or rows that no task can be made of.
+    """
+    said = said or Said()
+    if isinstance(data, Task):
+        return _changed(data, said)
+    if isinstance(data, str | os.PathLike) and os.fspath(data).lower().endswith(".toml"):
+        return _changed(read_task(data), said)
+    rows = TableRows(data, test=said.test)
+    if missing_file(rows):
+        raise MissingDataError(f"data file {missing_file(rows)}; give a file, or a task file that says where it is")
+    read_rows(rows)  # what is wrong with the file comes first, before a tokenizer is loaded
+    return infer_task(rows, said, task_name(data), tokenizer(), notice)
+
+
+def task_name(data: Data) -> str:
+    """A task's name from a file's: ``Support Tickets (2).csv`` is support-tickets-2, ``clients/*.csv`` is clients."""
+    if isinstance(data, pd.DataFrame):
+        return "table"
+    path = Path(data)
+    stem = path.parent.name if set("*?[") & set(path.name) else path.stem
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:60].strip("-") or "task"
+
+
+def _changed(task: Task, said: Said) -> Task:
+    """A task with what the user says instead, and with its labels."""
+    if not isinstance(task.rows, TableRows):
+        return replace(task, label_words=said.label_words or task.label_words, prompt=said.prompt or task.prompt)
+    if said.text and not said.prompt:
+        raise InvalidInputError("the task file has a prompt; give --prompt with the fields of --text in it")
+    given = {name: getattr(said, name) for name in ("label", "client", "test") if getattr(said, name)}
+    changes = {"prompt": said.prompt or task.prompt}
+    if said.answer:
+        changes |= {"kind": "text", "answer": said.answer, "options": (), "metric": ""}
+    if said.answer or said.label not in (None, task.rows.label):
+        changes |= {"label_names": (), "label_words": ()}
+        given |= {"label_values": ()}
+    task = replace(task, rows=replace(task.rows, **given), **changes)
+    if task.kind != "labels" or (task.label_names and not said.label_words):
+        return task
+    names, rows = task.label_names, task.rows
+    if not names:
+        frame = read_rows(rows)
+        if not rows.label:
+            raise InvalidInputError(f"task {task.name}: say which column holds the label, or name the labels")
+        check_columns(frame, [rows.label])
+        rows, names = with_labels(rows, frame)
+    words = said.label_words or task.label_words or names
+    return replace(task, rows=rows, label_names=names, label_words=words)
